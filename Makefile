@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios bare-machine systemd-machine try-container clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-container clean
 .PHONY: lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -82,6 +82,10 @@ scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="ch
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
+lab:  ## run the published experiments again, for 25 minutes, and write docs/lab.md (ARGS="--only E1", ARGS="--full")
+	@$(PYTHON) -m tools.prepare lab
+	@.venv/bin/python -m app.lab $(ARGS)
+
 bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
 
@@ -117,5 +121,5 @@ release-twice:  ## build a release twice, in different places, and compare the b
 	@$(PYTHON) -m tools.release.twice
 
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-lab .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

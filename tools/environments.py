@@ -65,6 +65,8 @@ class Environment:
             return
         refuse_without_venv()
         with show_step(f"{'recreating' if self.path.exists() else 'creating'} {self.path.name} with {PYTHON}"):
+            if self.path.is_symlink():  # `--clear` would empty the environment of another checkout
+                self.path.unlink()
             commands.run_command([sys.executable, "-m", "venv", "--clear", self.path])
             self._stamp("place").write_text(str(self.path))
 

@@ -1,10 +1,10 @@
-"""Installs what `make lint`, `make bench` and `make test` need."""
+"""Installs what `make lint`, `make bench`, `make lab` and `make test` need."""
 
 from __future__ import annotations
 
 import sys
 
-from tools import chromium, debian, environments
+from tools import chromium, debian, environments, lab_environment
 from tools.commands import CommandError
 from tools.environments import SetupError
 
@@ -12,8 +12,9 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `test` (all), or
-    `chosen-tests` (all but the browser, which the tests of the page look for themselves).
+    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `lab` (also the
+    servers that it compares), `test` (all but those), or `chosen-tests` (also without the browser, which the tests of
+    the page look for themselves).
 
     Returns a message about what is missing.
     """
@@ -23,6 +24,8 @@ def main(argv: list[str]) -> str | None:
             environments.uwsgi_for_tests()
         if argv in (["test"], ["bench-page"]):
             chromium.find_browser()
+        if argv == ["lab"]:
+            lab_environment.prepare()
         if argv in (["test"], ["chosen-tests"]):
             debian.ensure_programs(project.path / "bin")
     except (SetupError, CommandError) as error:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tools import environments
+from tools import commands, environments
 from tools.commands import CommandError
 from tools.environments import PYTHON, ROOT, Environment, SetupError
 
@@ -159,3 +159,14 @@ def test_old_python_is_refused_in_words():
     )
     assert ended.returncode == 1
     assert ended.stderr.startswith("uwsgi-headroom needs Python 3.10 or newer, and ")
+
+
+def test_a_link_to_the_environment_of_another_checkout_is_replaced(tmp_path, monkeypatch):
+    """`venv --clear` would follow the link, and empty the other one."""
+    other, link = tmp_path / "other", tmp_path / ".venv"
+    (other / "bin").mkdir(parents=True)
+    link.symlink_to(other)
+    monkeypatch.setattr(commands, "run_command", lambda words: words[-1].mkdir())
+    Environment(link).ensure()
+    assert (other / "bin").is_dir()
+    assert not link.is_symlink()

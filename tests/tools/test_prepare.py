@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import chromium, debian, environments, prepare
+from tools import chromium, debian, environments, lab_environment, prepare
 from tools.environments import Environment
 
 
@@ -42,3 +42,10 @@ def test_chosen_tests_need_no_browser(prepared: list[str]) -> None:
     """Tests that somebody chooses may have nothing to do with the page."""
     assert prepare.main(["chosen-tests"]) is None
     assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
+
+
+def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lab` needs uWSGI and the servers that it is compared with, and no browser."""
+    monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))
+    assert prepare.main(["lab"]) is None
+    assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]

@@ -1,0 +1,250 @@
+"""E1: five steps on one Flask application, from the baseline to a module compiled by Cython."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from app.lab import affinity, published
+from app.lab.experiment import (
+    NONE,
+    Experiment,
+    Length,
+    Results,
+    Section,
+    failures,
+    load_label,
+    plan_runs,
+    render_table,
+    show,
+    spreads,
+)
+from app.lab.figures import (
+    Finding,
+    Runs,
+    change_words,
+    compare_change,
+    mean_ms,
+    order,
+    p99_ms,
+    ratio,
+    relative,
+    server_cpus,
+    throughput,
+    times,
+)
+from app.lab.programs import Machine, Programs
+from tools.lab_environment import COMPILED, compiled_module
+from uwsgi_headroom.tune.chart import draw_bars
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.results import Spread
+from uwsgi_headroom.tune.series import Planned
+from uwsgi_headroom.tune.setup import Setup
+
+KEY = "E1"
+AB, OWN = "ab, 500 clients", "own clients, closed loop"
+PATH = "/9000"
+SHORT_LIFETIME = 2
+"""Seconds after which the control of step 4 recycles a worker, so that it happens in a run."""
+
+QUEUE = 1024
+"""Connections that may wait: uWSGI's default of 100 overflows with 500 clients, and then the kernel's retries, a second
+and more later, decide the throughput. One setup keeps the default, as published."""
+
+STALLED = 0.1
+"""A run that used less than this part of the CPUs did not take place."""
+WARM_UP, SECONDS = 0.5, 2.5
+"""ab opens a connection for each request. With 8,000 a second, some 28,000 ports of the kernel last for 3.5 s; after
+that, connections wait seconds for one."""
+REPETITIONS = 4
+
+BASELINE = ("--http", "127.0.0.1:{port}", "--module", "app.api:app")
+PARALLEL = ("--processes", "4", "--threads", "2", "--enable-threads")
+QUIET = ("--disable-logging",)
+RECYCLE = ("--max-worker-lifetime", str(published.E1_LIFETIME))
+RECYCLE_SOON = ("--min-worker-lifetime", "1", "--max-worker-lifetime", str(SHORT_LIFETIME))
+COMPILED_APP = ("--http", "127.0.0.1:{port}", "--module", "app.lab.applications.compiled:application")
+
+NAMES = {step.number: f"{step.number} {step.name}" for step in published.STEPS}
+SOON = f"4b lifetime of {SHORT_LIFETIME} s"
+DEFAULT_QUEUE = "1b listen queue of 100"
+IN_ORDER = (NAMES[1], DEFAULT_QUEUE, *(NAMES[number] for number in (2, 3, 4)), SOON, NAMES[5])
+BESIDES = {
+    SOON: f"`max-worker-lifetime = {SHORT_LIFETIME}` in place of step 4",
+    DEFAULT_QUEUE: "uWSGI's default `listen`",
+}
+
+
+def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
+    """Returns the runs. Without Cython, step 5 is left out; without ab, its load."""
+    ab = Load(paths=(PATH,), clients=published.E1_CLIENTS, tool="ab", warm_up=WARM_UP, seconds=SECONDS, timeout=90)
+    loads = {AB: ab}
+    if "ab" in programs.missing or length.full:
+        own = {OWN: Load(paths=(PATH,), clients=32, warm_up=WARM_UP, seconds=SECONDS)}
+        loads = own if "ab" in programs.missing else loads | own
+    return plan_runs(KEY, _setups(programs), loads, REPETITIONS * (2 if length.full else 1))
+
+
+def _setups(programs: Programs) -> list[Setup]:
+    options = {
+        NAMES[1]: BASELINE,
+        NAMES[2]: (*BASELINE, *PARALLEL),
+        NAMES[3]: (*BASELINE, *PARALLEL, *QUIET),
+        NAMES[4]: (*BASELINE, *PARALLEL, *QUIET, *RECYCLE),
+        SOON: (*BASELINE, *PARALLEL, *QUIET, *RECYCLE_SOON),
+    }
+    queue = ("--listen", str(QUEUE))
+    setups = [programs.uwsgi_setup(KEY, name, (*chosen, *queue)) for name, chosen in options.items()]
+    setups.append(programs.uwsgi_setup(KEY, DEFAULT_QUEUE, BASELINE))
+    module = compiled_module(programs.lab)
+    if module and COMPILED not in programs.missing:
+        chosen = (*COMPILED_APP, *PARALLEL, *QUIET, *RECYCLE, *queue)
+        setups.append(programs.uwsgi_setup(KEY, NAMES[5], chosen, str(module.parent)))
+    return setups
+
+
+def report(results: Results) -> Section:
+    """Reports the steps under each load that was run, and the claims."""
+    lines = [
+        f"`GET {PATH}` of the demo's Flask application: 22 Fibonacci numbers as JSON. uWSGI's `http` router is in"
+        " front, as published. Every step also has a master and a stats server, so that the exporter can watch; the"
+        " published baseline has neither. The published runs made 5,000 requests; these run for a fixed time. `listen`"
+        f" is {QUEUE} except in 1b, so that the clients fit into the queue.",
+    ]
+    stalled = [run for run in results.runs.outcomes if _is_stalled(run)]
+    if stalled:
+        lines[0] += (
+            f" {len(stalled)} of {len(results.runs.outcomes)} runs stalled and are left out: hardly a connection of the"
+            " 500 clients came through, while the CPUs were idle. Why is not known."
+        )
+        kept = [run for run in results.runs.outcomes if not _is_stalled(run)]
+        results = replace(results, runs=Runs(kept))
+    findings: list[Finding] = []
+    pictures: dict[str, str] = {}
+    for name in (AB, OWN):
+        load = load_label(KEY, name)
+        found = spreads(results.runs, IN_ORDER, load, throughput)
+        errors = failures(results.runs, IN_ORDER, load)
+        if found or errors:
+            lines += ["", f"**{name}**", "", *_table(results, load), *errors]
+        if rows := relative(found, NAMES[1]):
+            file = f"e1-{name.split()[0].strip(',')}.svg"
+            first = published.STEPS[0].throughput
+            beside = {NAMES[step.number]: step.throughput / first for step in published.STEPS}
+            title = f"E1: requests per second beside step 1, {name}"
+            draw_bars(results.pictures / file, title=title, unit="times step 1", rows=rows, beside=beside)
+            pictures[file] = title
+        findings += [*_steps(found), *_queue(results, load, found)]
+        findings += [*_recycling(results, found), *_cython(results, load, found)]
+    findings += affinity.processes_share_a_cpu(results, KEY, NAMES[2])
+    return Section(lines=lines, findings=findings, pictures=pictures)
+
+
+def _is_stalled(run: Outcome) -> bool:
+    """Whether the CPUs were idle, although the clients of a closed loop never pause."""
+    return bool(run.cpus) and sum(run.cpus) < STALLED * len(run.cpus)
+
+
+def _table(results: Results, load: str) -> list[str]:
+    head = [
+        *("step", "uWSGI options added", "published req/s", "here req/s", "published mean ms", "here mean ms"),
+        *("here p99 ms", "server's CPUs", "machine's CPUs"),
+    ]
+    steps = {NAMES[step.number]: step for step in published.STEPS}
+    rows = []
+    for name in IN_ORDER:
+        step, runs = steps.get(name), results.runs
+        if runs.of(name, load):
+            rows.append(
+                [
+                    name,
+                    step.added if step else BESIDES[name],
+                    f"{step.throughput:,.0f}" if step else NONE,
+                    show(runs.spread(name, load, throughput)),
+                    f"{step.mean_ms:,.0f}" if step else NONE,
+                    show(runs.spread(name, load, mean_ms)),
+                    show(runs.spread(name, load, p99_ms)),
+                    show(runs.spread(name, load, server_cpus), 2),
+                    show(runs.spread(name, load, lambda run: sum(run.cpus) or None), 2),
+                ]
+            )
+        elif name == NAMES[5] and COMPILED in results.machine.missing:
+            rows.append([name, "left out: " + results.machine.missing[COMPILED], *[NONE] * 7])
+    return render_table(head, rows)
+
+
+def _steps(found: dict[str, Spread]) -> list[Finding]:
+    """Compares each step with the one before it, as published."""
+    findings = []
+    for before, after in zip(published.STEPS, published.STEPS[1:], strict=False):
+        first, second = found.get(NAMES[before.number]), found.get(NAMES[after.number])
+        if first and second:
+            subject = f"throughput of step {after.number}, {after.name}"
+            findings.append(compare_change(subject, after.throughput / before.throughput, first, second))
+    return findings
+
+
+def _queue(results: Results, load: str, found: dict[str, Spread]) -> list[Finding]:
+    """Says what uWSGI's default listen queue does under this load, by the exporter's verdict."""
+    runs = results.runs.of(DEFAULT_QUEUE, load)
+    longest = [
+        results.runs.spread(name, load, lambda run: run.answers.longest if run.answers else None)
+        for name in (NAMES[1], DEFAULT_QUEUE)
+    ]
+    if not runs or not longest[0] or not longest[1] or NAMES[1] not in found:
+        return []
+    verdicts = " ".join(
+        dict.fromkeys(re.sub(r"127\.0\.0\.1:\d+", "the server", run.observed.verdict) for run in runs if run.observed)
+    )
+    sign = order(found[NAMES[1]], found[DEFAULT_QUEUE])
+    text = (
+        f"With 500 clients, a queue of 100 instead of {QUEUE} {change_words(sign, 'throughput')}:"
+        f" {times(ratio(found[DEFAULT_QUEUE], found[NAMES[1]]))}; the slowest request took {longest[1].median:.1f} s"
+        f" instead of {longest[0].median:.1f} s. The exporter said in the runs: {verdicts}"
+    )
+    return [Finding("beside", "the default listen queue, which the published runs had", text)]
+
+
+def _recycling(results: Results, found: dict[str, Spread]) -> list[Finding]:
+    """Tests whether recycled workers add throughput: were any recycled?"""
+    seconds = published.E1_REQUESTS / published.STEPS[3].throughput
+    subject = "the claim that recycling workers adds throughput"
+    findings = []
+    starts = affinity.starts_per_run(results.directory, KEY, NAMES[4])
+    if starts and found:
+        text = (
+            f"The published 5,000 requests took {seconds:.1f} s, less than the lifetime of {published.E1_LIFETIME} s,"
+            f" so no worker was recycled while they were made. Here a run of step 4 started {starts:g} workers, of 4"
+            f" configured{': nothing was recycled' if starts <= 4 else ''}."
+        )
+        findings.append(Finding("differs" if starts <= 4 else "open", subject, text))
+    soon = affinity.starts_per_run(results.directory, KEY, SOON)
+    if soon > 4 and NAMES[3] in found and SOON in found:
+        sign = order(found[NAMES[3]], found[SOON])
+        text = (
+            f"With a lifetime of {SHORT_LIFETIME} s, a run started {soon:g} workers. It"
+            f" {change_words(sign, 'throughput of step 3')}: {times(ratio(found[SOON], found[NAMES[3]]))}."
+        )
+        findings.append(Finding("agrees" if sign > 0 else "differs", "workers that really are recycled", text))
+    return findings
+
+
+def _cython(results: Results, load: str, found: dict[str, Spread]) -> list[Finding]:
+    """Says how much of a request the compiled function can be."""
+    timed = results.machine.fibonacci
+    used = results.runs.spread(NAMES[4], load, lambda run: 1e6 * (run.server_cpu or 0) / (throughput(run) or 1))
+    if "compiled" not in timed or NAMES[5] not in found or not used or not used.median:
+        return []
+    plain, compiled = timed["interpreted"] * 1e6, timed["compiled"] * 1e6
+    gain = published.STEPS[4].throughput / published.STEPS[3].throughput - 1
+    part = (plain - compiled) / used.median
+    text = (
+        f"A call takes {plain:.2f} µs interpreted and {compiled:.2f} µs compiled, of {used.median:,.0f} µs of CPU that"
+        f" a request takes in step 4. So compiling can save {100 * part:.1f} % of a request here; the published gain"
+        f" was {100 * gain:.0f} %."
+    )
+    return [Finding("agrees" if part > gain / 2 else "differs", "what Cython can save", text)]
+
+
+EXPERIMENT = Experiment(key=KEY, title="Every microsecond out of uWSGI", plan=plan, report=report)

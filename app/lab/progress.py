@@ -1,0 +1,56 @@
+"""Says how much time is left for all experiments of the lab."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.tune.series import Planned
+
+BESIDE_SECONDS = 2.0
+"""What a run takes besides its load, before one was seen."""
+
+
+@dataclass
+class Progress:
+    """Prints the lines of a series, with the time that is left for all series.
+
+    plans: the runs by the file of their results, which has a line for each run that is done.
+    """
+
+    plans: Mapping[Path, Sequence[Planned]]
+    clock: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+    _first: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began, self._first = self.clock(), self._planned_left()
+
+    def begin(self, title: str, file: Path) -> None:
+        """Prints the head of a series."""
+        print(f"\n{title}: {len(self.plans[file])} runs", flush=True)
+
+    def say(self, text: str) -> None:
+        """Prints a line of a series."""
+        print(f"{text} ({duration(self.seconds_left())} for all)" if text.endswith(" left") else text, flush=True)
+
+    def seconds_left(self) -> float:
+        """Returns the seconds for all runs that are not done, if they are as late as those done since the start."""
+        left = self._planned_left()
+        done = self._first - left
+        return left * ((self.clock() - self._began) / done if done > 0 else 1.0)
+
+    def _planned_left(self) -> float:
+        return sum(plan_seconds(plan) * (1 - _kept(file) / len(plan)) for file, plan in self.plans.items() if plan)
+
+
+def plan_seconds(plan: Sequence[Planned]) -> float:
+    """Returns how long the runs take, about."""
+    return sum(planned.load.warm_up + planned.load.seconds + BESIDE_SECONDS for planned in plan)
+
+
+def _kept(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.is_file() else 0

@@ -1,0 +1,228 @@
+"""E3: the benchmark of WSGI servers, `Pong!` at a rate that rises in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.lab import published
+from app.lab.experiment import (
+    NONE,
+    Experiment,
+    Length,
+    Results,
+    Section,
+    failures,
+    load_label,
+    plan_runs,
+    render_table,
+    show,
+    show_share,
+    spreads,
+)
+from app.lab.figures import clients_cpus, error_rate, mean_ms, memory_mb, replies_per_cpu, throughput
+from app.lab.programs import Machine, Programs
+from app.lab.server_orders import compare_orders
+from app.lab.servers import NAMES, left_out, pong_setups
+from uwsgi_headroom.tune.chart import draw_bars, draw_lines
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.series import Planned
+
+KEY = "E3"
+RATES = {False: (1000, 3000), True: (500, 1000, 1500, 2000, 3000, 4000)}
+"""Requests a second, in the short and in the full run."""
+IDLE, IDLE_RATE = 500, 100.0
+HTTP10, KEEP_ALIVE = "HTTP/1.0", "keep-alive, ten calls"
+CALLS = {HTTP10: 1, KEEP_ALIVE: published.E3_CALLS}
+MANY = f"{IDLE} idle connections"
+WARM_UP = 0.3
+CARRIED = 0.98
+"""A server that answers this part of the offered requests carries the rate."""
+
+
+def rate_label(protocol: str, rate: int) -> str:
+    """Returns the name of a load."""
+    return load_label(KEY, f"{protocol}, {rate}/s")
+
+
+def plan(programs: Programs, _: Machine, length: Length) -> list[Planned]:
+    """Returns the runs: each server at each rate, and with idle connections."""
+    setups = list(pong_setups(programs))
+    seconds = length.seconds(1.5, 10)
+    loads = {
+        f"{protocol}, {rate}/s": Load(
+            rate=rate, keep_alive=calls, warm_up=WARM_UP, seconds=seconds, timeout=published.E3_TIMEOUT
+        )
+        for protocol, calls in CALLS.items()
+        for rate in RATES[length.full]
+    }
+    many = Load(
+        idle=IDLE,
+        rate=IDLE_RATE,
+        keep_alive=published.E3_CALLS,
+        warm_up=WARM_UP,
+        seconds=seconds,
+        timeout=published.E3_TIMEOUT,
+    )
+    return plan_runs(KEY, setups, loads | {MANY: many}, length.repetitions)
+
+
+def report(results: Results) -> Section:
+    """Reports a table for each protocol, one for many connections, and how the published orders compare."""
+    lines = [
+        "`Pong!` as text/plain, in an open loop: requests are due at a fixed rate, and response times count from when"
+        " a request was due. Published was one CPU for the server alone; here the clients share the machine with it."
+        " So the order of the servers is taken from replies per second of CPU that the server used, at the highest"
+        " rate. Memory is the peak of all processes, shared pages counted once. A server *carries* a rate if it"
+        f" answers {100 * CARRIED:.0f} % of the requests. *uWSGI* is a worker behind uWSGI's HTTP router; *uWSGI,"
+        " http-socket* is the worker alone, which closes each connection after an answer, as Gunicorn's workers and"
+        " wsgiref do.",
+    ]
+    pictures: dict[str, str] = {}
+    for protocol in CALLS:
+        rates = measured_rates(results, protocol)
+        if not rates:
+            continue
+        lines += ["", f"**{protocol}**", "", *_table(results, protocol, rates)]
+        lines += failures(results.runs, NAMES, rate_label(protocol, rates[-1]))
+        lines += ["", _busy_clients(results, protocol, rates)]
+        pictures |= _draw(results, protocol, rates)
+    lines += _many_connections(results)
+    missing = left_out(results.machine.missing)
+    lines += ["", "Not measured:", "", *(f"* {name}: {why}." for name, why in (missing | published.GONE).items())]
+    return Section(
+        lines=lines, findings=compare_orders(results, _top_labels(results), load_label(KEY, MANY)), pictures=pictures
+    )
+
+
+def measured_rates(results: Results, protocol: str) -> list[int]:
+    """Returns the rates that were run, rising."""
+    labels = {run.load for run in results.runs.outcomes}
+    return [rate for rate in RATES[True] if rate_label(protocol, rate) in labels]
+
+
+def _top_labels(results: Results) -> dict[str, str]:
+    """Returns the load with the highest rate of each protocol."""
+    return {
+        protocol: rate_label(protocol, rates[-1]) for protocol in CALLS if (rates := measured_rates(results, protocol))
+    }
+
+
+def _table(results: Results, protocol: str, rates: list[int]) -> list[str]:
+    head = ["server"]
+    for rate in rates:
+        head += [f"replies/s at {rate}", f"mean ms at {rate}", "errors"]
+    head += ["replies per CPU second", "memory MB", "published"]
+    rows = []
+    for name in _by_cpu(results, rate_label(protocol, rates[-1])):
+        row = [name]
+        for rate in rates:
+            load = rate_label(protocol, rate)
+            row += [
+                show(results.runs.spread(name, load, throughput)),
+                show(results.runs.spread(name, load, mean_ms), 1),
+                show_share(results.runs.spread(name, load, error_rate)),
+            ]
+        load = rate_label(protocol, rates[-1])
+        row += [
+            show(results.runs.spread(name, load, replies_per_cpu)),
+            show(results.runs.spread(name, load, memory_mb), 1),
+            _published(name, protocol),
+        ]
+        rows.append(row)
+    return render_table(head, rows)
+
+
+def _published(name: str, protocol: str) -> str:
+    """Returns what was published about a server under a protocol."""
+    if protocol == KEEP_ALIVE:
+        replies = published.REPLIES_KEEP_ALIVE.get(name)
+        if replies:
+            return f"about {replies:,} replies/s"
+        return "among the leaders" if name in published.FASTEST_KEEP_ALIVE else NONE
+    if name in published.FASTEST_HTTP10:
+        return "among the leaders"
+    return f"fell over at {published.FELL_OVER[name]:,}/s" if name in published.FELL_OVER else NONE
+
+
+def _by_cpu(results: Results, load: str) -> list[str]:
+    """Returns the servers with results, the one with most replies per CPU second first."""
+    known = spreads(results.runs, NAMES, load, replies_per_cpu)
+    ran = [name for name in NAMES if results.runs.of(name, load)]
+    return sorted(ran, key=lambda name: -known[name].median if name in known else 0.0)
+
+
+def _busy_clients(results: Results, protocol: str, rates: list[int]) -> str:
+    """Says which servers carried the highest rate, and how busy the clients were meanwhile."""
+    load = rate_label(protocol, rates[-1])
+    replies = spreads(results.runs, NAMES, load, throughput)
+    short = [name for name, value in replies.items() if value.median < CARRIED * rates[-1]]
+    used = spreads(results.runs, NAMES, load, clients_cpus)
+    most = max((value.high for value in used.values()), default=0.0)
+    carried = f"All servers carried {rates[-1]}/s." if not short else f"Not carried at {rates[-1]}/s: {_listed(short)}."
+    return f"{carried} The clients used up to {most:.2f} CPUs: at 1 they are the limit themselves."
+
+
+def _draw(results: Results, protocol: str, rates: list[int]) -> dict[str, str]:
+    """Draws cost and memory as bars; reply rates as lines where there are more than two steps."""
+    name, load = "http10" if protocol == HTTP10 else "keep-alive", rate_label(protocol, rates[-1])
+    pictures = {}
+    order = _by_cpu(results, load)
+    bars = [(f"e3-{name}-cpu.svg", "replies per second of the server's CPU", "replies/CPU second", replies_per_cpu)]
+    if protocol == HTTP10:
+        bars.append((f"e3-{name}-memory.svg", "peak memory of all processes", "MB", memory_mb))
+    for file, words, unit, figure in bars:
+        rows = spreads(results.runs, order, load, figure)
+        if rows:
+            pictures[file] = f"E3, {protocol}: {words}"
+            draw_bars(results.pictures / file, title=pictures[file], unit=unit, rows=rows)
+    if len(rates) > 2:
+        lines = {
+            server: [
+                (float(rate), value.median)
+                for rate in rates
+                if (value := results.runs.spread(server, rate_label(protocol, rate), throughput))
+            ]
+            for server in order
+        }
+        file = f"e3-{name}-rate.svg"
+        pictures[file] = f"E3, {protocol}: replies at the offered rate"
+        draw_lines(results.pictures / file, title=pictures[file], x="requests/s offered", y="replies/s", lines=lines)
+    return pictures
+
+
+def _many_connections(results: Results) -> list[str]:
+    """Reports the runs with idle connections beside the published latencies."""
+    load = load_label(KEY, MANY)
+    ran = [name for name in NAMES if results.runs.of(name, load)]
+    if not ran:
+        return []
+    head = ["server", "published latency ms", "mean ms", "errors", "memory MB"]
+    rows = [
+        [
+            name,
+            f"about {published.LATENCY_MS[name]}" if name in published.LATENCY_MS else NONE,
+            show(results.runs.spread(name, load, mean_ms), 1),
+            show_share(results.runs.spread(name, load, error_rate)),
+            show(results.runs.spread(name, load, memory_mb), 1),
+        ]
+        for name in ran
+    ]
+    return [
+        "",
+        "**Many connections**",
+        "",
+        f"Published: {published.E3_NEW_CLIENTS} new clients a second for five minutes, each with 12 requests 5 s apart,"
+        f" up to {published.E3_CONNECTIONS:,} connections. Here, scaled: {IDLE} connections"
+        f" ({100 * IDLE / published.E3_CONNECTIONS:g} % of that) that send nothing, and {IDLE_RATE:g} requests a second"
+        " beside them. A connection that never sends is harder than one between two requests for servers that"
+        " give each connection a thread or a process.",
+        "",
+        *render_table(head, rows),
+    ]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "; ".join(names)
+
+
+EXPERIMENT = Experiment(key=KEY, title="WSGI servers", plan=plan, report=report)

@@ -1,0 +1,150 @@
+"""What the lab plans to run, and one run of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.lab import __main__ as lab
+from app.lab.__main__ import EXPERIMENTS, main, run_undisturbed
+from app.lab.experiment import Experiment, Length
+from app.lab.figures import error_rate, other_cpus
+from app.lab.programs import Programs, kept_machine
+from app.lab.progress import Progress, plan_seconds
+from app.lab.servers import SERVERS, left_out
+from tests.app.lab.made_up import machine, outcome
+from tools import environments
+from tools.environments import Environment
+from tools.lab_environment import PACKAGES
+from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.run import Planned, run_once
+from uwsgi_headroom.tune.setup import Setup
+
+MINUTES = 25
+
+experiments = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.key)
+
+
+def programs(directory: Path, **missing: str) -> Programs:
+    return Programs(uwsgi=Path("/uwsgi"), lab=Environment(directory / "lab"), results=directory, missing=missing)
+
+
+@experiments
+@pytest.mark.parametrize("full", [False, True])
+def test_plans_are_valid(experiment: Experiment, full: bool, tmp_path: Path) -> None:
+    """No run is planned twice, every server listens where it is asked to, and loads have a shape."""
+    plan = experiment.plan(programs(tmp_path), machine(), Length(full=full))
+    assert plan
+    assert len({(run.setup.name, run.label, run.number) for run in plan}) == len(plan)
+    assert {run.number for run in plan} >= {0, 1}
+    for run in plan:
+        words = " ".join(run.setup.command)
+        assert "{port}" in words
+        assert ("{directory}/stats" in words) or not run.setup.is_uwsgi
+        assert run.label.startswith(f"{experiment.key}: ")
+        assert bool(run.load.clients) != bool(run.load.rate)
+        assert run.load.seconds <= 15
+
+
+def test_repetitions_are_interleaved(tmp_path: Path) -> None:
+    """A B A B: a change of the machine meets all setups alike."""
+    plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
+    assert [run.number for run in plan] == sorted(run.number for run in plan)
+
+
+def test_the_short_lab_is_short(tmp_path: Path) -> None:
+    """With all servers."""
+    plans = [experiment.plan(programs(tmp_path), machine(), Length()) for experiment in EXPERIMENTS]
+    assert sum(map(plan_seconds, plans)) <= MINUTES * 60
+
+
+def test_a_missing_server_is_not_planned_but_named(tmp_path: Path) -> None:
+    """The rest goes on."""
+    lacking = programs(tmp_path, bjoern="no ev.h")
+    names = {run.setup.name for run in EXPERIMENTS[3].plan(lacking, machine(), Length())}
+    assert "bjoern" not in names
+    assert {"uWSGI", "gevent", "wsgiref"} <= names
+    assert left_out(lacking.missing) == {"bjoern": "no ev.h"}
+
+
+def test_without_ab_the_own_clients_run(tmp_path: Path) -> None:
+    """E1 is not lost with a missing tool."""
+    tools = {run.load.tool for run in EXPERIMENTS[0].plan(programs(tmp_path, ab="none"), machine(), Length())}
+    assert tools == {"own"}
+
+
+def test_every_server_has_a_package_of_the_environment() -> None:
+    """Or comes with Python."""
+    names = {package.name for package in PACKAGES}
+    assert {server.package for server in SERVERS} - {""} <= names
+
+
+def test_the_time_left_follows_the_speed_so_far(tmp_path: Path) -> None:
+    """Half of the runs took twice as long as planned: so will the rest."""
+    plan = EXPERIMENTS[0].plan(programs(tmp_path), machine(), Length())
+    now, file = 0.0, tmp_path / "E1.jsonl"
+    progress = Progress({file: plan}, clock=lambda: now)
+    assert progress.seconds_left() == pytest.approx(plan_seconds(plan))
+    now = plan_seconds(plan)
+    file.write_text("{}\n" * (len(plan) // 2))
+    assert progress.seconds_left() == pytest.approx(plan_seconds(plan))
+
+
+@pytest.mark.integration
+def test_a_pong_server_answers() -> None:
+    """A server of E3 runs with the Python of the tests, as one of the lab's environment does."""
+    setup = Setup(
+        name="wsgiref",
+        command=(sys.executable, "-m", "app.lab.applications.serve_pong", "wsgiref", "{port}"),
+        is_uwsgi=False,
+        cwd=Path(__file__).parents[3],
+    )
+    found = run_once(Planned(setup, Load(rate=50, warm_up=0.1, seconds=0.4), "E3: pong", 0))
+    assert found.error is None
+    assert found.answers
+    assert found.answers.answered == 20
+    assert error_rate(found) == 0
+
+
+def test_a_broken_result_ends_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No page is written from results that cannot be read."""
+    (tmp_path / "short").mkdir()
+    (tmp_path / "short" / "E1.jsonl").write_text("nonsense\n")
+    assert main(["--page", "--results", str(tmp_path)]) == 1
+    assert "E1.jsonl, line 1," in capsys.readouterr().err
+
+
+def test_lengths_differ() -> None:
+    """A full lab has more of each."""
+    short, full = Length(), dataclasses.replace(Length(), full=True)
+    assert (short.repetitions, short.seconds(8)) == (2, 8)
+    assert (full.repetitions, full.seconds(8)) == (4, 15)
+
+
+@pytest.mark.parametrize(("used", "runs", "kept"), [((0.1, 0.0), 1, 0.1), ((0.9, 0.2), 2, 0.2), ((0.8, 0.9), 2, 0.8)])
+def test_a_disturbed_run_is_repeated_once(used: tuple[float, float], runs: int, kept: float) -> None:
+    """And the one that other programs disturbed less is kept."""
+    made = [outcome("s", "l", cpus=(0.5 + others, 0.6), server_cpu=1.0, clients_cpu=0.1) for others in used]
+    waiting = iter(made)
+    found = run_undisturbed(Planned(Setup(name="s", command=()), Load(clients=1), "l", 0), lambda _: next(waiting))
+    assert other_cpus(found) == pytest.approx(kept)
+    assert len(list(waiting)) == 2 - runs
+
+
+def test_ctrl_c_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Complete runs stay in the results, and the n of E2 stays what they had."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(environments, "uwsgi_for_tests", lambda: Path("/uwsgi"))
+    monkeypatch.setattr(lab, "describe_machine", lambda _, n: machine(fib_n=n or 30))
+    monkeypatch.setattr(lab, "measure", interrupted)
+    assert main(["--results", str(tmp_path)]) == 130
+    assert f"kept in {tmp_path}/short. The same command continues after them." in capsys.readouterr().out
+    assert kept_machine(tmp_path / "short").fib_n == 30

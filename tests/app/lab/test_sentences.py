@@ -1,0 +1,193 @@
+"""Each experiment draws its sentences from the figures: for made-up runs the expected sentence is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.lab import affinity, flask_steps, processes, server_orders, unevenness, wsgi_servers
+from app.lab.experiment import load_label
+from app.lab.figures import Finding
+from app.lab.programs import mask_file
+from tests.app.lab.made_up import observed, outcome, results
+from uwsgi_headroom.tune.outcome import Outcome
+
+E4 = "E4: 40 a second"
+
+
+def twice(setup: str, load: str, rate: float, **figures: object) -> list[Outcome]:
+    """Two repetitions, 1 % apart."""
+    return [outcome(setup, load, number, rate=rate * factor, **figures) for number, factor in enumerate((0.995, 1.005))]
+
+
+def find(findings: list[Finding], start: str) -> Finding:
+    """The one finding that begins so."""
+    (found,) = [finding for finding in findings if finding.subject.startswith(start)]
+    return found
+
+
+def keep_masks(directory: Path, experiment: str, setup: str, rows: list[list[object]]) -> None:
+    file = mask_file(directory, experiment, setup)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(("after", "verdict"), [(3.0, "agrees"), (1.0, "differs"), (0.5, "differs")])
+def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, verdict: str) -> None:
+    """Step 2 raised throughput 3.1 times, as published."""
+    load = load_label("E1", flask_steps.AB)
+    runs = twice(flask_steps.NAMES[1], load, 100.0) + twice(flask_steps.NAMES[2], load, 100.0 * after)
+    section = flask_steps.report(results(tmp_path, *runs))
+    finding = find(list(section.findings), "throughput of step 2")
+    assert finding.verdict == verdict
+    assert "published 3.08x" in finding.text
+    assert [path.name for path in tmp_path.glob("*.svg")] == list(section.pictures) == ["e1-ab.svg"]
+
+
+def test_a_cython_step_that_was_left_out_is_in_the_table(tmp_path: Path) -> None:
+    """With its reason."""
+    load = load_label("E1", flask_steps.AB)
+    runs = twice(flask_steps.NAMES[1], load, 100.0)
+    section = flask_steps.report(results(tmp_path, *runs, missing={"compiled_fibonacci": "no compiler"}))
+    assert "| 5 Cython | left out: no compiler |" in "\n".join(section.lines)
+
+
+def test_workers_that_ran_everywhere_share_no_cpu(tmp_path: Path) -> None:
+    """A mask of both CPUs and time on both: nothing is pinned. Bound workers are found too."""
+    keep_masks(tmp_path, "E1", "s", [[7, 1, [0, 1]], [7, 2, [0, 1]]])
+    free = observed(residency={1: {0: 2.0, 1: 1.0}, 2: {0: 1.0, 1: 1.0}})
+    (finding,) = affinity.processes_share_a_cpu(results(tmp_path, outcome("s", "l", observed=free)), "E1", "s")
+    assert finding.verdict == "differs"
+    assert "allowed 2 of 2 CPUs" in finding.text
+    assert "was 67 %" in finding.text
+    keep_masks(tmp_path, "E1", "s", [[7, 1, [0]], [7, 2, [0]]])
+    bound = observed(residency={1: {0: 2.0}, 2: {0: 1.0}})
+    (finding,) = affinity.processes_share_a_cpu(results(tmp_path, outcome("s", "l", observed=bound)), "E1", "s")
+    assert finding.verdict == "agrees"
+
+
+def test_restarts_are_counted_by_run(tmp_path: Path) -> None:
+    """Each run has a master of its own; the median of the runs counts."""
+    keep_masks(tmp_path, "E1", "s", [[7, 1, [0]], [7, 1, [0]], [7, 1, [0]], [8, 1, [0]]])
+    assert affinity.starts_per_run(tmp_path, "E1", "s") == 2
+    assert affinity.starts_per_run(tmp_path, "E1", "other") == 0
+
+
+@pytest.mark.parametrize(("on_quiet", "verdict"), [(4.0, "agrees"), (1.0, "differs")])
+def test_the_guess_about_the_busiest_worker(tmp_path: Path, on_quiet: float, verdict: str) -> None:
+    """It holds only if the worker with the most requests ran on the least used CPU alone."""
+    seen = observed({1: 0.2, 2: 0.8}, residency={2: {1: on_quiet, 0: 4.0 - on_quiet}})
+    run = outcome("4x8", E4, cpus=(0.9, 0.4), observed=seen)
+    (finding,) = affinity.guess_about_busiest(results(tmp_path, run), "4x8")
+    assert finding.verdict == verdict
+    assert f"spent {25 * on_quiet:.0f} %" in finding.text
+
+
+def test_processes_beyond_the_cpus_are_left_open(tmp_path: Path) -> None:
+    """4 processes on 2 CPUs cannot show what they did on 8; on 8 CPUs they are compared."""
+    load = load_label("E2", processes.FOUR)
+    runs = twice("1x1", load, 10, server_cpu=1.0) + twice("4x1", load, 20, server_cpu=1.95)
+    found = list(processes.report(results(tmp_path, *runs)).findings)
+    assert find(found, "throughput of 4 processes").verdict == "open"
+    assert find(found, "CPUs in use").verdict == "agrees"
+    found = list(processes.report(results(tmp_path, *runs, cpus=8)).findings)
+    assert find(found, "throughput of 4 processes").verdict == "agrees"
+    assert find(found, "CPUs in use").verdict == "differs"
+
+
+@pytest.mark.parametrize(("rate", "words", "verdict"), [(8, "lowered", "agrees"), (10, "did not change", "open")])
+def test_threads_on_a_cpu_bound_application(tmp_path: Path, rate: float, words: str, verdict: str) -> None:
+    load = load_label("E2", processes.FOUR)
+    runs = twice("2x1", load, 10) + twice("2x4", load, rate)
+    finding = find(list(processes.report(results(tmp_path, *runs)).findings), "the claim that threads")
+    assert (finding.verdict, words in finding.text) == (verdict, True)
+
+
+def test_published_orders_of_servers(tmp_path: Path) -> None:
+    """Orders that hold, are reversed and are undecided are counted; the reversed ones are named."""
+    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
+    runs = [
+        *twice("uWSGI", load, 5000),
+        *twice("gevent", load, 1000),
+        *twice("Tornado", load, 2000),
+        *twice("wsgiref", load, 1001),
+    ]
+    found = server_orders.compare_orders(results(tmp_path, *runs), {wsgi_servers.HTTP10: load}, "E3: none")
+    finding = find(found, "replies per CPU second, HTTP/1.0")
+    assert finding.verdict == "differs"
+    assert "4 published orders of two servers: 2 hold" in finding.text
+    assert "1 reversed, 1 undecided" in finding.text
+    assert "Tornado (2,000) is ahead of gevent (1,000)" in finding.text
+
+
+def test_a_server_that_was_not_installed_is_named(tmp_path: Path) -> None:
+    """With the reason; and a run that failed is reported with its error."""
+    load = wsgi_servers.rate_label(wsgi_servers.HTTP10, 1000)
+    failed = Outcome(setup="gevent", load=load, number=0, answers=None, error="It ended.\nlog")
+    section = wsgi_servers.report(results(tmp_path, *twice("uWSGI", load, 1000), failed, missing={"bjoern": "no ev.h"}))
+    assert "* bjoern: no ev.h." in section.lines
+    assert "* gevent: no result. It ended." in section.lines
+
+
+@pytest.mark.parametrize(
+    ("load", "used", "mean", "verdict"),
+    [(0.95, 1.3, 0.4, "agrees"), (0.95, 1.95, 0.4, "open"), (0.5, 1.3, 0.4, "open"), (0.95, 1.3, 0.1, "differs")],
+)
+def test_the_costly_case(tmp_path: Path, load: float, used: float, mean: float, verdict: str) -> None:
+    """It is explained only by a saturated interpreter with CPUs to spare."""
+    uneven = observed({1: 0.78, 2: 0.22}, interpreter_load=load, cost=0.5, response_time=0.3)
+    runs = [
+        *twice("u", E4, 40, mean=mean, observed=uneven, server_cpu=used),
+        *twice("e", E4, 40, mean=0.15, observed=observed()),
+    ]
+    found = unevenness.compare_costly_case(results(tmp_path, *runs), E4, "u", "e")
+    assert find(found, "a hot interpreter").verdict == verdict
+    cost = find(found, "the exporter's cost")
+    assert cost.verdict == "agrees"
+    assert "evening out saved 50 %" in cost.text
+
+
+def test_one_interpreter_or_two(tmp_path: Path) -> None:
+    """2x8 serves more, and fewer of its threads wait for an interpreter: both are needed."""
+    waiting = observed({1: 1.0}, interpreter_load=0.99, waits={"interpreter_lock": 1.7})
+    runs = twice("1x16", E4, 33, mean=0.18, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
+    (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
+    assert finding.verdict == "agrees"
+    assert "1.7 with 1x16, 0.1 with 2x8" in finding.text
+    runs = twice("1x16", E4, 45, mean=0.13, observed=waiting) + twice("2x8", E4, 45, mean=0.13, observed=observed())
+    (finding,) = unevenness.compare_interpreters(results(tmp_path, *runs), E4)
+    assert finding.verdict == "differs"
+
+
+def test_no_interpreter_effect_is_claimed_from_4x8(tmp_path: Path) -> None:
+    """On 2 CPUs the text says that the CPUs bind first; on 4 it does not."""
+    even = observed(dict.fromkeys(range(1, 9), 0.125))
+    runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.6, 2: 0.4})) + twice("8x1", E4, 40, observed=even)
+    found = unevenness.compare_shapes(results(tmp_path, *runs), E4, 130, 40)
+    assert find(found, "shares").verdict == "agrees"
+    assert "says nothing about interpreters" in find(found, "response time").text
+    found = unevenness.compare_shapes(results(tmp_path, *runs, cpus=4), E4, 130, 40)
+    assert "interpreters" not in find(found, "response time").text
+
+
+def test_thunder_lock(tmp_path: Path) -> None:
+    runs = twice("4x8", E4, 40, mean=0.2, observed=observed({1: 0.7, 2: 0.3}))
+    runs += twice("4x8, thunder-lock", E4, 40, mean=0.3, observed=observed())
+    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8"], ", thunder-lock")
+    assert finding.verdict == "agrees"
+    assert "4x8 1.40 to 1.00" in finding.text
+    assert "4x8 200 to 300 ms" in finding.text
+
+
+def test_stalled_runs_of_ab_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Idle CPUs under 500 clients are no result of a step."""
+    load = load_label("E1", flask_steps.AB)
+    runs = [
+        *twice(flask_steps.NAMES[1], load, 100.0),
+        outcome(flask_steps.NAMES[1], load, 2, rate=0.0, cpus=(0.02, 0.1)),
+    ]
+    section = flask_steps.report(results(tmp_path, *runs))
+    assert "1 of 3 runs stalled and are left out" in section.lines[0]
+    assert any("| 100 (100 to 100) |" in line for line in section.lines)
