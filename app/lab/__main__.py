@@ -16,10 +16,10 @@ from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.tune.outcome import Outcome
-from uwsgi_headroom.tune.results import open_results
-from uwsgi_headroom.tune.run import run_once
-from uwsgi_headroom.tune.series import Planned, run_series
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import open_results
+from uwsgi_headroom.tune.experiment.run import run_once
+from uwsgi_headroom.tune.experiment.series import Planned, run_series
 
 EXPERIMENTS = (
     flask_steps.EXPERIMENT,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from app.lab.figures import Figure, Finding, Runs
 from app.lab.programs import Machine, Programs
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.results import Spread
-from uwsgi_headroom.tune.series import Planned, interleave
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.results import Spread
+from uwsgi_headroom.tune.experiment.series import Planned, interleave
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 NONE = "-"
 """In a table: not measured."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from uwsgi_headroom.tune.outcome import Outcome
-from uwsgi_headroom.tune.results import Spread, spread
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Spread, spread
 
 Figure = Callable[[Outcome], float | None]
 Verdict = Literal["agrees", "differs", "open", "beside"]

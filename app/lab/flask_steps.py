@@ -35,12 +35,12 @@ from app.lab.figures import (
 )
 from app.lab.programs import Machine, Programs
 from tools.lab_environment import COMPILED, compiled_module
-from uwsgi_headroom.tune.chart import draw_bars
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.outcome import Outcome
-from uwsgi_headroom.tune.results import Spread
-from uwsgi_headroom.tune.series import Planned
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.chart import draw_bars
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Spread
+from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 KEY = "E1"
 AB, OWN = "ab, 500 clients", "own clients, closed loop"

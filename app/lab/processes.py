@@ -31,11 +31,11 @@ from app.lab.figures import (
     verdict_of,
 )
 from app.lab.programs import Machine, Programs
-from uwsgi_headroom.tune.chart import draw_bars
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.results import Spread
-from uwsgi_headroom.tune.series import Planned
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.chart import draw_bars
+from uwsgi_headroom.tune.experiment.results import Spread
+from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 KEY = "E2"
 FOUR, TWO = "4 clients, closed loop", "2 clients, closed loop"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from uwsgi_headroom.analysis.formatting import duration
-from uwsgi_headroom.tune.series import Planned
+from uwsgi_headroom.tune.experiment.series import Planned
 
 BESIDE_SECONDS = 2.0
 """What a run takes besides its load, before one was seen."""

@@ -8,10 +8,10 @@ from app.lab.figures import hot_ratio, interpreter_wait, mean_ms
 from app.lab.programs import Machine, Programs
 from app.lab.unevenness import compare_costly_case, compare_interpreters, compare_shapes, compare_thunder_lock
 from app.lab.worker_tables import clients_table, published_table, waits_table
-from uwsgi_headroom.tune.chart import draw_bars
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.series import Planned
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.chart import draw_bars
+from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 KEY = "E4"
 CPU_MS, IO_MS = 30, 100

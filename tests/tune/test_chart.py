@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from uwsgi_headroom.tune.chart import draw_bars, draw_lines
-from uwsgi_headroom.tune.results import spread
+from uwsgi_headroom.tune.experiment.chart import draw_bars, draw_lines
+from uwsgi_headroom.tune.experiment.results import spread
 
 
 def _texts(path) -> set[str]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from uwsgi_headroom.tune import clients
-from uwsgi_headroom.tune.clients import Clients
-from uwsgi_headroom.tune.load import Answers, Load
-from uwsgi_headroom.tune.tally import percentile
+from uwsgi_headroom.tune.loads import clients
+from uwsgi_headroom.tune.loads.clients import Clients
+from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.tally import percentile
 
 PONG = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nPong!"
 

@@ -7,9 +7,11 @@ import re
 import pytest
 
 from tests.support.real_uwsgi import ROOT
-from uwsgi_headroom.tune import access_log, application, finals, limits, request
+from uwsgi_headroom.tune import request
+from uwsgi_headroom.tune.application import access_log, application
+from uwsgi_headroom.tune.application.switched_off import GROUPS, find_group
 from uwsgi_headroom.tune.output import CHART, DIFF, INI, MEASURED, REPORT, RUNS
-from uwsgi_headroom.tune.switched_off import GROUPS, find_group
+from uwsgi_headroom.tune.search import finals, limits
 
 TEXT = (ROOT / "docs" / "tune.md").read_text()
 ROWS = dict(re.findall(r"^\| ([a-zA-Z ]+) \| (`.*) \|$", TEXT, re.MULTILINE))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.tune.ini import TUNED, Ini, read_ini
-from uwsgi_headroom.tune.switched_off import describe, find_group
-from uwsgi_headroom.tune.variant import Variant
+from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
+from uwsgi_headroom.tune.application.switched_off import describe, find_group
+from uwsgi_headroom.tune.application.variant import Variant
 
 EVERYTHING = """\
 # a comment

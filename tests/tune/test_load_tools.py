@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.tune.ab_output import parse_ab
-from uwsgi_headroom.tune.load import Answers, Load
-from uwsgi_headroom.tune.load_tools import find_tool, lua_script
-from uwsgi_headroom.tune.processes import RunError
-from uwsgi_headroom.tune.wrk_output import parse_wrk
+from uwsgi_headroom.tune.loads.ab_output import parse_ab
+from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import find_tool, lua_script
+from uwsgi_headroom.tune.loads.wrk_output import parse_wrk
+from uwsgi_headroom.tune.processes.guarded import RunError
 
 RECORDED = Path(__file__).with_name("recorded")
 

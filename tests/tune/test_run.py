@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import real_uwsgi
-from uwsgi_headroom.tune import run, server
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.run import Planned, run_once
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment import run, server
+from uwsgi_headroom.tune.experiment.run import Planned, run_once
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +28,7 @@ MARK = "HEADROOM_TEST_RUN"
 
 RUNNER = """
 from tests.tune.test_run import LOAD, planned, setup
-from uwsgi_headroom.tune.run import run_once
+from uwsgi_headroom.tune.experiment.run import run_once
 run_once(planned(setup(), LOAD))
 """
 

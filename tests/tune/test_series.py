@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.tune.load import Answers, Load
-from uwsgi_headroom.tune.outcome import Observed, Outcome
-from uwsgi_headroom.tune.results import ResultsError, Spread, by_setup, open_results, spread
-from uwsgi_headroom.tune.series import Planned, interleave, run_series
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.outcome import Observed, Outcome
+from uwsgi_headroom.tune.experiment.results import ResultsError, Spread, by_setup, open_results, spread
+from uwsgi_headroom.tune.experiment.series import Planned, interleave, run_series
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Answers, Load
 
 A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "{port}"))
 LOADS = {"light": Load(clients=1), "heavy": Load(clients=8)}

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from uwsgi_headroom.analysis.formatting import byte_size, duration
-from uwsgi_headroom.tune.evidence import Evidence
-from uwsgi_headroom.tune.outcome import Outcome
+from uwsgi_headroom.tune.application.variant import Variant
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import spread
 from uwsgi_headroom.tune.recommendation import Recommendation
-from uwsgi_headroom.tune.results import spread
-from uwsgi_headroom.tune.variant import Variant
+from uwsgi_headroom.tune.search.evidence import Evidence
 
 HEAD = ("setting", "runs", "requests/s", "range", "mean", "p99", "memory", "CPUs", "lock wait", "hot ratio")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.tune.application import Application
-from uwsgi_headroom.tune.chart import draw_bars
-from uwsgi_headroom.tune.evidence import Evidence
+from uwsgi_headroom.tune.application.application import Application
+from uwsgi_headroom.tune.application.ini import Ini, read_ini
+from uwsgi_headroom.tune.application.ini_edit import edit_ini, make_diff
+from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.evidence_report import Described, render_markdown, render_table
-from uwsgi_headroom.tune.ini import Ini, read_ini
-from uwsgi_headroom.tune.ini_edit import edit_ini, make_diff
+from uwsgi_headroom.tune.experiment.chart import draw_bars
+from uwsgi_headroom.tune.experiment.results import Spread, spread
 from uwsgi_headroom.tune.output import CHART, DIFF, INI, REPORT, OutputDirectory
 from uwsgi_headroom.tune.plan import Plan
 from uwsgi_headroom.tune.recommendation import Recommendation, recommend
-from uwsgi_headroom.tune.results import Spread, spread
-from uwsgi_headroom.tune.variant import Variant
+from uwsgi_headroom.tune.search.evidence import Evidence
 
 WIDTH = 100
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from uwsgi_headroom.analysis.formatting import duration
-from uwsgi_headroom.tune.application import Application
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.outcome import Outcome
-from uwsgi_headroom.tune.results import Line, ResultsFile, fingerprint
-from uwsgi_headroom.tune.run import Planned, run_once
-from uwsgi_headroom.tune.variant import Variant
+from uwsgi_headroom.tune.application.application import Application
+from uwsgi_headroom.tune.application.variant import Variant
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Line, ResultsFile, fingerprint
+from uwsgi_headroom.tune.experiment.run import Planned, run_once
+from uwsgi_headroom.tune.loads.load import Load
 
 BESIDE_SECONDS = 4.0
 """What a run takes beside its load: to start and to stop the server."""

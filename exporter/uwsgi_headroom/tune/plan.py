@@ -11,13 +11,13 @@ from uwsgi_headroom.analysis.formatting import byte_size, counted, duration
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
-from uwsgi_headroom.tune.access_log import is_path, read_access_log
-from uwsgi_headroom.tune.application import Application, load_app, load_ini
-from uwsgi_headroom.tune.limits import Limits
-from uwsgi_headroom.tune.load import Load
+from uwsgi_headroom.tune.application.access_log import is_path, read_access_log
+from uwsgi_headroom.tune.application.application import Application, load_app, load_ini
+from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.measure import BESIDE_SECONDS
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
-from uwsgi_headroom.tune.search import Task
+from uwsgi_headroom.tune.search.limits import Limits
+from uwsgi_headroom.tune.search.search import Task
 
 DEFAULT_QUEUE_LIMIT = 4096
 """net.core.somaxconn since Linux 5.4."""

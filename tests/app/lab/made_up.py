@@ -8,8 +8,8 @@ from pathlib import Path
 from app.lab.experiment import Results
 from app.lab.figures import Runs
 from app.lab.programs import Machine
-from uwsgi_headroom.tune.load import Answers
-from uwsgi_headroom.tune.outcome import Observed, Outcome
+from uwsgi_headroom.tune.experiment.outcome import Observed, Outcome
+from uwsgi_headroom.tune.loads.load import Answers
 
 
 def outcome(

@@ -6,9 +6,9 @@ import pytest
 
 from app.lab.figures import compare_change, error_rate, order, ratio
 from tests.app.lab.made_up import outcome
-from uwsgi_headroom.tune.load import Answers
-from uwsgi_headroom.tune.outcome import Outcome
-from uwsgi_headroom.tune.results import Spread, spread
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Spread, spread
+from uwsgi_headroom.tune.loads.load import Answers
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from tests.app.lab.made_up import machine, outcome
 from tools import environments
 from tools.environments import Environment
 from tools.lab_environment import PACKAGES
-from uwsgi_headroom.tune.load import Load
-from uwsgi_headroom.tune.run import Planned, run_once
-from uwsgi_headroom.tune.setup import Setup
+from uwsgi_headroom.tune.experiment.run import Planned, run_once
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
 
 MINUTES = 25
 

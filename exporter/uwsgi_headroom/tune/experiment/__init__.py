@@ -1,0 +1,1 @@
+"""Runs servers under loads: one run, a series of them, their results."""

@@ -1,0 +1,96 @@
+"""Runs one setup under one load: starts the server, loads it, samples it, and ends everything again."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from uwsgi_headroom.tune.experiment.loading import loading
+from uwsgi_headroom.tune.experiment.observe import observe
+from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.server import running
+from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import find_tool
+from uwsgi_headroom.tune.processes.guarded import RunError
+from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
+
+PREFIX = "headroom-tune-"  # short: the path of a UNIX socket holds 107 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One run of an experiment: a setup under a load. label: the load's name, unique in the experiment. number: of the
+    repetition, from 0."""
+
+    setup: Setup
+    load: Load
+    label: str
+    number: int
+
+
+def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
+    """Run a setup under a load, and leave no process.
+
+    A failure that can be expected is `Outcome.error`: the port is taken, the server does not start or ends too early,
+    a tool is missing. Raises OSError if the disk is full.
+
+    directory: of the run, where the server's log stays; None for a temporary one, which is removed.
+    """
+    try:
+        if directory is not None:
+            directory = directory.absolute()
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return _run(planned, directory)
+        with _temporary() as place:
+            return _run(planned, place, temporary=place)
+    except RunError as error:
+        return Outcome(
+            setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=str(error)
+        )
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix=PREFIX))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(planned: Planned, directory: Path, temporary: Path | None = None) -> Outcome:
+    setup, load = planned.setup, planned.load
+    with running(setup, directory, temporary) as server:
+        tool = find_tool(load, server.port, directory)
+        server.wait_until_ready(load.paths[0])
+        with (
+            watching_memory(server.guarded.pids) as memory,
+            loading(tool, load, server.guarded.refuse_if_ended, directory, temporary) as applied,
+        ):
+            applied.wait_for_begin()
+            meter = CpuMeter((server.guarded.process.pid, applied.guarded.process.pid))
+
+            def check() -> None:
+                applied.refuse_if_failed()
+                if applied.is_running:  # later, its CPU time is unknown
+                    meter.read()
+
+            observed = observe(setup.name, server.stats, load.seconds, check)
+            cpus, (server_cpu, clients_cpu) = meter.use()
+            answers = applied.answers()
+    return Outcome(
+        setup=setup.name,
+        load=planned.label,
+        number=planned.number,
+        answers=answers,
+        cpus=cpus,
+        server_cpu=server_cpu,
+        clients_cpu=clients_cpu,
+        memory=memory.largest,
+        observed=observed,
+    )

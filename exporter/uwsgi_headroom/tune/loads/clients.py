@@ -1,0 +1,235 @@
+"""The clients of a load. They load 127.0.0.1 only, and print `begin` at the start of the measured time.
+
+* Closed loop: an answer counts if it ends in the measured time. A client pauses only after a failure.
+* Open loop: a request counts if it was due in the measured time, however late its answer comes; so the clients wait for
+  the last answers, up to the timeout. A request does not wait for earlier answers, and its response time counts from
+  the time at which it was due, even if this process was late.
+* Idle connections are opened first, and again when the server closes them.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from itertools import cycle
+
+from uwsgi_headroom.tune.loads.connection import Connection, error_kind
+from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.tally import Tally
+
+MOST_IN_FLIGHT = 2000
+"""Requests of an open loop at once. Further ones are left out and counted, so that a server that does not answer does
+not use up all descriptors."""
+
+MOST_CLOSING = 500
+"""Connections at once that wait for the server to close them after the last response."""
+
+PAUSE_SECONDS = 0.05
+"""How long a client waits after a failure. Without a pause, refused connections would use up a CPU."""
+
+_NEVER = float("inf")
+
+
+class Clients:
+    """All connections of a load, served by one loop."""
+
+    def __init__(self, load: Load, port: int) -> None:
+        self._load, self._port = load, port
+        self._epoll = select.epoll()
+        self._open: dict[int, Connection] = {}  # with a request in flight
+        self._kept: dict[int, Connection] = {}  # between two requests of an open loop; the latest is used first
+        self._idle: dict[int, Connection] = {}
+        self._closing: dict[int, Connection] = {}  # after the last response; the server closes first
+        self._deadlines: deque[tuple[float, Connection, int]] = deque()
+        self._restarts: deque[tuple[float, bool]] = deque()  # when a client goes on, or an idle connection is opened
+        self._targets = cycle([path.encode() for path in load.paths])
+        self._requests: dict[tuple[bytes, bool], bytes] = {}
+        self._tally = Tally(0.0, 0.0, by_start=False)
+
+    def run(self) -> Answers:
+        """Apply the load; return what the measured time had."""
+        load, start = self._load, time.monotonic()
+        for _ in range(load.idle):
+            self._open_idle()
+        begin = start + load.warm_up
+        end = begin + load.seconds
+        self._tally = Tally(begin, end, by_start=bool(load.rate))
+        for _ in range(0 if load.rate else load.clients):
+            self._begin(start)
+        sent, is_begun = 0, False
+        while (now := time.monotonic()) < end:
+            if not is_begun and now >= begin:
+                is_begun = True
+                print("begin", flush=True)
+            sent = self._arrive(start, sent, now)
+            due = start + sent / load.rate if load.rate else _NEVER
+            self._wait(min(due, end, _NEVER if is_begun else begin))
+        if not is_begun:
+            print("begin", flush=True)
+        self._arrive(start, sent, end)  # late, if this process was stopped before the end
+        self._finish(end)
+        return self._tally.result()
+
+    def _finish(self, end: float) -> None:
+        """Wait for the last answers of an open loop."""
+        if not self._load.rate:
+            for connection in self._open.values():
+                self._tally.waited_throughout(connection.began)
+            return
+        self._restarts.clear()
+        while self._open and time.monotonic() < end + self._load.timeout + PAUSE_SECONDS:
+            self._wait(end + self._load.timeout)
+
+    def _arrive(self, start: float, sent: int, now: float) -> int:
+        """Send the requests of an open loop that are due; return how many were due since the start."""
+        while self._load.rate and (due := start + sent / self._load.rate) < now:
+            if len(self._open) < MOST_IN_FLIGHT:
+                self._begin(due)
+            else:
+                self._tally.failed("left out", due, due)
+            sent += 1
+        return sent
+
+    def _begin(self, began: float) -> None:
+        target = next(self._targets)
+        if self._kept:
+            _, connection = self._kept.popitem()
+            self._ask(connection, target, began)
+        else:
+            self._connect(target, began)
+
+    def _connect(self, target: bytes, began: float) -> None:
+        try:
+            connection = Connection(self._port)
+        except OSError as error:
+            self._fail(error_kind(error.errno), began)
+            return
+        self._epoll.register(connection.fd, select.EPOLLIN)
+        self._ask(connection, target, began)
+
+    def _ask(self, connection: Connection, target: bytes, began: float) -> None:
+        self._open[connection.fd] = connection
+        self._deadlines.append((began + self._load.timeout, connection, connection.calls + 1))
+        is_last = connection.calls + 1 >= self._load.keep_alive
+        if not connection.ask(target, self._request(target, is_last), began):
+            self._epoll.modify(connection.fd, select.EPOLLIN | select.EPOLLOUT)
+        elif connection.error:
+            self._end(connection)
+
+    def _request(self, target: bytes, is_last: bool) -> bytes:
+        key = target, is_last
+        if key not in self._requests:
+            version, close = (b"1.0", b"") if self._load.keep_alive <= 1 else (b"1.1", b"Connection: close\r\n")
+            self._requests[key] = b"GET %b HTTP/%b\r\nHost: 127.0.0.1:%d\r\nUser-Agent: uwsgi-headroom\r\n%b\r\n" % (
+                target,
+                version,
+                self._port,
+                close if is_last else b"",
+            )
+        return self._requests[key]
+
+    def _wait(self, until: float) -> None:
+        """Handle what arrives until a time, a deadline or a restart, whichever is first."""
+        while self._deadlines and self._is_past(self._deadlines[0]):
+            self._deadlines.popleft()
+        for queue in (self._deadlines, self._restarts):
+            if queue:
+                until = min(until, queue[0][0])
+        left = max(0.0, min(1.0, until - time.monotonic()))
+        if left:  # `select` waits to the microsecond, `epoll` would to the millisecond
+            select.select([self._epoll], [], [], left)
+        for fd, events in self._epoll.poll(0):
+            self._handle(fd, events)
+        now = time.monotonic()
+        self._time_out(now)
+        while self._restarts and self._restarts[0][0] <= now:
+            _, is_idle = self._restarts.popleft()
+            if is_idle:
+                self._open_idle()
+            else:
+                self._begin(now)
+
+    def _is_past(self, deadline: tuple[float, Connection, int]) -> bool:
+        _, connection, calls = deadline
+        return connection.calls != calls or self._open.get(connection.fd) is not connection
+
+    def _time_out(self, now: float) -> None:
+        while self._deadlines and (self._deadlines[0][0] <= now or self._is_past(self._deadlines[0])):
+            deadline = self._deadlines.popleft()
+            if not self._is_past(deadline):
+                connection = deadline[1]
+                self._forget(connection)
+                self._fail("timeout", connection.began)
+
+    def _handle(self, fd: int, events: int) -> None:
+        connection = self._open.get(fd)
+        if connection is None:
+            self._closed_by_server(fd)
+            return
+        if events & select.EPOLLOUT and connection.send():
+            if connection.error:
+                self._end(connection)
+                return
+            self._epoll.modify(fd, select.EPOLLIN)
+        if events & ~select.EPOLLOUT and connection.receive():
+            self._end(connection)
+
+    def _closed_by_server(self, fd: int) -> None:
+        """Without a request in flight, the end of the connection is all that a server can send."""
+        connection = self._kept.get(fd) or self._idle.get(fd) or self._closing.get(fd)
+        if connection:
+            if fd in self._idle:
+                self._restarts.append((time.monotonic() + PAUSE_SECONDS, True))
+            self._forget(connection)
+
+    def _end(self, connection: Connection) -> None:
+        """The request in flight is over."""
+        now, began = time.monotonic(), connection.began
+        if connection.error:
+            self._forget(connection)
+            if connection.calls > 1 and connection.error == "reset":
+                self._connect(connection.target, began)  # the server closed a kept connection at the same moment
+            else:
+                self._fail(connection.error, began)
+            return
+        if connection.status >= 500:
+            kind = f"status {connection.status}"
+            self._forget(connection)
+            self._fail(kind, began)
+            return
+        self._tally.answered(began, now)
+        if connection.calls < self._load.keep_alive and connection.stays_open:
+            del self._open[connection.fd]
+            self._kept[connection.fd] = connection
+        else:
+            self._let_close(connection)
+        if not self._load.rate:
+            self._begin(now)
+
+    def _let_close(self, connection: Connection) -> None:
+        """Leave the end of the connection to the server, which would see a reset otherwise."""
+        del self._open[connection.fd]
+        self._closing[connection.fd] = connection
+        if len(self._closing) > MOST_CLOSING:
+            self._forget(next(iter(self._closing.values())))
+
+    def _fail(self, kind: str, began: float) -> None:
+        now = time.monotonic()
+        self._tally.failed(kind, began, now)
+        if not self._load.rate:
+            self._restarts.append((now + PAUSE_SECONDS, False))
+
+    def _open_idle(self) -> None:
+        try:
+            connection = Connection(self._port)
+        except OSError:
+            self._restarts.append((time.monotonic() + PAUSE_SECONDS, True))
+            return
+        self._epoll.register(connection.fd, select.EPOLLIN)
+        self._idle[connection.fd] = connection
+
+    def _forget(self, connection: Connection) -> None:
+        for connections in (self._open, self._kept, self._idle, self._closing):
+            connections.pop(connection.fd, None)
+        connection.close()

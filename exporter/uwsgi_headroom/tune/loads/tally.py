@@ -1,0 +1,56 @@
+"""Counts what the clients of a load see in the measured time."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+
+from uwsgi_headroom.tune.loads.load import Answers
+
+
+class Tally:
+    """Counts answers and failures of the measured time."""
+
+    def __init__(self, begin: float, end: float, *, by_start: bool) -> None:
+        self._begin, self._end, self._by_start = begin, end, by_start
+        self._times = array("d")
+        self._errors: Counter[str] = Counter()
+
+    def _counts(self, began: float, now: float) -> bool:
+        return self._begin <= (began if self._by_start else now) < self._end
+
+    def answered(self, began: float, now: float) -> None:
+        """Count an answer by the time from which it counts, and the time of its end."""
+        if self._counts(began, now):
+            self._times.append(now - began)
+
+    def failed(self, kind: str, began: float, now: float) -> None:
+        """Count a request without a proper answer."""
+        if self._counts(began, now):
+            self._errors[kind] += 1
+
+    def waited_throughout(self, began: float) -> None:
+        """Count a request that was without an answer for the whole of the measured time."""
+        if began < self._begin:
+            self._errors["no answer"] += 1
+
+    def result(self) -> Answers:
+        """Return what was counted."""
+        times, seconds = sorted(self._times), self._end - self._begin
+        if not times:
+            return Answers(seconds=seconds, answered=0, errors=dict(self._errors))
+        return Answers(
+            seconds=seconds,
+            answered=len(times),
+            errors=dict(self._errors),
+            mean=sum(times) / len(times),
+            p50=percentile(times, 50),
+            p95=percentile(times, 95),
+            p99=percentile(times, 99),
+            longest=times[-1],
+        )
+
+
+def percentile(ordered: list[float] | array[float], percent: int) -> float:
+    """Return the smallest value that at least `percent` of the values do not exceed (the nearest rank)."""
+    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]

@@ -1,0 +1,1 @@
+"""Runs processes so that none outlives a run, and reads what they use."""

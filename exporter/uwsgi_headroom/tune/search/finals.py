@@ -1,0 +1,92 @@
+"""Runs the variants that are left in turn, until the noise is small enough to choose one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from uwsgi_headroom.analysis.formatting import counted, percent
+from uwsgi_headroom.tune.application.variant import Variant
+from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, describe_nothing_within
+
+MOST_ROUNDS = 4
+"""More rounds rarely separate what these have not."""
+
+CLOSE = 0.05
+"""Variants that differ by less, with noise that explains less, are not compared further."""
+
+EQUAL = 0.03
+"""A smaller variant is taken only if it is at most this much behind: noise alone is no reason to lose more."""
+
+
+def compare_again(
+    alive: list[Variant], evidence: Evidence, run: Callable[[Variant, int], None], left: Callable[[], int]
+) -> list[Variant]:
+    """Run rounds of these variants until one is the best beyond the noise, or the differences are known to be small, or
+    not enough runs are left. Returns those that the noise does not separate from the best, best first. Raises
+    CannotTuneError if none keeps to the limits."""
+    number = 1
+    while number < MOST_ROUNDS and left() >= len(alive) and not _is_settled(alive, evidence):
+        for variant in alive:
+            run(variant, number)
+        number += 1
+        within = [variant for variant in alive if not evidence.fault(variant)]
+        for variant in alive:
+            if variant not in within:
+                evidence.decide(f"{variant.name} is out: {evidence.fault(variant)}.")
+        if not within:
+            raise CannotTuneError(describe_nothing_within(evidence))
+        best = max(within, key=evidence.score)
+        others = [variant for variant in within if variant != best]
+        alive = [best, *(variant for variant in others if not _is_worse(variant, best, evidence))]
+    return alive
+
+
+def choose_smallest(alive: list[Variant], evidence: Evidence) -> Variant:
+    """The smallest of those that are as good as the best."""
+    best = max(alive, key=evidence.score)
+    inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
+    smaller = [variant for variant in inside if variant.size < best.size and _is_close(variant, best, evidence)]
+    chosen = min([best, *smaller], key=lambda variant: variant.size)
+    if len(inside) > 1:
+        is_smallest = all(chosen.size <= variant.size for variant in inside)
+        reason = "so the smallest is taken" if is_smallest else "and the best is taken"
+        names = list_names(variant.name for variant in inside)
+        evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
+    return chosen
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Such as `4x8, 8x1 and 8x2`."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _is_settled(alive: list[Variant], evidence: Evidence) -> bool:
+    """Whether further rounds would not change the choice: one is left, or all are close to the best for sure."""
+    comparisons = [evidence.compare(variant, alive[0]) for variant in alive[1:]]
+    return all(found and found.margin <= CLOSE and abs(found.ratio - 1) <= CLOSE for found in comparisons)
+
+
+def _is_worse(variant: Variant, best: Variant, evidence: Evidence) -> bool:
+    comparison = evidence.compare(variant, best)
+    if comparison is None or not comparison.is_worse:
+        return False
+    evidence.decide(
+        f"{variant.name} is worse than {best.name} by {percent(1 - comparison.ratio)}, in "
+        f"{counted(comparison.rounds, 'round')}; noise explains {percent(comparison.margin)}."
+    )
+    return True
+
+
+def _is_close(variant: Variant, best: Variant, evidence: Evidence) -> bool:
+    """Whether a variant may be taken instead of the best: noise alone is no reason to lose more than EQUAL."""
+    comparison = evidence.compare(variant, best)
+    if comparison is None:
+        return False
+    if comparison.ratio >= 1 - EQUAL:
+        return True
+    evidence.decide(
+        f"{variant.name} is not taken instead of {best.name}: it was {percent(1 - comparison.ratio)} behind, although "
+        f"noise explains {percent(comparison.margin)}."
+    )
+    return False
