@@ -57,15 +57,14 @@ def test_an_option_of_an_included_file_is_overridden(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", ["", "module = a"])
-def test_the_diff_is_one_that_patch_applies(tmp_path: Path, ending: str, last: str) -> None:
+def test_the_diff_can_be_applied(tmp_path: Path, ending: str, last: str) -> None:
     """With and without a line break at the end, and with those of Windows."""
     before = ending.join(["[uwsgi]", "processes = 4", "threads = 8", last])
     after = edit(tmp_path, before, Variant(Setting(8, 2), thunder_lock=True))
     diff = make_diff(before, after, tmp_path / "shop.ini")
-    done = subprocess.run(
-        ["patch", "--binary", "-p1", "-d", tmp_path], input=diff.encode(), capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
+    command = ["git", "apply", "--whitespace=nowarn"]
+    done = subprocess.run(command, cwd=tmp_path, input=diff.encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "shop.ini").read_bytes() == after.encode()
 
 
