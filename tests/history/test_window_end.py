@@ -18,6 +18,16 @@ def test_a_window_ends_with_the_latest_totals() -> None:
     assert (window.seconds, window.workers[0].requests) == (2.4, 29)
 
 
+def test_totals_of_an_earlier_time() -> None:
+    """A sample that is recorded late does not shorten the window: its totals reach until the time before it."""
+    history = History()
+    for at, observed in ((0.0, 0.0), (1.4, 1.4), (1.3, 1.4)):
+        history.add(at, Totals(observed_seconds=observed))
+    window = history.window(60)
+    assert window is not None
+    assert (window.seconds, window.observed_seconds) == (1.4, 1.4)
+
+
 def test_a_window_starts_at_the_row_nearest_to_its_length() -> None:
     """Rows are a second apart: the window is up to half a second longer or shorter than requested, and reports its
     length."""

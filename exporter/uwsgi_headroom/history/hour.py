@@ -33,7 +33,9 @@ class History:
 
     def add(self, at: float, totals: Totals) -> None:
         """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
-        second. The caller may keep updating `totals` if it calls `add` after each update."""
+        second. The caller may keep updating `totals` if it calls `add` after each update. An earlier time than the last
+        one counts as the last: the totals reach until then."""
+        at = max(at, self._latest_at)
         self._latest_at, self._latest, self._latest_row = at, totals, None
         shape = shape_of(totals)
         if shape != self._shape:
