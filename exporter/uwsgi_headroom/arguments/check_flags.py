@@ -1,0 +1,91 @@
+"""The options of `check`."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.arguments.access_flags import add_http_config_flag
+from uwsgi_headroom.arguments.numbers import seconds_between
+from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
+from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+
+_STATUSES = (
+    "Exit status, as for a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown: the server could not be read, "
+    "an argument is wrong, or check failed or was interrupted before the first reading. With several servers, the "
+    "worst status counts, in the order critical, warning, unknown, ok."
+)
+
+DESCRIPTION = (
+    "Watch servers, then print a verdict and what to change. With several servers, print a line for "
+    f"each, worst first, then the details of those that are not ok. {_STATUSES}"
+)
+
+
+def add_check_flags(parser: Parser) -> None:
+    """Add the options of `check`."""
+    parser.add_argument(
+        "addresses",
+        metavar="ADDRESS",
+        nargs="*",
+        help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server's page on it: the "
+        "exporter then answers at once, from its history",
+    )
+    add_http_config_flag(parser)
+    parser.add_argument("--all", action="store_true", help="check every server found on this machine")
+    parser.add_argument(
+        "--seconds",
+        metavar="SECONDS",
+        type=seconds_between(2, HISTORY_SECONDS),
+        help=f"how long to watch (default {WATCH_SECONDS:g}); for an exporter, judge its shortest window of at least "
+        "this length",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text; json: one document, even after a failure; nagios: one line with performance data (default text)",
+    )
+    parser.add_argument(
+        "--what-if",
+        metavar="PROCESSESxTHREADS",
+        action="append",
+        help="also predict throughput, response time and memory of a setting, such as 8x4: 8 processes with 4 threads "
+        "each; repeatable, or separated by commas",
+    )
+    parser.add_argument(
+        "--min-headroom",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_minimum,
+        default=UNSET,
+        help="warn if headroom, the factor by which load can grow, is below this, such as 2:1.2",
+    )
+    parser.add_argument(
+        "--max-queue-wait",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn if requests wait longer than this in the listen queue on average, such as 100ms:2s",
+    )
+    parser.add_argument(
+        "--max-response-time",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn if requests take longer than this on average",
+    )
+    parser.add_argument(
+        "--max-p95",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is above this, such "
+        "as 800ms:2s; at least two times between samples, 400ms if check watches the server itself",
+    )
+    parser.add_argument(
+        "--max-p99",
+        metavar="WARNING[:CRITICAL]",
+        type=parse_maximum,
+        default=UNSET,
+        help="the same for the 99th percentile, which needs 100 requests. Thresholds add to the checks that always "
+        "apply, and never improve a verdict",
+    )
