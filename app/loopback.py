@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import random
 import socket
+from pathlib import Path
+
+_LOWEST = 10_240
+_TRIES = 100
 
 
 def address(port: int) -> str:
@@ -24,10 +29,23 @@ def get(port: int, path: str, timeout: float = 5) -> str | None:
     return None
 
 
+def server_ports() -> range:
+    """Returns the TCP ports that the kernel gives neither to clients nor to servers that ask it for any port.
+
+    Nobody takes one of them by chance between the moment in which it is chosen and that in which a server listens.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return range(_LOWEST, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
+    return range(0)
+
+
 def free_port(preferred: int = 0) -> int:
-    """Returns a TCP port that is free now: the preferred one if possible."""
-    with contextlib.suppress(OSError):
-        return _bound(preferred)
+    """Returns a TCP port that is free now: the preferred one if possible, else one of the server ports if possible."""
+    ports = server_ports()
+    for port in (preferred, *random.sample(ports, min(_TRIES, len(ports)))):
+        with contextlib.suppress(OSError):
+            if port:
+                return _bound(port)
     return _bound(0)
 
 

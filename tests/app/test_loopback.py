@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,16 @@ def test_another_port_is_chosen_if_it_is_taken(host):
         port = taken.getsockname()[1]
         assert loopback.free_port(port) != port
         assert "in use" in loopback.why_taken(port)
+
+
+def test_another_port_is_one_that_the_kernel_gives_to_nobody():
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert loopback.free_port() < first
+
+
+def test_a_kernel_that_gives_all_ports_gives_a_port(monkeypatch):
+    monkeypatch.setattr(loopback, "server_ports", lambda: range(0))
+    assert loopback.why_taken(loopback.free_port()) is None
 
 
 def test_nobody_there_is_no_answer():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from app import loopback
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = Path(__file__).with_name("real_uwsgi_app.py")
@@ -38,14 +41,19 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port on 127.0.0.1 that was free a moment ago, a different one each time."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if port not in _given:
+    """A TCP port on 127.0.0.1 that was free a moment ago, a different one each time and for each worker of pytest."""
+    worker, workers = (
+        int(os.environ.get("PYTEST_XDIST_" + name, default).removeprefix("gw"))
+        for name, default in (("WORKER", "gw0"), ("WORKER_COUNT", "1"))
+    )
+    candidates = loopback.server_ports() or range(10_240, 65_536)
+    ports = [port for port in candidates if port % workers == worker and port not in _given]
+    for port in random.sample(ports, len(ports)):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
             _given.add(port)
             return port
+    raise RuntimeError("no TCP port is free for a server on this machine")
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 20.0, what: str = "condition") -> None:

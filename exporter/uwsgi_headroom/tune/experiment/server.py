@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import time
@@ -25,6 +26,7 @@ START_SECONDS = 60.0
 _FAILING_SECONDS = 3.0  # how long the first answers may be errors
 _POLL_SECONDS = 0.02
 _LONGEST_PATH = 107  # of a UNIX socket, in bytes
+_LOWEST_PORT, _PORT_TRIES = 10_240, 100
 _LISTENS = b"0A"  # the state TCP_LISTEN in /proc/net/tcp
 
 
@@ -115,11 +117,14 @@ def running(setup: Setup, directory: Path, temporary: Path | None = None) -> Ite
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port of 127.0.0.1 that was free a moment ago, if possible one that the kernel gives to no client."""
+    ports = range(_LOWEST_PORT, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
+    for wanted in (*random.sample(ports, min(_PORT_TRIES, len(ports))), 0):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", wanted))
+            port: int = probe.getsockname()[1]
+            return port
+    raise RunError("All TCP ports of 127.0.0.1 are taken.")
 
 
 def ask(port: int, path: str, timeout: float) -> int | None:
