@@ -98,6 +98,7 @@ def tab(running: Browser, port: int, width: int = 1280, height: int = 800, **opt
     try:
         yield opened
     finally:
+        opened.page.unroute_all(behavior="ignoreErrors")  # of a request that is answered while the tab closes
         context.close()
 
 
