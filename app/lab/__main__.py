@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from app.lab import document, flask_steps, processes, uneven_workers, wsgi_servers
@@ -57,9 +58,10 @@ def measure(chosen: Sequence[Experiment], programs: Programs, machine: Machine, 
     files = [(experiment, results_file(programs.results, experiment.key)) for experiment in chosen]
     plans = {file: experiment.plan(programs, machine, length) for experiment, file in files}
     progress = Progress(plans)
+    run = partial(run_undisturbed, run=partial(run_once, say=progress.say))
     for experiment, file in files:
         progress.begin(f"{experiment.key}, {experiment.title}", file)
-        run_series(plans[file], file, progress.say, run=run_undisturbed)
+        run_series(plans[file], file, progress.say, run=run)
 
 
 def run_undisturbed(planned: Planned, run: Callable[[Planned], Outcome] = run_once) -> Outcome:

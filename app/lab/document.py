@@ -88,7 +88,8 @@ def _measured(outcomes: Mapping[str, Sequence[Outcome]], machine: Machine, lengt
     failed = sum(run.answers is None for run in runs)
     return (
         f"This page: {len(runs)} runs of the {'full' if length.full else 'short'} lab, {failed} of them without a"
-        f" result, on {machine.cpus} CPUs, {machine.system}, {machine.python}."
+        f" result, on {machine.cpus} CPUs, {machine.system}, {machine.python}. A run in which the kernel dropped"
+        " packets, because its table of tracked connections was full, was repeated once, when there was room again."
     )
 
 

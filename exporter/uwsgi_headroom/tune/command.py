@@ -28,12 +28,15 @@ WIDTH = 100
 RECOMMENDED, NOTHING = 0, 1
 
 
-def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] = run_once) -> int:
+def run(request: TuneRequest, run_planned: Callable[[Planned], Outcome] | None = None) -> int:
     """Run `tune` and return its exit status: 0 with a recommendation, 1 without one. Raises ConfigError if an option is
-    wrong, and HeadroomError if the application does not run or nothing can be written."""
+    wrong, and HeadroomError if the application does not run or nothing can be written.
+
+    run_planned: in place of `run_once`.
+    """
     logs.configure("critical", "logfmt")  # messages report errors
     try:
-        return _run(request, run_planned)
+        return _run(request, run_planned or partial(run_once, say=_say))
     except KeyboardInterrupt:
         _say("Interrupted.")
         return NOTHING

@@ -179,15 +179,3 @@ def test_thunder_lock(tmp_path: Path) -> None:
     assert finding.verdict == "agrees"
     assert "4x8 1.40 to 1.00" in finding.text
     assert "4x8 200 to 300 ms" in finding.text
-
-
-def test_stalled_runs_of_ab_are_left_out_and_counted(tmp_path: Path) -> None:
-    """Idle CPUs under 500 clients are no result of a step."""
-    load = load_label("E1", flask_steps.AB)
-    runs = [
-        *twice(flask_steps.NAMES[1], load, 100.0),
-        outcome(flask_steps.NAMES[1], load, 2, rate=0.0, cpus=(0.02, 0.1)),
-    ]
-    section = flask_steps.report(results(tmp_path, *runs))
-    assert "1 of 3 runs stalled and are left out" in section.lines[0]
-    assert any("| 100 (100 to 100) |" in line for line in section.lines)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.tune.experiment.connection_table import (
+    MOST_SECONDS,
+    ConnectionTable,
+    overfull_since,
+    read_table,
+    wait_for_room,
+)
 from uwsgi_headroom.tune.experiment.loading import loading
 from uwsgi_headroom.tune.experiment.observe import observe
 from uwsgi_headroom.tune.experiment.outcome import Outcome
@@ -33,14 +41,34 @@ class Planned:
     number: int
 
 
-def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
+def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str], None] = lambda _: None) -> Outcome:
     """Run a setup under a load, and leave no process.
 
     A failure that can be expected is `Outcome.error`: the port is taken, the server does not start or ends too early,
     a tool is missing. Raises OSError if the disk is full.
 
-    directory: of the run, where the server's log stays; None for a temporary one, which is removed.
+    A run in which the kernel's table of tracked connections was full is repeated when there is room again, once.
+
+    directory: of the run, where the server's log stays; None for a temporary one, which is removed. say: receives a
+    line if the run has to wait.
     """
+    before = read_table()
+    outcome = _attempt(planned, directory)
+    if table := overfull_since(before):
+        say(f"  {_overfull(table)} It is repeated when there is room again, in {duration(MOST_SECONDS)} at most.")
+        wait_for_room()
+        before = read_table()
+        outcome = _attempt(planned, directory)
+        if table := overfull_since(before):
+            outcome = _failed(planned, f"{_overfull(table)} Raise net.netfilter.nf_conntrack_max.")
+    return outcome
+
+
+def _overfull(table: ConnectionTable) -> str:
+    return f"The kernel dropped packets of this run: its table of {table.most:,} tracked connections was full."
+
+
+def _attempt(planned: Planned, directory: Path | None) -> Outcome:
     try:
         if directory is not None:
             directory = directory.absolute()
@@ -49,9 +77,11 @@ def run_once(planned: Planned, directory: Path | None = None) -> Outcome:
         with _temporary() as place:
             return _run(planned, place, temporary=place)
     except RunError as error:
-        return Outcome(
-            setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=str(error)
-        )
+        return _failed(planned, str(error))
+
+
+def _failed(planned: Planned, error: str) -> Outcome:
+    return Outcome(setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=error)
 
 
 @contextlib.contextmanager
