@@ -79,7 +79,7 @@ def _page(
         for name, title in section.pictures.items():
             yield from [f"![{title}]({pictures}/{name})", ""]
         yield from (f"* **{WORDS[found.verdict]}**: {found.subject}. {found.text}" for found in section.findings)
-    yield from ["", "## Every published experiment", "", *_listed(sections, length)]
+    yield from ["", "## Every published experiment", "", *_listed(sections)]
     yield from ["", "## Versions", "", *_versions(machine)]
 
 
@@ -119,14 +119,12 @@ def _summary(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"* {word}: {'; '.join(subjects)}."
 
 
-def _listed(sections: Mapping[str, Section], length: Length) -> list[str]:
+def _listed(sections: Mapping[str, Section]) -> list[str]:
     rows = []
     for experiment in published.EXPERIMENTS:
         run, where = experiment.run, experiment.where
         if run and experiment.key not in sections:
             run, where = False, f'not in this page: `make lab ARGS="--only {experiment.key}"`'
-        elif experiment.full and not length.full:
-            run, where = False, f'only `make lab ARGS="--full"`: {where}'
         rows.append([experiment.key, experiment.name, "yes" if run else "no", where])
     return render_table(["", "published", "run", "how, or why not"], rows)
 

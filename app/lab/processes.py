@@ -43,6 +43,9 @@ SHAPES = {
     f"{processes}x{threads}": (processes, threads)
     for processes, threads in ((1, 1), (2, 1), (4, 1), (1, 4), (2, 4), (4, 4))
 }
+TWO_AT_ONCE = ("1x1", "4x1")
+"""The shapes whose response time was published for two requests at once."""
+
 OF_ALL = 0.85
 """CPUs in use at this part of what the processes can use count as all of it: the clients need some too."""
 
@@ -50,10 +53,10 @@ OF_ALL = 0.85
 def plan(programs: Programs, machine: Machine, length: Length) -> list[Planned]:
     seconds = length.seconds(8)
     path = (f"/fib/{machine.fib_n}",)
-    loads = {FOUR: Load(paths=path, clients=published.E2_CLIENTS, seconds=seconds)}
-    if length.full:
-        loads[TWO] = Load(paths=path, clients=2, seconds=seconds)
-    return plan_runs(KEY, [_setup(programs, name) for name in SHAPES], loads, length.repetitions)
+    four = {FOUR: Load(paths=path, clients=published.E2_CLIENTS, seconds=seconds)}
+    two = {TWO: Load(paths=path, clients=2, seconds=seconds)}
+    plan = plan_runs(KEY, [_setup(programs, name) for name in SHAPES], four, length.repetitions)
+    return plan + plan_runs(KEY, [_setup(programs, name) for name in TWO_AT_ONCE], two, length.repetitions)
 
 
 def _setup(programs: Programs, name: str) -> Setup:
@@ -174,7 +177,7 @@ def _threads(found: dict[str, Spread]) -> list[Finding]:
 def _two_at_once(results: Results) -> Finding | None:
     """Compares two requests at once on 1 and on 4 processes; None if this load was not run."""
     load = load_label(KEY, TWO)
-    one, four = (results.runs.spread(name, load, mean_ms) for name in ("1x1", "4x1"))
+    one, four = (results.runs.spread(name, load, mean_ms) for name in TWO_AT_ONCE)
     if not one or not four:
         return None
     return compare_change("response time of two requests at once, 4 processes beside 1", 3.9 / 7.2, one, four)

@@ -10,9 +10,6 @@ from pathlib import Path
 from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.tune.experiment.series import Planned
 
-BESIDE_SECONDS = 2.0
-"""What a run takes besides its load, before one was seen."""
-
 
 @dataclass
 class Progress:
@@ -44,12 +41,11 @@ class Progress:
         return left * ((self.clock() - self._began) / done if done > 0 else 1.0)
 
     def _planned_left(self) -> float:
-        return sum(plan_seconds(plan) * (1 - _kept(file) / len(plan)) for file, plan in self.plans.items() if plan)
-
-
-def plan_seconds(plan: Sequence[Planned]) -> float:
-    """Returns how long the runs take, about."""
-    return sum(planned.load.warm_up + planned.load.seconds + BESIDE_SECONDS for planned in plan)
+        return sum(
+            sum(planned.seconds for planned in plan) * (1 - _kept(file) / len(plan))
+            for file, plan in self.plans.items()
+            if plan
+        )
 
 
 def _kept(file: Path) -> int:

@@ -109,14 +109,12 @@ E4_CONCURRENCY = 83
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published experiment in the list of all of them. where: how the lab runs it, or why it does not. full: whether
-    only the full lab runs it."""
+    """A published experiment in the list of all of them. where: how the lab runs it, or why it does not."""
 
     key: str
     name: str
     where: str
     run: bool
-    full: bool = False
 
 
 EXPERIMENTS = (
@@ -125,9 +123,7 @@ EXPERIMENTS = (
     Published("E1", "claim: threads spread the load over CPUs", "E2: 1x4 beside 1x1 and 4x1, CPUs in use", True),
     Published("E1", "claim: recycling workers adds throughput", "with their lifetime, and with a short one", True),
     Published("E2", "1, 2 and 4 processes, naive fib(35), `ab -n 60 -c 4`", "with a smaller n", True),
-    Published(
-        "E2", "two requests at once, with 1 and with 4 processes", "two clients in a closed loop", True, full=True
-    ),
+    Published("E2", "two requests at once, with 1 and with 4 processes", "two clients in a closed loop", True),
     Published("E2", "CPUs in use, by `mpstat`", "by the kernel's counters of each CPU", True),
     Published("E2", "processes with threads", "4 threads for each process", True),
     Published("E3", "HTTP/1.0, rate in steps", "fewer steps and shorter, all servers that install", True),

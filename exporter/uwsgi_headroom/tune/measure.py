@@ -14,9 +14,6 @@ from uwsgi_headroom.tune.experiment.results import Line, ResultsFile, fingerprin
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.loads.load import Load
 
-BESIDE_SECONDS = 4.0
-"""What a run takes beside its load: to start and to stop the server."""
-
 
 class Measurer:
     """Runs variants of an application under a load. A run that is in `results` already, of the same application and
@@ -48,20 +45,11 @@ class Measurer:
         place = f"Run {self._count} of at most {self._most_runs}: {variant.name}"
         kept = self._found.get((variant.name, self._label, number))
         if kept is not None and kept.run == print_of_run:
-            self._say(f"{place}: measured before: {_sum_up(kept.outcome)}")
+            self._say(f"{place}: measured before: {kept.outcome.sum_up()}")
             return kept.outcome
-        each = self._load.warm_up + self._load.seconds + BESIDE_SECONDS
-        self._say(f"{place} (at most {duration(each * (self._most_runs - self._count + 1))} left)")
+        left = planned.seconds * (self._most_runs - self._count + 1)
+        self._say(f"{place} (at most {duration(left)} left)")
         outcome = self._run(planned)
         self._results.append(Line(run=print_of_run, outcome=outcome))
-        self._say(f" {_sum_up(outcome)}")
+        self._say(f" {outcome.sum_up()}")
         return outcome
-
-
-def _sum_up(outcome: Outcome) -> str:
-    answers = outcome.answers
-    if answers is None:
-        return f"failed: {(outcome.error or '').splitlines()[0] if outcome.error else 'no answer'}"
-    p99 = f", p99 {duration(answers.p99)}" if answers.p99 is not None else ""
-    failed = sum(answers.errors.values())
-    return f"{answers.throughput:.4g} requests/s{p99}{f', {failed:,} failed' if failed else ''}"

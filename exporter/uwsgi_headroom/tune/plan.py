@@ -13,8 +13,8 @@ from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.tune.application.access_log import is_path, read_access_log
 from uwsgi_headroom.tune.application.application import Application, load_app, load_ini
+from uwsgi_headroom.tune.experiment.run import seconds_of
 from uwsgi_headroom.tune.loads.load import Load
-from uwsgi_headroom.tune.measure import BESIDE_SECONDS
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
 from uwsgi_headroom.tune.search.limits import Limits
 from uwsgi_headroom.tune.search.search import Task
@@ -50,7 +50,7 @@ class Plan:
         seconds = task.load.warm_up + task.load.seconds
         yield (
             f"At most {counted(task.most_runs, 'run')} of {duration(seconds)}, one after the other: about "
-            f"{duration(task.most_runs * (seconds + BESIDE_SECONDS))}."
+            f"{duration(task.most_runs * seconds_of(task.load))}."
         )
         yield from self.notes
         if os.geteuid() == 0:

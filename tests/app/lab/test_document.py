@@ -35,7 +35,6 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path: Path) -> None:
     assert "in the median run, and 1.10 in the worst" in page
     assert "* Agrees: throughput of 2 processes beside 1." in page
     assert 'not in this page: `make lab ARGS="--only E1"`' in page
-    assert 'only `make lab ARGS="--full"`' in page
     assert [path.name for path in (tmp_path / "lab").iterdir()] == ["e2.svg"]
     assert "![E2: requests per second beside one process, published and here](lab/e2.svg)" in page
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.tune.loads.load import Answers
 
 
@@ -52,3 +53,13 @@ class Outcome:
     memory: int | None = None
     observed: Observed | None = None
     error: str | None = None
+
+    def sum_up(self) -> str:
+        """Return the result in one line."""
+        answers = self.answers
+        if answers is None:
+            return f"failed: {self.error.splitlines()[0] if self.error else 'no answer'}"
+        times = (("mean", answers.mean), ("p99", answers.p99))
+        shown = "".join(f", {name} {duration(value)}" for name, value in times if value is not None)
+        failed = sum(answers.errors.values())
+        return f"{answers.throughput:,.4g} requests/s{shown}{f', {failed:,} failed' if failed else ''}"

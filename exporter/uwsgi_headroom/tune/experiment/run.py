@@ -27,6 +27,9 @@ from uwsgi_headroom.tune.loads.load_tools import find_tool
 from uwsgi_headroom.tune.processes.guarded import RunError
 from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
 
+BESIDE_SECONDS = 2.5
+"""What a run takes beside its load, as long as none was seen: start, end, late answers."""
+
 PREFIX = "headroom-tune-"  # short: the path of a UNIX socket holds 107 bytes
 
 
@@ -39,6 +42,16 @@ class Planned:
     load: Load
     label: str
     number: int
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return seconds_of(self.load)
+
+
+def seconds_of(load: Load) -> float:
+    """Return about how long a run with this load takes, with the start and the end of the server."""
+    return load.warm_up + load.seconds + BESIDE_SECONDS
 
 
 def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str], None] = lambda _: None) -> Outcome:

@@ -15,9 +15,6 @@ from uwsgi_headroom.tune.loads.load import Load
 
 __all__ = ["Planned", "interleave", "run_series"]
 
-_BESIDE_SECONDS = 4.0
-"""What a run takes besides its load, before one was seen: start, end, late answers."""
-
 
 def interleave(setups: Sequence[Setup], loads: Mapping[str, Load], repetitions: int) -> list[Planned]:
     """Plan all setups under all loads (by label), then again: A B A B. So a slow change of the machine meets all alike.
@@ -59,8 +56,8 @@ def run_series(
             outcome = _run(planned, run)
             file.append(Line(run=fingerprint(planned.setup, planned.load), outcome=outcome))
             outcomes[_key(planned)] = outcome
-            planned_seconds += _planned_seconds(planned)
-            say(f"  {_sum_up(outcome)}")
+            planned_seconds += planned.seconds
+            say(f"  {outcome.sum_up()}")
     return [outcomes[_key(planned)] for planned in plan]
 
 
@@ -90,24 +87,11 @@ def _key(planned: Planned) -> Key:
     return planned.setup.name, planned.label, planned.number
 
 
-def _planned_seconds(planned: Planned) -> float:
-    return planned.load.warm_up + planned.load.seconds + _BESIDE_SECONDS
-
-
 def _estimate(left: Sequence[Planned], elapsed: float, planned_seconds: float) -> float:
     """The seconds left, if the rest is as late as the runs so far."""
     factor = elapsed / planned_seconds if planned_seconds else 1.0
-    return factor * sum(map(_planned_seconds, left))
+    return factor * sum(planned.seconds for planned in left)
 
 
 def _describe(planned: Planned) -> str:
     return f"{planned.setup.name} under {planned.label}, run {planned.number + 1}"
-
-
-def _sum_up(outcome: Outcome) -> str:
-    answers = outcome.answers
-    if answers is None:
-        return f"failed: {outcome.error}"
-    mean = f", mean {duration(answers.mean)}" if answers.mean is not None else ""
-    failed = sum(answers.errors.values())
-    return f"{answers.throughput:.1f} answers/s{mean}{f', {failed} failed' if failed else ''}"
