@@ -71,7 +71,7 @@ def draw_bars(
                 axes.barh(place + offset, published[name], 0.25, color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0)
         if published:
             axes.barh([0], [0], color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0, label="published")
-            axes.legend(loc="best", fontsize=8)
+            axes.figure.legend(loc="outside lower right", ncols=2, fontsize=8)  # inside, it would cover bars
         axes.set_yticks(range(len(rows)), list(rows))
         axes.invert_yaxis()
         axes.set_xlim(left=0)
