@@ -74,6 +74,11 @@ def server_cpus(run: Outcome) -> float | None:
     return run.server_cpu
 
 
+def machine_cpus(run: Outcome) -> float | None:
+    """The CPUs of the machine that were busy."""
+    return sum(run.cpus) or None
+
+
 def clients_cpus(run: Outcome) -> float | None:
     return run.clients_cpu
 

@@ -22,6 +22,7 @@ from app.lab.figures import (
     Finding,
     change_words,
     compare_change,
+    machine_cpus,
     mean_ms,
     order,
     p99_ms,
@@ -48,6 +49,9 @@ SHORT_LIFETIME = 2
 QUEUE = 1024
 """Connections that may wait: uWSGI's default of 100 overflows with 500 clients, and then the kernel's retries, a second
 and more later, decide the throughput. One setup keeps the default, as published."""
+
+ALL_CPUS = 0.9
+"""The part of the machine's CPUs from which more processes find none that is idle."""
 
 WARM_UP, SECONDS = 0.5, 2.5
 """Short: ab opens a connection for each request, and the router another, so that a kernel that tracks connections keeps
@@ -114,7 +118,7 @@ def report(results: Results) -> Section:
         found = spreads(results.runs, IN_ORDER, load, throughput)
         errors = failures(results.runs, IN_ORDER, load)
         if found or errors:
-            lines += ["", f"**{name}**", "", *_table(results, load), *errors]
+            lines += ["", f"**{name}**", "", *_table(results, load), *errors, *_cpu_bound(results, load)]
         if rows := relative(found, NAMES[1]):
             file = f"e1-{name.split()[0].strip(',')}.svg"
             first = published.STEPS[0].throughput
@@ -126,6 +130,18 @@ def report(results: Results) -> Section:
         findings += [*_recycling(results, found), *_cython(results, load, found)]
     findings += affinity.processes_share_a_cpu(results, KEY, NAMES[2])
     return Section(lines=lines, findings=findings, pictures=pictures)
+
+
+def _cpu_bound(results: Results, load: str) -> list[str]:
+    """Says why processes cannot add throughput, if the first step uses all CPUs already."""
+    used, cpus = results.runs.spread(NAMES[1], load, machine_cpus), results.machine.cpus
+    if not used or used.median < ALL_CPUS * cpus:
+        return []
+    text = (
+        f"Step 1 already keeps {used.median:.2f} of {cpus} CPUs busy: one process that runs Python, uWSGI's router and"
+        " the clients. So no step can gain by using more CPUs on this machine."
+    )
+    return ["", text]
 
 
 def _table(results: Results, load: str) -> list[str]:
@@ -148,7 +164,7 @@ def _table(results: Results, load: str) -> list[str]:
                     show(runs.spread(name, load, mean_ms)),
                     show(runs.spread(name, load, p99_ms)),
                     show(runs.spread(name, load, server_cpus), 2),
-                    show(runs.spread(name, load, lambda run: sum(run.cpus) or None), 2),
+                    show(runs.spread(name, load, machine_cpus), 2),
                 ]
             )
         elif name == NAMES[5] and COMPILED in results.machine.missing:

@@ -46,6 +46,14 @@ def test_steps_are_compared_with_the_one_before(tmp_path: Path, after: float, ve
     assert [path.name for path in tmp_path.glob("*.svg")] == list(section.pictures) == ["e1-ab.svg"]
 
 
+@pytest.mark.parametrize(("cpus", "is_said"), [((0.95, 0.93), True), ((0.9, 0.5), False)])
+def test_cpus_that_are_busy_in_the_first_step_are_named(tmp_path: Path, cpus: tuple[float, ...], is_said: bool) -> None:
+    """Then processes find no idle CPU, whatever they did where the experiment was published."""
+    runs = twice(flask_steps.NAMES[1], load_label("E1", flask_steps.AB), 100.0, cpus=cpus)
+    text = "\n".join(flask_steps.report(results(tmp_path, *runs)).lines)
+    assert ("Step 1 already keeps 1.88 of 2 CPUs busy" in text) is is_said
+
+
 def test_a_cython_step_that_was_left_out_is_in_the_table(tmp_path: Path) -> None:
     """With its reason."""
     load = load_label("E1", flask_steps.AB)
