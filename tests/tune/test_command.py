@@ -72,8 +72,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """A server that needs few threads, and a model that knows it. Charts are not drawn."""
-    server = Server(cpu=0.03, waiting=0.1)
+    """A server that needs few threads, whose processes share most of their memory, and a model that knows it. Charts
+    are not drawn."""
+    server = Server(cpu=0.03, waiting=0.1, base=100e6, each=3e6)
     monkeypatch.setattr(command, "predict_scores", lambda *given, **_: ask_truth(server, *given))
     monkeypatch.setattr(recommendation, "predict_most", lambda *_: (66.6, "cpu"))
     monkeypatch.setattr(finish, "draw_bars", lambda path, **_: path.write_text("<svg/>"))

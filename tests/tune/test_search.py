@@ -98,6 +98,26 @@ def test_the_smallest_of_equals() -> None:
     assert any("inside the noise, so the smallest is taken" in sentence for sentence in evidence.decisions)
 
 
+@pytest.mark.parametrize(("each", "expected"), [(30e6, "4x8"), (1e6, "6x2")])
+def test_more_memory_for_nothing(each: float, expected: str) -> None:
+    """6x2 is as fast as 4x8 with fewer threads. Its processes must not take clearly more memory in exchange."""
+    found, evidence = tune(Server(cpu=0.03, waiting=0.1, each=each), "4x8")
+    assert found.name == expected
+    stays = any("takes 43 % more memory than 4x8, which stays" in sentence for sentence in evidence.decisions)
+    assert stays == (expected == "4x8")
+
+
+def test_scarce_runs_go_to_the_best_and_the_present() -> None:
+    """Four variants and three runs that are left: the present one and the best are compared again all the same."""
+    server = Server(cpu=0.03, waiting=0.1, uneven=1.3, noise=0.04, seed=2)
+    _, evidence = tune(server, "4x8", most_runs=12)
+    said = [sentence for sentence in evidence.decisions if "not run again: only" in sentence]
+    assert said == ["8x2 was not run again: only 3 runs were left."]
+    again = {name for name, number in server.runs if number == 1}
+    assert len(again) == 3
+    assert {"4x8", max(("4x4", "8x2", "16x1", "6x2"), key=lambda name: evidence.score(present(name)))} <= again
+
+
 def test_the_best_setting_is_kept() -> None:
     """A server that is as good as it gets is left alone."""
     found, _ = tune(Server(cpu=0.02, waiting=0.0), "4x1")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, percent
+from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
@@ -74,13 +74,12 @@ def _describe_choice(
     if comparison is None:
         return headline, None
     ours, theirs = (_describe_speed(outcomes, load) for outcomes in _list_paired(chosen, present, evidence))
+    margin = percent(comparison.margin)
     if comparison.is_better:
-        gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {percent(comparison.margin)}"
+        gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {margin}"
         return headline, f"It reached {ours} instead of {theirs} ({gain})."
-    return headline, (
-        f"It reached {ours}, and {present.name} {theirs}: a difference inside the noise, which explains "
-        f"{percent(comparison.margin)}. It needs less."
-    )
+    difference = f"{fine_percent(abs(comparison.ratio - 1))} {'better' if comparison.ratio >= 1 else 'worse'}"
+    return headline, f"It reached {ours} instead of {theirs} ({difference}, inside the noise, which explains {margin})."
 
 
 def _list_paired(first: Variant, second: Variant, evidence: Evidence) -> tuple[list[Outcome], list[Outcome]]:

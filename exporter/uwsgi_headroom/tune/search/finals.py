@@ -18,14 +18,23 @@ EQUAL = 0.03
 """A smaller variant is taken only if it is at most this much behind: noise alone is no reason to lose more."""
 
 
+MORE_MEMORY = 0.1
+"""A change that is not better beyond the noise may take this much more memory."""
+
+
 def compare_again(
-    alive: list[Variant], evidence: Evidence, run: Callable[[Variant, int], None], left: Callable[[], int]
+    alive: list[Variant],
+    present: Variant,
+    evidence: Evidence,
+    run: Callable[[Variant, int], None],
+    left: Callable[[], int],
 ) -> list[Variant]:
     """Run rounds of these variants until one is the best beyond the noise, or the differences are known to be small, or
     not enough runs are left. Returns those that the noise does not separate from the best, best first. Raises
     CannotTuneError if none keeps to the limits."""
     number = 1
-    while number < MOST_ROUNDS and left() >= len(alive) and not _is_settled(alive, evidence):
+    while number < MOST_ROUNDS and left() >= 2 and not _is_settled(alive, evidence):
+        alive = _keep_as_many(alive, left(), present, evidence)
         for variant in alive:
             run(variant, number)
         number += 1
@@ -41,17 +50,25 @@ def compare_again(
     return alive
 
 
-def choose_smallest(alive: list[Variant], evidence: Evidence) -> Variant:
-    """The smallest of those that are as good as the best."""
+def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) -> Variant:
+    """The smallest of those that are as good as the best; the present one if that would take more memory."""
     best = max(alive, key=evidence.score)
     inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
     smaller = [variant for variant in inside if variant.size < best.size and _is_close(variant, best, evidence)]
     chosen = min([best, *smaller], key=lambda variant: variant.size)
-    if len(inside) > 1:
-        is_smallest = all(chosen.size <= variant.size for variant in inside)
-        reason = "so the smallest is taken" if is_smallest else "and the best is taken"
-        names = list_names(variant.name for variant in inside)
-        evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
+    if len(inside) == 1:
+        return chosen
+    names = list_names(variant.name for variant in inside)
+    more = _find_more_memory(chosen, present, evidence)
+    if present in inside and more > MORE_MEMORY and (present == best or _is_close(present, best, evidence)):
+        evidence.decide(
+            f"The differences between {names} are inside the noise, and {chosen.name} takes {percent(more)} more "
+            f"memory than {present.name}, which stays."
+        )
+        return present
+    is_smallest = all(chosen.size <= variant.size for variant in inside)
+    reason = "so the smallest is taken" if is_smallest else "and the best is taken"
+    evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
     return chosen
 
 
@@ -59,6 +76,24 @@ def list_names(names: Iterable[str]) -> str:
     """Such as `4x8, 8x1 and 8x2`."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def _keep_as_many(alive: list[Variant], left: int, present: Variant, evidence: Evidence) -> list[Variant]:
+    """As many variants as runs are left: the best so far and the present one first."""
+    best = max(alive, key=evidence.score)
+    first = [best, present] if present in alive else [best]
+    kept = list(dict.fromkeys([*first, *alive]))[:left]
+    if others := [variant.name for variant in alive if variant not in kept]:
+        were = "was" if len(others) == 1 else "were"
+        evidence.decide(f"{list_names(others)} {were} not run again: only {counted(left, 'run')} were left.")
+    return [variant for variant in alive if variant in kept]
+
+
+def _find_more_memory(variant: Variant, present: Variant, evidence: Evidence) -> float:
+    """How much more memory a variant takes than the present one, as a part of that; 0 if unknown."""
+    memory = evidence.memory()
+    theirs, ours = memory.get(present.setting), memory.get(variant.setting)
+    return ours / theirs - 1 if ours and theirs else 0.0
 
 
 def _is_settled(alive: list[Variant], evidence: Evidence) -> bool:

@@ -3,7 +3,7 @@
 1. Run the present variant, and predict other settings from its figures.
 2. Run the most promising ones, once each. Keep the better half, and the present one unless it is clearly worse.
 3. Run these again, in turn, until one is better than the others beyond the noise, or until runs are scarce.
-4. Of those that the noise does not separate from the best, take the smallest.
+4. Of those that the noise does not separate from the best, take the smallest, unless the present one takes less memory.
 5. Change one option of it at a time, and keep a change only if it is better beyond the noise.
 
 The halving is that of K. Jamieson, A. Talwalkar, "Non-stochastic best arm identification" (AISTATS 2016).
@@ -69,8 +69,8 @@ class _Search:
         first = self._run_present()
         alive = self._run_candidates(first)
         reserve = RUNS_OF_OPTIONS if is_worth_runs(alive[0], self._task, self._evidence) else 0
-        alive = compare_again(alive, self._evidence, self._run, lambda: self._left - reserve)
-        best = choose_smallest(alive, self._evidence)
+        alive = compare_again(alive, self._task.present, self._evidence, self._run, lambda: self._left - reserve)
+        best = choose_smallest(alive, self._task.present, self._evidence)
         return try_options(best, self._task, self._run, self._evidence)
 
     def _run(self, variant: Variant, number: int) -> None:
