@@ -51,24 +51,32 @@ def compare_again(
 
 
 def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) -> Variant:
-    """The smallest of those that are as good as the best; the present one if that would take more memory."""
+    """The smallest of those that are as good as the best, and do not take clearly more memory than the present one if
+    one of them does not."""
     best = max(alive, key=evidence.score)
     inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
-    smaller = [variant for variant in inside if variant.size < best.size and _is_close(variant, best, evidence)]
-    chosen = min([best, *smaller], key=lambda variant: variant.size)
-    if len(inside) == 1:
-        return chosen
-    names = list_names(variant.name for variant in inside)
-    more = _find_more_memory(chosen, present, evidence)
-    if present in inside and more > MORE_MEMORY and (present == best or _is_close(present, best, evidence)):
-        evidence.decide(
-            f"The differences between {names} are inside the noise, and {chosen.name} takes {percent(more)} more "
-            f"memory than {present.name}, which stays."
-        )
-        return present
-    is_smallest = all(chosen.size <= variant.size for variant in inside)
-    reason = "so the smallest is taken" if is_smallest else "and the best is taken"
-    evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
+    equal = [
+        best,
+        *(
+            variant
+            for variant in inside
+            if (variant.size < best.size or variant == present != best) and _is_close(variant, best, evidence)
+        ),
+    ]
+    lean = [variant for variant in equal if _find_more_memory(variant, present, evidence) <= MORE_MEMORY]
+    chosen = min(lean or equal, key=lambda variant: variant.size)
+    if len(inside) > 1:
+        names = list_names(variant.name for variant in inside)
+        if all(chosen.size <= variant.size for variant in inside):
+            reason = "so the smallest is taken"
+        elif lean and len(lean) < len(equal):
+            reason = (
+                f"so the smallest is taken whose memory is at most {percent(MORE_MEMORY)} more than that of "
+                f"{present.name}"
+            )
+        else:
+            reason = "and the best is taken"
+        evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
     return chosen
 
 
