@@ -40,7 +40,16 @@ class Programs:
 
         path: a directory of Python modules, beside the project's.
         """
-        standing = ("--master", "--need-app", "--die-on-term", "--stats", "{directory}/stats", "--import", MASKS)
+        standing = (
+            "--master",
+            "--need-app",
+            "--die-on-term",
+            "--no-orphans",
+            "--stats",
+            "{directory}/stats",
+            "--import",
+            MASKS,
+        )
         directories = [str(ROOT), *([path] if path else [])]
         return Setup(
             name=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -124,6 +125,24 @@ def test_server_is_killed_halfway(mark, monkeypatch):
     monkeypatch.setattr(run, "observe", kill_and_observe)
     outcome = run_once(planned(setup("--pidfile", "{directory}/pid"), replace(LOAD, seconds=60.0)))
     assert outcome.error.startswith("The server 2x2 ended (SIGKILL)")
+
+
+def test_guards_are_killed_halfway(mark, monkeypatch):
+    """With `no-orphans`, as tune starts it, uWSGI and the clients end with their guards."""
+
+    def kill_and_observe(name, stats, seconds, check):
+        for pid in marked(mark):
+            with contextlib.suppress(OSError):
+                if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    killed.append(os.kill(int(pid), signal.SIGKILL))
+        return observe(name, stats, seconds, check)
+
+    observe, killed = run.observe, []
+    monkeypatch.setattr(run, "observe", kill_and_observe)
+    outcome = run_once(planned(setup("--no-orphans"), replace(LOAD, seconds=60.0)))
+    assert len(killed) == 2
+    assert "ended (SIGKILL)" in outcome.error
+    real_uwsgi.wait_until(lambda: not marked(mark), what="everything to end")
 
 
 def test_commands_that_do_not_exist(mark, tmp_path, monkeypatch):
