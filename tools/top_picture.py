@@ -1,5 +1,5 @@
 """Makes the picture of `top` in the README: `.venv/bin/python3 -m tools.top_picture URL`, with `make demo` running,
-prints the screen of a terminal of 80 columns and 14 lines.
+prints the screen of a terminal of 80 columns and 15 lines.
 
 Copy its output into the README unchanged.
 """
@@ -21,7 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog=".venv/bin/python3 -m tools.top_picture", description=__doc__)
     parser.add_argument("address", help="address, as for uwsgi-headroom top")
     parser.add_argument("--keys", default="", help="keys to press before the picture is taken")
-    parser.add_argument("--lines", type=int, default=14, help="lines of the terminal (default: %(default)s)")
+    parser.add_argument("--lines", type=int, default=15, help="lines of the terminal (default: %(default)s)")
     options = parser.parse_args()
     with driven(options.address, lines=options.lines) as top:
         top.wait(lambda text: "headroom " in text and _WHOLE.search(text), seconds=120)

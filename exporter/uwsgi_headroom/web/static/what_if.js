@@ -1,6 +1,6 @@
 // The panel that predicts other settings of processes and threads. It is fetched when it is opened, and never by itself.
 
-import { el, say } from "./dom.js";
+import { el, marked, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { clock } from "./moments.js";
 import { axes, change, grid, settingsOf } from "./what_if_grid.js";
@@ -54,7 +54,7 @@ export function whatIf() {
 
   function refuse(sentence) {
     shown.replaceChildren();
-    say(state, /[.?!]$/.test(sentence) ? sentence : `${sentence}.`);
+    say(state, unmarked(/[.?!]$/.test(sentence) ? sentence : `${sentence}.`));
   }
 
   function show(known) {
@@ -63,7 +63,7 @@ export function whatIf() {
     shown.replaceChildren(
       el("p", { class: "hint" }, explain(known)),
       el("div", { class: "beside" }, el("div", {}, table.node, el("p", { class: "hint" }, outcome(table.best, known))), detail),
-      ...known.cautions.map((caution) => el("p", { class: "hint" }, caution)),
+      ...known.cautions.map((caution) => el("p", { class: "hint" }, ...marked(caution))),
     );
     table.choose(table.best ?? known.predictions[0]);
     say(state, `Predicted ${clock(known.time)} from the last ${format.duration(known.seconds)}.`);
@@ -99,8 +99,8 @@ function details(prediction, known) {
     el("h3", {}, `${setting}: ${processes} ${processes === 1 ? "process" : "processes"} with ${many(threads, "thread")} each, ${processes * threads} in all`),
     figures(prediction, today),
     el("p", {}, `At most ${format.rate(most)}${compared}. First limit: ${LIMITS[limit]}.`),
-    el("p", {}, sentence ?? room),
-    el("p", { class: "error" }, el("b", {}, "Error of the model: "), check.sentence),
+    el("p", {}, ...marked(sentence ?? room)),
+    el("p", { class: "error" }, el("b", {}, "Error of the model: "), ...marked(check.sentence)),
   ];
 }
 
