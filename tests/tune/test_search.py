@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence
+from uwsgi_headroom.tune.search.finals import choose_smallest
 from uwsgi_headroom.tune.search.limits import Limits
 from uwsgi_headroom.tune.search.prediction import Predicted, predict_scores
 from uwsgi_headroom.tune.search.search import Task, search
@@ -105,6 +107,18 @@ def test_more_memory_for_nothing(each: float, expected: str) -> None:
     assert found.name == expected
     said = any("whose memory is at most 10 % more than that of 4x8: 4x4." in text for text in evidence.decisions)
     assert said == (expected == "4x4")
+
+
+def test_a_middle_one_is_not_called_the_best() -> None:
+    """The smallest is 6 % behind, the middle one 1 %: the sentence says which was taken, and why."""
+    evidence = Evidence()
+    for text, rate in (("8x2", 100.0), ("4x3", 99.0), ("4x2", 94.0)):
+        outcome = Server(cpu=0.03, waiting=0.1).run(present(text), 0)
+        answers = replace(outcome.answers, answered=round(10 * rate)) if outcome.answers else None
+        evidence.add(present(text), 0, replace(outcome, answers=answers))
+    chosen = choose_smallest([present("8x2"), present("4x3"), present("4x2")], present("8x2"), evidence)
+    assert chosen == present("4x3")
+    assert evidence.decisions[-1].endswith("so the smallest of those that were at most 3 % behind is taken: 4x3.")
 
 
 def test_scarce_runs_go_to_the_best_and_the_present() -> None:

@@ -55,14 +55,8 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
     one of them does not."""
     best = max(alive, key=evidence.score)
     inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
-    equal = [
-        best,
-        *(
-            variant
-            for variant in inside
-            if (variant.size < best.size or variant == present != best) and _is_close(variant, best, evidence)
-        ),
-    ]
+    others = [variant for variant in inside[1:] if variant.size < best.size or variant == present]
+    equal = [best, *(variant for variant in others if _is_close(variant, best, evidence))]
     lean = [variant for variant in equal if _find_more_memory(variant, present, evidence) <= MORE_MEMORY]
     chosen = min(lean or equal, key=lambda variant: variant.size)
     if len(inside) > 1:
@@ -74,8 +68,10 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
                 f"so the smallest is taken whose memory is at most {percent(MORE_MEMORY)} more than that of "
                 f"{present.name}"
             )
-        else:
+        elif chosen == best:
             reason = "and the best is taken"
+        else:
+            reason = f"so the smallest of those that were at most {percent(EQUAL)} behind is taken"
         evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
     return chosen
 

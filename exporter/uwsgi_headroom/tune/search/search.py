@@ -3,7 +3,8 @@
 1. Run the present variant, and predict other settings from its figures.
 2. Run the most promising ones, once each. Keep the better half, and the present one unless it is clearly worse.
 3. Run these again, in turn, until one is better than the others beyond the noise, or until runs are scarce.
-4. Of those that the noise does not separate from the best, take the smallest, unless the present one takes less memory.
+4. Of those that the noise does not separate from the best, take the smallest that does not take clearly more memory
+   than the present one.
 5. Change one option of it at a time, and keep a change only if it is better beyond the noise.
 
 The halving is that of K. Jamieson, A. Talwalkar, "Non-stochastic best arm identification" (AISTATS 2016).
