@@ -20,7 +20,7 @@ from uwsgi_headroom.metrics import MODULES
 from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 
 FILE = ROOT / "docs" / "metrics.md"
 
@@ -63,8 +63,11 @@ def watched(observation: Observation) -> Observation:
     )
 
 
-HEALTH = ExporterHealth(history=HistoryHealth(is_written=True, size=1_000_000, dropped=0))
-"""An exporter with a history file."""
+HEALTH = ExporterHealth(
+    history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
+    reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
+)
+"""An exporter that serves and has a history file."""
 
 
 def everything() -> list[Observation]:

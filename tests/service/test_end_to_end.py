@@ -43,12 +43,12 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
             heard.await_state("WATCHDOG", "1")
             samples = 'uwsgi_exporter_samples_total{server="well"}'
             wait_until(lambda: running.scrape()[samples] >= 3, what="samples")
-            before = running.scrape()[samples]
+            before = running.scrape()
             write(path, well=well, gone="/nowhere")
             running.process.send_signal(signal.SIGHUP)
             heard.await_state("READY", "1", 2)
             after = running.scrape()
-            assert after[samples] >= before
+            assert after[samples] >= before[samples]
             assert {name for name in after if name.startswith("uwsgi_up")} == {
                 'uwsgi_up{server="well"}',
                 'uwsgi_up{server="gone"}',
@@ -57,7 +57,10 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
             running.process.send_signal(signal.SIGHUP)
             heard.await_state("READY", "1", 3)
             assert f"{path}:2: unknown key 'stas'" in heard.states("STATUS")[-1]
-            assert running.scrape().keys() == after.keys()
+            broken = running.scrape()
+            assert broken.keys() == after.keys()
+            outcome = "uwsgi_exporter_config_last_reload_successful"
+            assert (before[outcome], after[outcome], broken[outcome]) == (1, 1, 0)
             running.process.send_signal(signal.SIGTERM)
             assert running.process.wait(20) == -signal.SIGTERM
             assert "Traceback" not in running.log.read_text()

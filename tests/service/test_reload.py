@@ -15,6 +15,7 @@ import pytest
 from tests.support.service_manager import Manager, manager
 from uwsgi_headroom import logs
 from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import Config, Slo
 from uwsgi_headroom.config.values import make_server
 from uwsgi_headroom.errors import ConfigError, HeadroomError
@@ -23,6 +24,7 @@ from uwsgi_headroom.service.manager import ServiceManager
 from uwsgi_headroom.service.reload import Reloader, restart_needed
 from uwsgi_headroom.service.settings_source import SettingsSource
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.observation import LastReload
 
 SHOP = make_server("/run/shop", name="shop")
 STARTED = Config(servers=(SHOP,))
@@ -89,6 +91,34 @@ def test_a_file_that_cannot_be_read_again(tmp_path: Path, make: Callable[[Path],
     problem, fleet = reloaded(source("--config", str(tmp_path / "x.yml")).read_again)
     assert reason in problem
     assert names(fleet) == ["shop"]
+
+
+def test_the_last_reload_is_known() -> None:
+    """Its success, and when one succeeded last, are kept for `/metrics`; the start counts as a success."""
+    times = [100.0]
+    answers: list[Config | HeadroomError] = [ConfigError("a mistake"), STARTED, ConfigError("a mistake")]
+
+    def read() -> Config:
+        if isinstance(answer := answers.pop(0), HeadroomError):
+            raise answer
+        return answer
+
+    async def follow() -> list[LastReload | None]:
+        fleet = Fleet(STARTED.servers, STARTED.settings, Clock(epoch=lambda: times[-1]))
+        reloader = Reloader(read, STARTED, fleet, ServiceManager({}, 1))
+        states = [fleet.health.reload]
+        for at in (200.0, 300.0, 400.0):
+            times.append(at)
+            await reloader.reload()
+            states.append(fleet.health.reload)
+        return states
+
+    assert asyncio.run(follow()) == [
+        LastReload(is_successful=True, succeeded_at=100.0),
+        LastReload(is_successful=False, succeeded_at=100.0),
+        LastReload(is_successful=True, succeeded_at=300.0),
+        LastReload(is_successful=False, succeeded_at=300.0),
+    ]
 
 
 def test_an_internal_error_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -55,6 +55,17 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Restarts of the exporter's background tasks after an unexpected end, by task.",
         [(label_set(task=task), scrape.health.restarts.get(task, 0)) for task in TASKS],
     )
+    if reload := scrape.health.reload:
+        yield gauge(
+            "uwsgi_exporter_config_last_reload_successful",
+            "Whether the last reload of the configuration was applied; 1 until the first one. The log says why not.",
+            [(label_set(), float(reload.is_successful))],
+        )
+        yield gauge(
+            "uwsgi_exporter_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last applied, at the start or by a reload, in seconds since the epoch.",
+            [(label_set(), reload.succeeded_at)],
+        )
     if history := scrape.health.history:
         yield gauge(
             "uwsgi_exporter_history_written",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NoReturn
 
 from uwsgi_headroom import logs
@@ -18,6 +18,7 @@ from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.service.manager import ServiceManager
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.observation import LastReload
 
 _APPLIED = frozenset({"servers", "settings", "log_level", "log_format", "windows", "slo"})
 _KEYS = {
@@ -71,10 +72,11 @@ class Reloader:
                     refuse_too_short(slo, self._started.settings.samples_per_second)
             added, removed = await self._fleet.reconfigure(settings.servers, settings.settings)
         except HeadroomError as error:
-            return _failed(str(error))
+            return self._fail(str(error))
         except Exception:  # noqa: BLE001 - a bug here must not end the exporter
             _log.exception("a bug in uwsgi-headroom: please report it")
-            return _failed("internal error")
+            return self._fail("internal error")
+        self._fleet.reload = LastReload(is_successful=True, succeeded_at=self._fleet.clock.epoch())
         logs.adjust(settings.log_level, settings.log_format)
         if names := restart_needed(self._started, settings):
             _log.warning("some changes need a restart", extra={"fields": {"settings": " ".join(names)}})
@@ -82,11 +84,11 @@ class Reloader:
         _log.info("the configuration is reloaded", extra={"fields": counts})
         return ""
 
-
-def _failed(reason: str) -> str:
-    fields_of_line = {"reason": reason}
-    _log.error("the configuration is not reloaded; the previous one stays in use", extra={"fields": fields_of_line})
-    return reason
+    def _fail(self, reason: str) -> str:
+        self._fleet.reload = replace(self._fleet.reload, is_successful=False)
+        fields_of_line = {"reason": reason}
+        _log.error("the configuration is not reloaded; the previous one stays in use", extra={"fields": fields_of_line})
+        return reason
 
 
 def restart_needed(started: Config, read: Config) -> list[str]:

@@ -19,7 +19,7 @@ from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.progress import Progress
 from uwsgi_headroom.watch.supervise import supervise
@@ -63,6 +63,7 @@ class Fleet:
         self.settings = settings
         self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
+        self.reload = LastReload(is_successful=True, succeeded_at=self.clock.epoch())
         self._maker = WatchMaker(settings, self.clock, self.lag, writer)
         self.restarts: Counter[str] = Counter()
         self._progress = Progress(self.clock.monotonic, on_turn)
@@ -189,7 +190,7 @@ class Fleet:
         """The health of the exporter itself."""
         writer = self.writer
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
-        return ExporterHealth(self.lag.largest, self.restarts, history)
+        return ExporterHealth(self.lag.largest, self.restarts, history, self.reload)
 
     def fail(self, name: str, error: Exception) -> Observation | None:
         """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""

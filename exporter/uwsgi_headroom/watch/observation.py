@@ -25,13 +25,23 @@ class HistoryHealth:
 
 
 @dataclass(frozen=True)
+class LastReload:
+    """The last reload of the configuration; the start counts as the first. is_successful: whether it was applied;
+    succeeded_at: when a reload was last applied, in seconds since the epoch."""
+
+    is_successful: bool
+    succeeded_at: float
+
+
+@dataclass(frozen=True)
 class ExporterHealth:
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
-    restarts of each background task; history: None without a history file."""
+    restarts of each background task; history: None without a history file; reload: None if nothing serves."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
     history: HistoryHealth | None = None
+    reload: LastReload | None = None
 
 
 WELL = ExporterHealth()
