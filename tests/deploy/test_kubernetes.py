@@ -129,6 +129,13 @@ def test_the_component_is_the_sidecar_of_the_chart() -> None:
     assert "readinessProbe" not in patch
 
 
+def test_the_component_changes_only_what_the_sidecar_needs() -> None:
+    """Other settings of a pod are the application's, such as the variables that it gets for services."""
+    spec = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]
+    assert set(spec) == {"shareProcessNamespace", "securityContext", "containers", "volumes"}
+    assert set(spec["securityContext"]) == {"fsGroup"}
+
+
 def test_files_that_kustomize_names_exist() -> None:
     """Resources, components and patches."""
     for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml"):
