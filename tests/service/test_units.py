@@ -59,6 +59,13 @@ def test_hidden_directories_are_named() -> None:
     assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
 
 
+def test_passwords_are_checked_with_low_priority() -> None:
+    """The filter refuses @resources, and then allows the one call of it that the exporter makes."""
+    filters = service()["SystemCallFilter"].splitlines()
+    refused = next(number for number, calls in enumerate(filters) if calls.startswith("~") and "@resources" in calls)
+    assert "setpriority" in filters[refused + 1 :]
+
+
 def test_no_core_dump() -> None:
     """A core dump would contain stats documents, with variables of requests."""
     assert service()["LimitCORE"] == "0"
