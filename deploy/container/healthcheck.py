@@ -2,7 +2,7 @@
 
 Needs only Python's standard library and no configuration. It asks the first address in
 UWSGI_HEADROOM_WEB_LISTEN_ADDRESS, or 127.0.0.1:9238. It has neither a certificate nor a password, so an exporter that
-refuses it for the lack of one is healthy too.
+refuses it for the lack of one is healthy too, as is one whose `rate_limit` other clients have used up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 DEFAULT_PORT = 9238
 SECONDS = 4.0
-HEALTHY = (b"200", b"401")
+HEALTHY = (b"200", b"401", b"429")
 _REQUEST = b"GET /-/healthy HTTP/1.0\r\n\r\n"
 _STATUS = slice(9, 12)  # HTTP/1.1 200
 
@@ -24,8 +24,10 @@ def address(listen: str) -> Address:
     """Returns host and port of the first address in `listen`, the value of the environment variable."""
     host, _, port = (listen.split() or [""])[0].rpartition(":")
     host = host.strip("[]")
-    if host in ("", "0.0.0.0", "::"):  # noqa: S104  (nothing is bound)
+    if host in ("", "0.0.0.0"):  # noqa: S104  (nothing is bound)
         host = "127.0.0.1"
+    elif host == "::":  # the exporter then listens on IPv6 alone
+        host = "::1"
     return host, int(port) if port.isdigit() else DEFAULT_PORT
 
 

@@ -64,6 +64,13 @@ def test_the_exporter_shares_what_it_needs() -> None:
     assert "run:/run/uwsgi" in exporter["volumes"]
 
 
+def test_no_image_is_checked_for_what_it_does_not_run() -> None:
+    """A service with another entry point than its image's has no use for the image's health check: it would fail."""
+    for name, service in SERVICES.items():
+        if service["image"] in ("uwsgi-headroom", "uwsgi-headroom-demo-app"):
+            assert ("entrypoint" in service) == (service.get("healthcheck") == {"disable": True}), name
+
+
 def test_the_load_is_understood() -> None:
     """The argument of the service `load` is one of `app.load`, and goes to the application."""
     ((requests, address),) = load.from_json(SERVICES["load"]["command"][0])

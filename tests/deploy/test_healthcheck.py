@@ -16,6 +16,7 @@ from types import ModuleType
 import pytest
 
 from tests.deploy.files import DEPLOY
+from uwsgi_headroom.web.listeners import open_listener
 
 TLS_HANDSHAKE = b"\x16"
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
@@ -66,6 +67,7 @@ def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tup
     [
         (b"HTTP/1.1 200 OK\r\n\r\n", True),
         (b"HTTP/1.1 401 Unauthorized\r\n\r\n", True),
+        (b"HTTP/1.1 429 Too Many Requests\r\n\r\n", True),
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", False),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
         (TLS_ALERT, True),
@@ -74,7 +76,7 @@ def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tup
     ],
 )
 def test_what_counts_as_healthy(answer: bytes, healthy: bool) -> None:
-    """An answer of the exporter counts, also one that refuses for the lack of a password or a certificate."""
+    """An answer of the exporter counts, also a refusal: no password, no certificate, too many requests."""
     with server(answer) as address:
         assert healthcheck.is_healthy(address) is healthy
 
@@ -106,7 +108,7 @@ def test_nobody_listens() -> None:
         ("", ("127.0.0.1", 9238)),
         (":9300", ("127.0.0.1", 9300)),
         ("0.0.0.0:9300", ("127.0.0.1", 9300)),
-        ("[::]:9300", ("127.0.0.1", 9300)),
+        ("[::]:9300", ("::1", 9300)),
         ("[::1]:9300", ("::1", 9300)),
         ("10.0.0.5:80 127.0.0.1:81", ("10.0.0.5", 80)),
         ("nonsense", ("127.0.0.1", 9238)),
@@ -115,3 +117,22 @@ def test_nobody_listens() -> None:
 def test_the_address_is_that_of_the_variable(listen: str, address: tuple[str, int]) -> None:
     """A wildcard is asked on loopback; of several addresses the first."""
     assert healthcheck.address(listen) == address
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1", "::", "::1"])
+def test_an_exporter_that_listens_on_any_address_is_healthy(host: str) -> None:
+    """The address that is asked is one that the exporter's own listener accepts: `[::]` is IPv6 alone."""
+    if ":" in host and not _has_ipv6_loopback():
+        pytest.skip("this machine has no IPv6")
+    with open_listener(host, 0) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(healthcheck.address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")):
+            pass
+
+
+def _has_ipv6_loopback() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import APP_CONTAINERFILE, CONTAINERFILE, instructions, last_stage
+from tests.deploy.files import APP_CONTAINERFILE, CONTAINERFILE, ROOT, instructions, last_stage
 
 images = pytest.mark.parametrize("path", [CONTAINERFILE, APP_CONTAINERFILE], ids=["exporter", "app"])
 
@@ -34,6 +34,20 @@ def test_health_check_and_start_need_no_shell(path: Path) -> None:
     stage = dict(last_stage(path))
     assert " CMD [" in stage["HEALTHCHECK"]
     assert stage["ENTRYPOINT"].startswith("[")
+
+
+@images
+def test_links_lead_to_files_that_are_copied_too(path: Path) -> None:
+    """COPY copies a link as a link. The exporter's runbooks are one: without its target, their pages are errors."""
+    copied = [
+        ROOT / source
+        for name, argument in instructions(path)
+        if name == "COPY" and not argument.startswith("--from")
+        for source in argument.split()[:-1]
+    ]
+    links = [inner for source in copied if source.is_dir() for inner in source.rglob("*") if inner.is_symlink()]
+    lost = [link for link in links if not any(link.resolve().is_relative_to(source) for source in copied)]
+    assert not lost
 
 
 def test_packages_have_the_extras_for_top_and_login() -> None:

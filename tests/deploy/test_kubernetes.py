@@ -79,6 +79,7 @@ def test_values_fit_the_schema(path: Path) -> None:
         {"sidecar": {"runAsUser": 0}},
         {"podMonitor": {"job": "other"}},
         {"networkPolicy": {"from": []}},
+        {"sidecar": {"socket": "*.stats"}},
         {"autoscaling": {"kind": "vpa"}},
         {"autoscaling": {"utilization": 1}},
         {"image": {"digest": "latest"}},
@@ -89,6 +90,18 @@ def test_the_schema_refuses(change: dict[str, Any]) -> None:
     """Misspelt names and values that cannot work."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(VALUES, change), SCHEMA)
+
+
+@pytest.mark.parametrize("path", ["selector", "networkPolicy.from", "podMonitor.scheme", "podMonitor.job", "example"])
+def test_the_schema_refuses_a_value_that_is_removed(path: str) -> None:
+    """helm removes what is set to null: a policy would then admit everyone, or apply to every pod of the namespace."""
+    *outer, name = path.split(".")
+    values = merged(VALUES, {})
+    for key in outer:
+        values[key] = dict(values[key])
+    del (values[outer[0]] if outer else values)[name]
+    with pytest.raises(jsonschema.ValidationError, match=f"'{name}' is a required property"):
+        jsonschema.validate(values, SCHEMA)
 
 
 def test_every_value_is_in_the_schema() -> None:
@@ -114,6 +127,13 @@ def test_the_component_is_the_sidecar_of_the_chart() -> None:
     assert patch["volumeMounts"] == [{"name": "uwsgi-headroom-run", "mountPath": directory}]
     assert patch["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert "readinessProbe" not in patch
+
+
+def test_the_component_changes_only_what_the_sidecar_needs() -> None:
+    """Other settings of a pod are the application's, such as the variables that it gets for services."""
+    spec = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]
+    assert set(spec) == {"shareProcessNamespace", "securityContext", "containers", "volumes"}
+    assert set(spec["securityContext"]) == {"fsGroup"}
 
 
 def test_files_that_kustomize_names_exist() -> None:
@@ -164,6 +184,15 @@ def test_helm_renders_everything() -> None:
     assert pod["shareProcessNamespace"] is True
     assert pod["automountServiceAccountToken"] is False
     assert [container["name"] for container in pod["containers"]] == ["app", "uwsgi-headroom"]
+
+
+@needs_helm
+@pytest.mark.parametrize("name", ["selector", "networkPolicy.from"])
+def test_a_policy_without_limits_is_an_error(name: str) -> None:
+    """`null` takes the shipped limit away."""
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
+    assert "missing property" in error.value.stderr
 
 
 @needs_helm

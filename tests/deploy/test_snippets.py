@@ -59,6 +59,16 @@ def test_the_route_takes_every_alert() -> None:
     assert all(re.fullmatch(pattern[1], name) for name in names)
 
 
+def test_links_in_alerts_of_compose_lead_to_the_published_port() -> None:
+    """The rules link to `instance`, and no browser knows the name of a container."""
+    assert "http://{{ $labels.instance }}/runbooks/" in (ROOT / "alerts/rules/availability.yaml").read_text()
+    (job,) = load(DEPLOY / "compose/prometheus.yml")["scrape_configs"]
+    ports = load(DEPLOY / "compose/compose.yaml")["services"]["app"]["ports"]
+    host, _, port = job["static_configs"][0]["labels"]["instance"].rpartition(":")
+    assert host == "localhost"
+    assert any(published.endswith(f"{port}}}:{port}") for published in ports)
+
+
 def test_compose_leaves_out_rules_for_a_migration_only() -> None:
     """Its patterns match every rule file but one."""
     folder = ROOT / "alerts" / "rules"

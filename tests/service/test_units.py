@@ -45,13 +45,25 @@ def test_the_service_manager_is_notified() -> None:
     assert service()["ExecStart"].startswith(f"{PROGRAM} --config ")
 
 
-@pytest.mark.parametrize(
-    "setting", ["PrivateTmp", "ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"]
-)
+@pytest.mark.parametrize("setting", ["ProtectProc", "ProcSubset", "PrivateNetwork", "PrivateUsers", "CPUQuota"])
 def test_settings_that_break_figures_are_not_set(setting: str) -> None:
     """Each of these has its reason in the unit, and is not set."""
     assert setting not in service()
     assert f"# * {setting}=" in (FOLDER / "uwsgi-headroom.service").read_text().replace(" and ", "\n# * ")
+
+
+def test_hidden_directories_are_named() -> None:
+    """DynamicUser= implies PrivateTmp= (systemd.exec(5)): where a socket cannot be seen is in the README."""
+    text = (FOLDER / "README.md").read_text()
+    assert service()["DynamicUser"] == service()["ProtectHome"] == "yes"
+    assert all(f"`{path}`" in text for path in ("/tmp", "/var/tmp", "/home", "/root", "/run/user"))
+
+
+def test_passwords_are_checked_with_low_priority() -> None:
+    """The filter refuses @resources, and then allows the one call of it that the exporter makes."""
+    filters = service()["SystemCallFilter"].splitlines()
+    refused = next(number for number, calls in enumerate(filters) if calls.startswith("~") and "@resources" in calls)
+    assert "setpriority" in filters[refused + 1 :]
 
 
 def test_no_core_dump() -> None:

@@ -60,6 +60,13 @@ def checksums(paths: Sequence[Path]) -> str:
     return "".join(sorted(lines, key=lambda line: line.split()[1]))
 
 
+def add_checksum(sums: Path, path: Path) -> None:
+    """Adds the line of `path` to the file `sums`, or replaces it; makes the file if there is none."""
+    lines = sums.read_text().splitlines(keepends=True) if sums.exists() else []
+    others = [line for line in lines if line.split()[1] != path.name]
+    sums.write_text("".join(sorted([*others, checksums([path])], key=lambda line: line.split()[1])))
+
+
 def main(argv: Sequence[str] | None = None) -> str | None:
     """Builds a release into dist/; returns a message about what is missing."""
     parser = argparse.ArgumentParser(prog="python3 -m tools.release", description=__doc__)

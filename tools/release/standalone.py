@@ -19,6 +19,7 @@ from tools.debian_root import UnavailableError
 from tools.environments import ROOT, SetupError
 from tools.machine import machine
 from tools.progress import note, show_step
+from tools.release.__main__ import SUMS, add_checksum
 from tools.release.bundle import LOCK
 from tools.release.distributions import build_distributions
 from tools.release.environment import release_tools
@@ -50,6 +51,7 @@ def main() -> int:
         target.mkdir(exist_ok=True)
         with exported(ROOT) as source:
             made = _build(source, root, target)
+        add_checksum(target / SUMS, made)
         note(f"dist/{made.name}: {made.stat().st_size / 1e6:.1f} MB")
     except UnavailableError as error:
         print(f"standalone: cannot run here: {error}", file=sys.stderr)

@@ -68,6 +68,12 @@ def test_debian_wants_the_bundled_versions_of_python():
     assert f"Architecture: {' '.join(MACHINES)}\n" in CONTROL
 
 
+def test_debian_installs_what_the_unit_runs():
+    """A reload runs /bin/kill, which a minimal Debian does not have. Only recommended: the rest works without it."""
+    unit = (ROOT / "deploy/systemd/uwsgi-headroom.service").read_text()
+    assert ("ExecReload=/bin/kill " in unit) == ("\nRecommends: procps\n" in CONTROL)
+
+
 def test_each_bundled_package_is_in_the_copyright():
     """debian/copyright names every bundled package with a licence."""
     text = (DEBIAN / "copyright").read_text().lower().replace("_", "-")

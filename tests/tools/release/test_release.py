@@ -13,7 +13,7 @@ import yaml
 
 from tools.environments import SetupError
 from tools.release import chart
-from tools.release.__main__ import checksums
+from tools.release.__main__ import add_checksum, checksums
 from tools.release.archives import rewrite_tar_gz, write_tar_gz
 from tools.release.source import Source
 
@@ -96,6 +96,15 @@ def test_checksums_are_those_of_sha256sum(tmp_path):
         (tmp_path / name).write_text(name)
     expected = "".join(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in "ab")
     assert checksums([tmp_path / "b", tmp_path / "a"]) == expected
+
+
+def test_the_checksum_of_a_later_file_is_added(tmp_path):
+    """`make standalone` runs after `make release`, and again: one line for each file, the last one counts."""
+    sums = tmp_path / "SHA256SUMS"
+    for name, text in (("b", "1"), ("c", "2"), ("a", "3"), ("b", "4")):
+        (tmp_path / name).write_text(text)
+        add_checksum(sums, tmp_path / name)
+    assert sums.read_text() == checksums([tmp_path / name for name in "abc"])
 
 
 def commands(workflow: Path) -> list[str]:

@@ -112,7 +112,7 @@ def _draw(path: Path, title: str, height: float, paint: Callable[[Axes], None]) 
         import matplotlib as mpl  # noqa: PLC0415  an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise HeadroomError(f"charts need matplotlib ({error}): pip install 'uwsgi-headroom[tune]'") from error
+        raise HeadroomError(f"charts need matplotlib ({error}): pip install 'matplotlib>=3.8,<4'") from error
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that the measuring font lacks: the reader's fonts may have it
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
