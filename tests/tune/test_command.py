@@ -23,6 +23,7 @@ from uwsgi_headroom.tune import command, finish, recommendation
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.experiment.run import Planned
+from uwsgi_headroom.tune.experiment.server import make_environment
 from uwsgi_headroom.tune.request import TuneRequest
 
 INI = """\
@@ -121,6 +122,19 @@ def test_only_loopback_is_served_and_loaded(place: Path, runs: Runs) -> None:
         assert sockets == ["--http-socket=127.0.0.1:{port}"]
         assert "--stats={directory}/stats" in planned.setup.command
     assert "8000" not in (place / "out" / "measured.ini").read_text()
+
+
+def test_variables_that_uwsgi_takes_as_options(
+    place: Path, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that would load another file, or are left out of an ini file, are left out, and named."""
+    for name in ("UWSGI_INI", "UWSGI_CRON2", "UWSGI_SMART_ATTACH_DAEMON", "UWSGI_HARAKIRI", "UWSGI_ROOT"):
+        monkeypatch.setenv(name, "7")
+    command.run(request(), runs)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "takes them as options: UWSGI_CRON2, UWSGI_INI, UWSGI_SMART_ATTACH_DAEMON." in said
+    passed = make_environment(runs.planned[0].setup)
+    assert sorted(name for name in passed if name.startswith("UWSGI_")) == ["UWSGI_HARAKIRI", "UWSGI_ROOT"]
 
 
 def test_an_application_without_an_ini_file(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:

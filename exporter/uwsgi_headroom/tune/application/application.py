@@ -6,14 +6,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.tune.application.ini import Ini, read_ini
-from uwsgi_headroom.tune.application.switched_off import describe
+from uwsgi_headroom.tune.application.ini import LOADS, OTHER_FORMATS, TUNED, Ini, read_ini
+from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.setup import Setup
 
@@ -48,7 +48,8 @@ class Application:
             *variant.list_words(LOOPBACK),
             "--stats={directory}/stats",
         )
-        return Setup(name=variant.name, command=command, cwd=self.directory)
+        withheld = tuple(list_withheld(os.environ))
+        return Setup(name=variant.name, command=command, cwd=self.directory, withheld=withheld)
 
 
 def load_ini(path: Path, directory: Path | None, uwsgi: str | None, cpus: int) -> Application:
@@ -92,6 +93,17 @@ def load_app(
         directory=place,
         uwsgi=find_uwsgi(uwsgi, [virtualenv] if virtualenv else []),
     )
+
+
+def list_withheld(environment: Iterable[str]) -> list[str]:
+    """The variables that uWSGI would take as options (`UWSGI_INI` as `ini`) and that are left out, like those options
+    in an ini file: they would load another file, or start its daemons."""
+    return sorted(name for name in environment if name.startswith("UWSGI_") and _is_withheld(name))
+
+
+def _is_withheld(variable: str) -> bool:
+    option = variable.removeprefix("UWSGI_").lower().replace("_", "-")
+    return option in (*LOADS, *OTHER_FORMATS, *TUNED) or find_group(option) is not None
 
 
 def find_uwsgi(given: str | None, homes: Sequence[str]) -> Path:

@@ -17,14 +17,17 @@ from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
 MOST_BYTES = 256 << 10
 MOST_FILES = 20
 
+LOADS = ("ini", "include", "inherit")
+"""Options that load another ini file."""
+
 TUNED = ("processes", "workers", "threads", "thunder-lock", "cheaper", "cheaper-initial", "listen")
 """Options that `tune` sets itself in each variant."""
 
 _ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "tornado", "greenlet", "coroae", "loop")
-_OTHER_FORMATS = ("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged")
+OTHER_FORMATS = ("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged")
 _CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|file|dir|exists|opt|plugin|reload|hostname)")
-_ENDS = ("endif", "end-if", "endfor", "end-for")
-_MAGIC = re.compile(r"%([oOpPsSdDeEnNcCxX])")
+_ENDS = ("end", "endif", "end-if", "endfor", "end-for")
+_MAGIC = re.compile(r"%([%oOpPsSdDeEnNcCxX0-9])")
 _PLACEHOLDER = re.compile(r"%\(([^)]+)\)|\$\(([^)]+)\)|%k")
 _OFF = ("false", "off", "no", "0")
 
@@ -88,39 +91,44 @@ def _fill_in(value: str, dropped: Mapping[str, str]) -> str:
     return value
 
 
-def _read_lines(path: Path, section: str, first: Path, texts: list[str]) -> Iterator[Line]:
+def _read_lines(path: Path, section: str, first: Path, texts: list[str], included_if: bool = False) -> Iterator[Line]:
     """The options of a section in uWSGI's order, with those of included files in their place, and inherited ones last.
-    texts: of the files so far, that of `path` last."""
+    texts: of the files so far, that of `path` last. included_if: whether `path` is included within a condition."""
     if len(texts) > MOST_FILES:
         raise ConfigError(f"{first} includes more than {counted(MOST_FILES, 'file')}")
-    found, inherited, depth = False, list[str](), 0
+    found, inherited, conditional = False, list[str](), included_if
     for line in _list_options(path, texts[-1], section):
         found = True
-        depth += bool(_CONDITIONS.fullmatch(line.key)) - (line.key in _ENDS)
+        if _CONDITIONS.fullmatch(line.key):
+            conditional = True
+        elif line.key in _ENDS:  # one ends all: conditions have no depth
+            conditional = included_if
         if line.key == "inherit":
             inherited.append(line.value)
         elif line.key in ("ini", "include"):
-            yield from _include(line.value, path, first, texts)
-        elif line.key in _OTHER_FORMATS:
+            yield from _include(line.value, path, first, texts, conditional)
+        elif line.key in OTHER_FORMATS:
             raise ConfigError(f"{path}, line {line.number}: tune reads ini files only, and {line.key} loads another")
         else:
             value = _replace_magic(line.value, path, section, first)
-            yield Line(path, line.number, line.key, value, depth > 0)
+            yield Line(path, line.number, line.key, value, conditional)
     if not found:
         raise ConfigError(f"{path} has no options in a section [{section}]")
     for name in inherited:
-        yield from _include(name, path, first, texts)
+        yield from _include(name, path, first, texts, included_if)
 
 
-def _include(name: str, path: Path, first: Path, texts: list[str]) -> Iterator[Line]:
+def _include(name: str, path: Path, first: Path, texts: list[str], conditional: bool) -> Iterator[Line]:
     file, _, section = name.rpartition(":") if ":" in name else (name, "", "")
     file = _replace_magic(file, path, "uwsgi", first)
     if "://" in name or _PLACEHOLDER.search(file):
         raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
     # uWSGI resolves names against the directory in which it starts.
     included = Path(file) if file else path
+    if conditional and not included.exists():
+        return  # the condition is false, such as `if-exists`
     texts.append(_read_text(included))
-    yield from _read_lines(included, section or "uwsgi", first, texts)
+    yield from _read_lines(included, section or "uwsgi", first, texts, conditional)
 
 
 def _read_text(path: Path) -> str:
@@ -158,10 +166,15 @@ def _resolve_set(line: Line) -> Line:
 
 
 def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
-    """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file."""
+    """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file. `%%`
+    stays, and so `%%d` too."""
 
     def substitute(match: re.Match[str]) -> str:
         file = Path(os.path.abspath(first if match[1].isupper() else path))
+        if match[1] == "%":
+            return match[0]
+        if match[1].isdigit():
+            return dict(enumerate(file.parts[1:-1])).get(int(match[1]), "")
         return {
             "o": str(file),
             "p": str(file),

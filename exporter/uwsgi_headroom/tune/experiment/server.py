@@ -109,11 +109,17 @@ def running(setup: Setup, directory: Path, temporary: Path | None = None) -> Ite
         log=directory / "log",
         temporary=temporary,
         cwd=setup.cwd,
-        environment={**os.environ, **setup.environment},
+        environment=make_environment(setup),
         # SIGTERM reloads uWSGI, unless it has the option die-on-term.
         stop=signal.SIGINT if setup.is_uwsgi else signal.SIGTERM,
     ) as process:
         yield Server(process, port, stats_path if setup.is_uwsgi else None)
+
+
+def make_environment(setup: Setup) -> dict[str, str]:
+    """Return the environment of a server: that of this process with what the setup changes."""
+    kept = {name: value for name, value in os.environ.items() if name not in setup.withheld}
+    return {**kept, **setup.environment}
 
 
 def free_port() -> int:
