@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,39 @@ def test_nothing_to_change(place: Path, runs: Runs, capsys: pytest.CaptureFixtur
     assert command.run(request(), runs) == 0
     assert "Keep 3x4: of 5 settings, none was better beyond the noise." in capsys.readouterr().out
     assert not (place / "out" / "recommended.ini").exists()
+
+
+def test_several_threads_need_an_application_that_is_safe(
+    place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This is said if the present setting has one thread, and only then."""
+    warning = "must be safe to run in several threads"
+    assert command.run(request(), runs) == 0
+    assert warning not in " ".join(capsys.readouterr().out.split())
+    (place / "shop.ini").write_text(INI.replace("threads = 8\n", ""))
+    assert command.run(request(output="again"), runs) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4x1 has one thread in each process, and 6x2 has several: the application" in said
+    assert warning in said
+
+
+@pytest.mark.parametrize(("status", "part"), [({}, 0.0), ({404: 0.05}, 0.0), ({404: 0.5, 302: 0.25}, 0.75)])
+def test_redirects_and_errors_are_no_pages(
+    place: Path, runs: Runs, status: dict[int, float], part: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many of them are worth a sentence: they are answered faster."""
+
+    def run(planned: Planned) -> Outcome:
+        outcome = runs(planned)
+        assert outcome.answers
+        counts = {number: round(share * outcome.answers.answered) for number, share in status.items()}
+        return replace(outcome, answers=replace(outcome.answers, statuses=counts))
+
+    assert command.run(request(), run) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("of the answers were redirects or errors" in said) == (part > 0)
+    if part:
+        assert f"{part:.0%}".replace("%", " %") + " of the answers were redirects or errors (status 404: " in said
 
 
 def test_a_log_is_replayed(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
