@@ -147,6 +147,53 @@ def test_an_application_without_an_ini_file(place: Path, runs: Runs, capsys: pyt
     assert "Use 6x2." in capsys.readouterr().out
 
 
+def test_a_percent_sign_in_a_directory(place: Path, runs: Runs) -> None:
+    """uWSGI takes two for one."""
+    (place / "100%d").mkdir()
+    command.run(request(ini=None, app="shop:app", chdir="100%d"), runs)
+    assert f"chdir = {place}/100%%d\n" in (place / "out" / "measured.ini").read_text()
+
+
+def test_a_section_of_the_ini_file(place: Path, runs: Runs) -> None:
+    """Only that section is measured, and only its lines change."""
+    (place / "shop.ini").write_text(INI + "[staging]\nmodule = shop.staging\nprocesses = 4\nthreads = 8\n")
+    assert command.run(request(ini="shop.ini:staging"), runs) == 0
+    assert (place / "out" / "measured.ini").read_text() == "[uwsgi]\nmodule = shop.staging\n"
+    after = (place / "out" / "recommended.ini").read_text()
+    assert after == INI + "[staging]\nmodule = shop.staging\nprocesses = 6\nthreads = 2\n"
+
+
+def test_included_files_are_found_where_uwsgi_starts(place: Path, runs: Runs) -> None:
+    """That is --chdir, not the working directory."""
+    (place / "srv").mkdir()
+    (place / "srv" / "base.ini").write_text("[uwsgi]\nprocesses = 5\n")
+    (place / "shop.ini").write_text("[uwsgi]\ninclude = base.ini\nmodule = shop\n")
+    command.run(request(chdir="srv"), runs)
+    assert runs.planned[0].setup.name == "5x1"
+
+
+@pytest.mark.integration
+def test_a_colon_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not begin the name of a section: the module is read, and is missing."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HeadroomError) as caught:
+        command.run(request(ini=None, app="missing:app", uwsgi=uwsgi_binary(), output="12:30", seconds=1.0))
+    assert any("No module named 'missing'" in line for line in caught.value.details)
+
+
+def test_cheaper_servers_are_measured_with_all_processes(place: Path, runs: Runs) -> None:
+    """A few of them would say little of the setting: neither of its throughput nor of its memory."""
+    (place / "shop.ini").write_text(INI + "cheaper = 1\ncheaper-initial = 2\n")
+    command.run(request(), runs)
+    for planned in runs.planned:
+        words = planned.setup.command
+        processes = planned.setup.name.partition("x")[0]
+        assert (
+            ("--cheaper=1" in words) == (f"--cheaper-initial={processes}" in words) == ("cheaper" in planned.setup.name)
+        )
+    assert "cheaper" not in (place / "out" / "measured.ini").read_text()
+
+
 def test_nothing_to_change(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no file to apply then."""
     (place / "shop.ini").write_text(INI.replace("processes = 4\nthreads = 8", "processes = 3\nthreads = 4"))

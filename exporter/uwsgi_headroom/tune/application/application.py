@@ -12,7 +12,8 @@ from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.tune.application.ini import LOADS, OTHER_FORMATS, TUNED, Ini, read_ini
+from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
+from uwsgi_headroom.tune.application.ini_lines import LOADS, OTHER_FORMATS
 from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.setup import Setup
@@ -42,7 +43,7 @@ class Application:
         """How to start a variant. measured: the file that has `text`."""
         command = (
             str(self.uwsgi),
-            f"--ini={measured}",
+            f"--ini={measured}:uwsgi",  # without a section, a colon in the path would begin one
             # After the file, so that these options count.
             *("--master", "--need-app", "--die-on-term", "--no-orphans"),
             *variant.list_words(LOOPBACK),
@@ -53,15 +54,21 @@ class Application:
 
 
 def load_ini(path: Path, directory: Path | None, uwsgi: str | None, cpus: int) -> Application:
-    """The application of an ini file. Raises ConfigError."""
-    ini = read_ini(path, cpus)
+    """The application of an ini file. path: perhaps with a section, as uWSGI takes it: `shop.ini:staging`. Raises
+    ConfigError."""
+    place = _find_directory(directory)
+    file, colon, section = str(path).rpartition(":")
+    if colon and not path.exists():
+        ini = read_ini(Path(file), cpus, directory=place, section=section)
+    else:
+        ini = read_ini(path, cpus, directory=place)
     homes = [line.value for line in ini.kept if line.key in ("virtualenv", "venv", "home", "pyhome")]
     return Application(
         name=path.name,
         text=ini.render(),
         present=ini.present,
-        directory=_find_directory(directory),
-        uwsgi=find_uwsgi(uwsgi, homes),
+        directory=place,
+        uwsgi=find_uwsgi(uwsgi, [str(place / home) for home in homes]),
         off=tuple(describe(ini.off)),
         ini=ini,
     )
@@ -85,6 +92,7 @@ def load_app(
         lines.append(f"virtualenv = {os.path.abspath(virtualenv)}")
     if any("\n" in line for line in lines):
         raise ConfigError("a directory with a line break in its name cannot be in an ini file")
+    lines = [line.replace("%", "%%") for line in lines]
     lines += ["enable-threads = true", "disable-logging = true"]
     return Application(
         name=name,
