@@ -216,6 +216,19 @@ def test_several_threads_need_an_application_that_is_safe(
     assert warning in said
 
 
+@pytest.mark.parametrize(("processes", "is_said"), [(4, True), (1, False)])
+def test_a_single_process_has_no_other_to_take_over(
+    place: Path, runs: Runs, processes: int, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This is said if the present setting has several."""
+    runs.server.cpu = 0.0001
+    (place / "shop.ini").write_text(INI.replace("processes = 4", f"processes = {processes}"))
+    assert command.run(request(), runs) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Use 1x16 instead" in said
+    assert ("1x16 is a single process: while it restarts" in said) == is_said
+
+
 @pytest.mark.parametrize(("status", "part"), [({}, 0.0), ({404: 0.05}, 0.0), ({404: 0.5, 302: 0.25}, 0.75)])
 def test_redirects_and_errors_are_no_pages(
     place: Path, runs: Runs, status: dict[int, float], part: float, capsys: pytest.CaptureFixture[str]

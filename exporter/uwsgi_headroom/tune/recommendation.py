@@ -57,7 +57,11 @@ def recommend(
         reasons=tuple(
             sentence for sentence in (reason, _describe_needs(chosen, present, evidence), headroom) if sentence
         ),
-        cautions=(*_warn_of_threads(chosen, present), *list_cautions(evidence, load, cpus, off)),
+        cautions=(
+            *_warn_of_threads(chosen, present),
+            *_warn_of_one_process(chosen, present),
+            *list_cautions(evidence, load, cpus, off),
+        ),
     )
 
 
@@ -142,6 +146,15 @@ def _warn_of_threads(chosen: Variant, present: Variant) -> list[str]:
     return [
         f"{present.name} has one thread in each process, and {chosen.name} has several: the application, and all "
         "libraries that it uses, must be safe to run in several threads. This load does not prove that."
+    ]
+
+
+def _warn_of_one_process(chosen: Variant, present: Variant) -> list[str]:
+    if chosen.setting.processes > 1 or present.setting.processes == 1:
+        return []
+    return [
+        f"{chosen.name} is a single process: while it restarts, after a crash or by harakiri or max-requests, no "
+        "request is answered, and no other process takes over."
     ]
 
 

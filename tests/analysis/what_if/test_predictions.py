@@ -313,3 +313,19 @@ def test_neighbours_that_grow_with_the_requests(neighbours: float) -> None:
     most, use = find_most(server, Setting(4, 8))
     assert most == pytest.approx(2.0 / (0.02 + neighbours), rel=0.03)
     assert name_limit(use) == "cpu"
+
+
+@pytest.mark.usefixtures("quick")
+def test_requests_without_cpu_time() -> None:
+    """The kernel counts CPU time in ticks, so a short measurement of requests that only wait may have none."""
+    window = Observed(throughput=80.0, response_time=0.1, concurrency=8.0)
+    measured = Measured(
+        setting=Setting(4, 2),
+        cpus=2.0,
+        window=window,
+        cpu_per_request=0.0,
+        waits={"sleep": 0.1, "interpreter_lock": 0.0},
+    )
+    (found,) = predict_settings(measured, [Setting(1, 16)], loads=(1.0,)).predictions
+    assert found.most_throughput == pytest.approx(160, rel=0.05)
+    assert found.limit == "threads"
