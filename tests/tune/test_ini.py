@@ -232,3 +232,9 @@ def test_variables_of_the_file(tmp_path: Path) -> None:
     """Digits are parts of its directory; `%%` is a percent sign, whatever follows."""
     ini = read(tmp_path, "[uwsgi]\nenv = A=%0/%1/%9\nlog-date = %%d/%%m\n")
     assert [line.value for line in ini.kept] == [f"A={tmp_path.parts[1]}/{tmp_path.parts[2]}/", "%%d/%%m"]
+
+
+def test_a_condition_without_an_end(tmp_path: Path) -> None:
+    """It ends with the file: the options that tune adds are not within it."""
+    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\n").render().endswith("\nharakiri = 3\nendif = \n")
+    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\nendif =\n").render().count("endif") == 1

@@ -38,7 +38,9 @@ class Ini:
 
     def render(self) -> str:
         """The ini file that is measured, without what each variant sets."""
-        return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept)])
+        # A condition without an end would swallow the options of uWSGI's command line, which follow.
+        end = ["endif = \n"] if self.kept and self.kept[-1].conditional else []
+        return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept), *end])
 
 
 def read_ini(
