@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.formatting import byte_size, numbered, repeated
+from uwsgi_headroom.analysis.formatting import byte_size, figure, numbered, repeated
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,12 @@ def test_how_often(count: int, text: str) -> None:
 def test_sizes(count: int, text: str) -> None:
     """A size has two or three digits, in MB or GB."""
     assert byte_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(62.41, 3, "62.4"), (12_583.0, 3, "12,600"), (12_583.0, 4, "12,580"), (60.0, 4, "60"), (999.96, 4, "1,000")],
+)
+def test_figures(value: float, digits: int, text: str) -> None:
+    """A figure has as many digits as are known, and no power of ten."""
+    assert figure(value, digits) == text

@@ -81,6 +81,8 @@ def test_a_compressed_log(tmp_path: Path) -> None:
         (b"", "has no request to replay: it is empty"),
         (b"nonsense\n", "none of its lines is in the common or combined log format"),
         (b"".join(lines(b"POST /a", b"POST /b")), "only 2 POST, which --allow-methods may allow"),
+        (b"".join(lines(b"GET //a")), "none of its requests has a path in ASCII that can be requested"),
+        (b"".join(lines(b"GET //a", b"POST /b")), "only 1 POST, which"),
         (gzip.compress(b"".join(lines(b"GET /a") * 99))[:-9], "cannot be read"),
     ],
 )

@@ -216,3 +216,18 @@ def test_percentiles_are_nearest_ranks():
     assert [percentile(values, percent) for percent in (50, 95, 99, 100)] == [50, 95, 99, 100]
     assert percentile([7.0], 99) == 7.0
     assert percentile([1.0, 2.0], 50) == 1.0
+
+
+@pytest.mark.parametrize("load", [{"clients": 2}, {"rate": 100.0}])
+def test_redirects_and_errors_below_500_are_answers(load: dict[str, object]) -> None:
+    """They are counted by status besides."""
+    statuses = (b"200 OK", b"302 Found", b"404 Not Found")
+
+    def answer(number: int, _request: bytes) -> bytes:
+        return b"HTTP/1.0 %b\r\nContent-Length: 0\r\n\r\n" % statuses[number % 3]
+
+    with serving(answer) as server:
+        answers = _apply(server, **load)
+    assert set(answers.statuses) == {302, 404}
+    assert answers.statuses[302] == pytest.approx(answers.answered / 3, abs=2)
+    assert answers.errors == {}

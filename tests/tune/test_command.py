@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from uwsgi_headroom.tune import command, finish, recommendation
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.experiment.run import Planned
+from uwsgi_headroom.tune.experiment.server import make_environment
 from uwsgi_headroom.tune.request import TuneRequest
 
 INI = """\
@@ -123,6 +125,19 @@ def test_only_loopback_is_served_and_loaded(place: Path, runs: Runs) -> None:
     assert "8000" not in (place / "out" / "measured.ini").read_text()
 
 
+def test_variables_that_uwsgi_takes_as_options(
+    place: Path, runs: Runs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that would load another file, or are left out of an ini file, are left out, and named."""
+    for name in ("UWSGI_INI", "UWSGI_CRON2", "UWSGI_SMART_ATTACH_DAEMON", "UWSGI_HARAKIRI", "UWSGI_ROOT"):
+        monkeypatch.setenv(name, "7")
+    command.run(request(), runs)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "takes them as options: UWSGI_CRON2, UWSGI_INI, UWSGI_SMART_ATTACH_DAEMON." in said
+    passed = make_environment(runs.planned[0].setup)
+    assert sorted(name for name in passed if name.startswith("UWSGI_")) == ["UWSGI_HARAKIRI", "UWSGI_ROOT"]
+
+
 def test_an_application_without_an_ini_file(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """A whole file is written."""
     assert command.run(request(ini=None, app="shop.wsgi:application", pythonpath=(".",)), runs) == 0
@@ -132,12 +147,105 @@ def test_an_application_without_an_ini_file(place: Path, runs: Runs, capsys: pyt
     assert "Use 6x2." in capsys.readouterr().out
 
 
+def test_a_percent_sign_in_a_directory(place: Path, runs: Runs) -> None:
+    """uWSGI takes two for one."""
+    (place / "100%d").mkdir()
+    command.run(request(ini=None, app="shop:app", chdir="100%d"), runs)
+    assert f"chdir = {place}/100%%d\n" in (place / "out" / "measured.ini").read_text()
+
+
+def test_a_section_of_the_ini_file(place: Path, runs: Runs) -> None:
+    """Only that section is measured, and only its lines change."""
+    (place / "shop.ini").write_text(INI + "[staging]\nmodule = shop.staging\nprocesses = 4\nthreads = 8\n")
+    assert command.run(request(ini="shop.ini:staging"), runs) == 0
+    assert (place / "out" / "measured.ini").read_text() == "[uwsgi]\nmodule = shop.staging\n"
+    after = (place / "out" / "recommended.ini").read_text()
+    assert after == INI + "[staging]\nmodule = shop.staging\nprocesses = 6\nthreads = 2\n"
+
+
+def test_included_files_are_found_where_uwsgi_starts(place: Path, runs: Runs) -> None:
+    """That is --chdir, not the working directory."""
+    (place / "srv").mkdir()
+    (place / "srv" / "base.ini").write_text("[uwsgi]\nprocesses = 5\n")
+    (place / "shop.ini").write_text("[uwsgi]\ninclude = base.ini\nmodule = shop\n")
+    command.run(request(chdir="srv"), runs)
+    assert runs.planned[0].setup.name == "5x1"
+
+
+@pytest.mark.integration
+def test_a_colon_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not begin the name of a section: the module is read, and is missing."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HeadroomError) as caught:
+        command.run(request(ini=None, app="missing:app", uwsgi=uwsgi_binary(), output="12:30", seconds=1.0))
+    assert any("No module named 'missing'" in line for line in caught.value.details)
+
+
+def test_cheaper_servers_are_measured_with_all_processes(place: Path, runs: Runs) -> None:
+    """A few of them would say little of the setting: neither of its throughput nor of its memory."""
+    (place / "shop.ini").write_text(INI + "cheaper = 1\ncheaper-initial = 2\n")
+    command.run(request(), runs)
+    for planned in runs.planned:
+        words = planned.setup.command
+        processes = planned.setup.name.partition("x")[0]
+        assert (
+            ("--cheaper=1" in words) == (f"--cheaper-initial={processes}" in words) == ("cheaper" in planned.setup.name)
+        )
+    assert "cheaper" not in (place / "out" / "measured.ini").read_text()
+
+
 def test_nothing_to_change(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no file to apply then."""
     (place / "shop.ini").write_text(INI.replace("processes = 4\nthreads = 8", "processes = 3\nthreads = 4"))
     assert command.run(request(), runs) == 0
     assert "Keep 3x4: of 5 settings, none was better beyond the noise." in capsys.readouterr().out
     assert not (place / "out" / "recommended.ini").exists()
+
+
+def test_several_threads_need_an_application_that_is_safe(
+    place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This is said if the present setting has one thread, and only then."""
+    warning = "must be safe to run in several threads"
+    assert command.run(request(), runs) == 0
+    assert warning not in " ".join(capsys.readouterr().out.split())
+    (place / "shop.ini").write_text(INI.replace("threads = 8\n", ""))
+    assert command.run(request(output="again"), runs) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4x1 has one thread in each process, and 6x2 has several: the application" in said
+    assert warning in said
+
+
+@pytest.mark.parametrize(("processes", "is_said"), [(4, True), (1, False)])
+def test_a_single_process_has_no_other_to_take_over(
+    place: Path, runs: Runs, processes: int, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This is said if the present setting has several."""
+    runs.server.cpu = 0.0001
+    (place / "shop.ini").write_text(INI.replace("processes = 4", f"processes = {processes}"))
+    assert command.run(request(), runs) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Use 1x16 instead" in said
+    assert ("1x16 is a single process: while it restarts" in said) == is_said
+
+
+@pytest.mark.parametrize(("status", "part"), [({}, 0.0), ({404: 0.05}, 0.0), ({404: 0.5, 302: 0.25}, 0.75)])
+def test_redirects_and_errors_are_no_pages(
+    place: Path, runs: Runs, status: dict[int, float], part: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Many of them are worth a sentence: they are answered faster."""
+
+    def run(planned: Planned) -> Outcome:
+        outcome = runs(planned)
+        assert outcome.answers
+        counts = {number: round(share * outcome.answers.answered) for number, share in status.items()}
+        return replace(outcome, answers=replace(outcome.answers, statuses=counts))
+
+    assert command.run(request(), run) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("of the answers were redirects or errors" in said) == (part > 0)
+    if part:
+        assert f"{part:.0%}".replace("%", " %") + " of the answers were redirects or errors (status 404: " in said
 
 
 def test_a_log_is_replayed(place: Path, runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:

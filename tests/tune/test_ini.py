@@ -161,6 +161,9 @@ def test_kept_lines_are_unchanged(tmp_path_factory: pytest.TempPathFactory, opti
         ("thunder-lock", Variant(Setting(1, 1), thunder_lock=True)),
         ("thunder-lock = off", Variant(Setting(1, 1))),
         ("listen = 100", Variant(Setting(1, 1))),
+        ("if-env = A\nharakiri = 3\nend =\nprocesses = 4", Variant(Setting(4, 1))),
+        ("if-env = A\nif-env = B\nharakiri = 3\nendif =\nprocesses = 4", Variant(Setting(4, 1))),
+        ("processes = 4\nif-exists = missing.ini\nini = missing.ini\nendif =", Variant(Setting(4, 1))),
     ],
 )
 def test_the_present_setting(tmp_path: Path, options: str, expected: Variant) -> None:
@@ -216,3 +219,22 @@ def test_values_that_other_lines_refer_to(tmp_path: Path) -> None:
     """They are filled in: uWSGI knows only the options that its file has."""
     ini = read(tmp_path, "[uwsgi]\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")
     assert [(line.key, line.value) for line in ini.kept] == [("env", "A=/run/a 3 %(other)")]
+
+
+def test_a_file_that_is_included_within_a_condition(tmp_path: Path) -> None:
+    """Its options are within the condition too."""
+    more = write(tmp_path, "[uwsgi]\nthreads = 8\n", "more.ini")
+    with pytest.raises(ConfigError, match=r"more\.ini, line 2: tune needs the number of threads, and this is within a"):
+        read(tmp_path, f"[uwsgi]\nif-env = A\nini = {more}\nendif =\n")
+
+
+def test_variables_of_the_file(tmp_path: Path) -> None:
+    """Digits are parts of its directory; `%%` is a percent sign, whatever follows."""
+    ini = read(tmp_path, "[uwsgi]\nenv = A=%0/%1/%9\nlog-date = %%d/%%m\n")
+    assert [line.value for line in ini.kept] == [f"A={tmp_path.parts[1]}/{tmp_path.parts[2]}/", "%%d/%%m"]
+
+
+def test_a_condition_without_an_end(tmp_path: Path) -> None:
+    """It ends with the file: the options that tune adds are not within it."""
+    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\n").render().endswith("\nharakiri = 3\nendif = \n")
+    assert read(tmp_path, "[uwsgi]\nif-env = A\nharakiri = 3\nendif =\n").render().count("endif") == 1

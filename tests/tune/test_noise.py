@@ -74,3 +74,11 @@ def test_equal_variants_are_rarely_called_different() -> None:
         assert found is not None
         wrong += found.is_better or found.is_worse
     assert wrong <= 100
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(10.0, 15.4), (15.4, 10.0), (10.0, 10.5)])
+def test_what_noise_explains_is_in_the_unit_of_the_difference(ours: float, theirs: float) -> None:
+    """So a difference inside the noise is never said to be larger than what noise explains."""
+    found = compare("a", "b", {"a": {0: ours}, "b": {0: theirs}}, usual=0.15)
+    assert found is not None
+    assert (abs(found.ratio - 1) > found.explained) == (found.is_better or found.is_worse)

@@ -114,6 +114,17 @@ def test_application_does_not_import(mark, tmp_path):
     shutil.rmtree(directory)
 
 
+def test_application_raises(mark, tmp_path, monkeypatch):
+    """uWSGI then closes the connection: that is an answer, and no reason to wait for another one."""
+    monkeypatch.setattr(server, "_FAILING_SECONDS", 0.1)
+    app = tmp_path / "app.py"
+    app.write_text("def application(environ, start):\n    raise RuntimeError('no backend')\n")
+    outcome = run_once(planned(setup(app=app), LOAD))
+    assert outcome.answers is None
+    assert outcome.error.startswith("The server 2x2 closes the connection of /?cpu_ms=1&io_ms=4 unanswered")
+    assert "RuntimeError: no backend" in outcome.error
+
+
 def test_server_is_killed_halfway(mark, monkeypatch):
     """The run ends at once, not after the timeout of the clients; the workers that outlive the master are ended."""
 

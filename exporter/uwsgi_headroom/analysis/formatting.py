@@ -33,6 +33,11 @@ def duration(seconds: float) -> str:
     return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
+def figure(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, never as a power of ten: 62.41 is `62.4`, 12,583 is `12,600`."""
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
+
+
 def factor(value: float) -> str:
     """A factor: 1.52 is `1.5x`, 12.3 is `12x`."""
     return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"

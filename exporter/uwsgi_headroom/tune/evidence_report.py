@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from uwsgi_headroom.analysis.formatting import byte_size, duration
+from uwsgi_headroom.analysis.formatting import byte_size, duration, figure
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.experiment.results import spread
@@ -85,8 +85,8 @@ def _row(variant: Variant, evidence: Evidence, is_chosen: bool) -> tuple[str, ..
     return (
         f"{variant.name}{' *' if is_chosen else ''}",
         str(len(outcomes)),
-        f"{rate.median:.4g}" if rate else "failed",
-        f"{rate.low:.4g} to {rate.high:.4g}" if rate and rate.number > 1 else "",
+        figure(rate.median, 4) if rate else "failed",
+        f"{figure(rate.low, 4)} to {figure(rate.high, 4)}" if rate and rate.number > 1 else "",
         _middle(good, lambda outcome: outcome.answers and outcome.answers.mean, duration),
         _middle(good, lambda outcome: outcome.answers and outcome.answers.p99, duration),
         _middle(good, lambda outcome: outcome.memory, byte_size),

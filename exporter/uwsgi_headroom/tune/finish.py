@@ -10,7 +10,7 @@ from pathlib import Path
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.tune.application.application import Application
-from uwsgi_headroom.tune.application.ini import Ini, read_ini
+from uwsgi_headroom.tune.application.ini import Ini, reread
 from uwsgi_headroom.tune.application.ini_edit import edit_ini, make_diff
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.evidence_report import Described, render_markdown, render_table
@@ -36,7 +36,7 @@ def finish(chosen: Variant, plan: Plan, evidence: Evidence, output: OutputDirect
         after = edit_ini(application.ini, chosen)
         diff = make_diff(application.ini.text, after, application.ini.path)
         changed = make_diff(application.ini.text, after, application.ini.path, context=0)
-        notes += _check_edit(application.ini, after, chosen, task.cpus)
+        notes += _check_edit(application.ini, after, chosen)
         output.write(INI, after)
         output.write(DIFF, diff)
     has_chart, note = _draw(evidence, output)
@@ -70,9 +70,9 @@ def make_ini(application: Application, chosen: Variant) -> str:
     )
 
 
-def _check_edit(ini: Ini, after: str, chosen: Variant, cpus: float) -> list[str]:
+def _check_edit(ini: Ini, after: str, chosen: Variant) -> list[str]:
     """A sentence if the edited file does not give the chosen variant: an included file has the last word."""
-    if read_ini(ini.path, round(cpus), text=after).present == chosen:
+    if reread(ini, after).present == chosen:
         return []
     return [
         f"A file that {ini.path.name} includes sets processes, threads or another of these options after it: change "

@@ -12,7 +12,7 @@ from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.tune.application.access_log import is_path, read_access_log
-from uwsgi_headroom.tune.application.application import Application, load_app, load_ini
+from uwsgi_headroom.tune.application.application import Application, list_withheld, load_app, load_ini
 from uwsgi_headroom.tune.experiment.run import seconds_of
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
@@ -57,6 +57,8 @@ class Plan:
             yield "You are root, so the application runs as root, too: another user is safer."
         if application.off:
             yield f"Left out of the ini file: {'; '.join(application.off)}."
+        if withheld := list_withheld(os.environ):
+            yield f"Left out of the environment, because uWSGI takes them as options: {', '.join(withheld)}."
 
 
 def make_plan(request: TuneRequest) -> Plan:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, fine_percent, percent
+from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, figure, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
@@ -15,6 +16,9 @@ from uwsgi_headroom.tune.search.prediction import predict_most
 
 BUSY_NEIGHBOURS = 0.25
 """CPUs that programs other than the server and its clients use, from which on a sentence says so."""
+
+UNSUCCESSFUL = 0.1
+"""The part of the answers that are redirects or errors from which on a sentence says so."""
 
 _LIMITS = {
     "threads": "all threads are in use",
@@ -53,7 +57,11 @@ def recommend(
         reasons=tuple(
             sentence for sentence in (reason, _describe_needs(chosen, present, evidence), headroom) if sentence
         ),
-        cautions=tuple(list_cautions(evidence, load, cpus, off)),
+        cautions=(
+            *_warn_of_threads(chosen, present),
+            *_warn_of_one_process(chosen, present),
+            *list_cautions(evidence, load, cpus, off),
+        ),
     )
 
 
@@ -74,7 +82,7 @@ def _describe_choice(
     if comparison is None:
         return headline, None
     ours, theirs = (_describe_speed(outcomes, load) for outcomes in _list_paired(chosen, present, evidence))
-    margin = percent(comparison.margin)
+    margin = percent(comparison.explained)
     if comparison.is_better:
         gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {margin}"
         return headline, f"It reached {ours} instead of {theirs} ({gain})."
@@ -97,7 +105,7 @@ def _describe_speed(outcomes: Sequence[Outcome], load: Load) -> str:
     answers = [outcome.answers for outcome in outcomes if outcome.answers]
     if load.rate:
         return f"a mean response time of {duration(median([found.mean or 0.0 for found in answers]))}"
-    return f"{median([found.throughput for found in answers]):.3g} requests/s"
+    return f"{figure(median([found.throughput for found in answers]))} requests/s"
 
 
 def _describe_needs(chosen: Variant, present: Variant, evidence: Evidence) -> str | None:
@@ -127,16 +135,52 @@ def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, lo
         return None
     of = "the load that was applied" if load.rate else f"what {present.name} answered to this load"
     return (
-        f"Predicted headroom: {most / at:.1f}x at {at:.3g} requests/s, {of}. At about {most:.3g} requests/s, "
+        f"Predicted headroom: {most / at:.1f}x at {figure(at)} requests/s, {of}. At about {figure(most)} requests/s, "
         f"{_LIMITS[limit]}."
     )
+
+
+def _warn_of_threads(chosen: Variant, present: Variant) -> list[str]:
+    if present.setting.threads > 1 or chosen.setting.threads == 1:
+        return []
+    return [
+        f"{present.name} has one thread in each process, and {chosen.name} has several: the application, and all "
+        "libraries that it uses, must be safe to run in several threads. This load does not prove that."
+    ]
+
+
+def _warn_of_one_process(chosen: Variant, present: Variant) -> list[str]:
+    if chosen.setting.processes > 1 or present.setting.processes == 1:
+        return []
+    return [
+        f"{chosen.name} is a single process: while it restarts, after a crash or by harakiri or max-requests, no "
+        "request is answered, and no other process takes over."
+    ]
+
+
+def _warn_of_statuses(outcomes: Sequence[Outcome]) -> list[str]:
+    """Redirects and errors are answered faster than pages, so they measure something else."""
+    statuses: Counter[int] = Counter()
+    answered = 0
+    for outcome in outcomes:
+        if outcome.answers:
+            answered += outcome.answers.answered
+            statuses.update(outcome.answers.statuses)
+    part = statuses.total() / answered if answered else 0.0
+    if part < UNSUCCESSFUL:
+        return []
+    named = ", ".join(f"{status}: {count:,}" for status, count in statuses.most_common())
+    return [
+        f"{percent(part)} of the answers were redirects or errors (status {named}): check that this load is the one "
+        "that you want to measure."
+    ]
 
 
 def list_cautions(evidence: Evidence, load: Load, cpus: float, off: Sequence[str]) -> list[str]:
     """What the result depends on, as sentences."""
     outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
     clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
-    found = [f"Measured with {_count_cpus(cpus)}. With another number, run tune again."]
+    found = [*_warn_of_statuses(outcomes), f"Measured with {_count_cpus(cpus)}. With another number, run tune again."]
     if clients:
         found.append(
             f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."

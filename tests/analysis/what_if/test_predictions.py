@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.what_if import (
     predict_settings,
     runs,
 )
-from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, percentile
+from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, percentile
 from uwsgi_headroom.analysis.what_if.simulation import Simulation
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
 from uwsgi_headroom.analysis.what_if.variability import normalize
@@ -303,3 +303,29 @@ def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: st
     assert any("One worker takes 70 % of the requests." in caution for caution in cautions)
     assert any("Only 60 requests" in caution for caution in cautions)
     assert any("up to 10 requests/s" in caution for caution in cautions)
+
+
+@pytest.mark.parametrize("neighbours", [0.001, 0.01, 0.04, 0.2])
+def test_neighbours_that_grow_with_the_requests(neighbours: float) -> None:
+    """The most throughput uses up the CPUs together with them, also if they take more than the server itself."""
+    work = Work(locked=0.02, unlocked=0.0, waiting=0.01)
+    server = Server(work=work, cpus=2.0, others=0.0, others_per_request=neighbours, look=lambda: None)
+    most, use = find_most(server, Setting(4, 8))
+    assert most == pytest.approx(2.0 / (0.02 + neighbours), rel=0.03)
+    assert name_limit(use) == "cpu"
+
+
+@pytest.mark.usefixtures("quick")
+def test_requests_without_cpu_time() -> None:
+    """The kernel counts CPU time in ticks, so a short measurement of requests that only wait may have none."""
+    window = Observed(throughput=80.0, response_time=0.1, concurrency=8.0)
+    measured = Measured(
+        setting=Setting(4, 2),
+        cpus=2.0,
+        window=window,
+        cpu_per_request=0.0,
+        waits={"sleep": 0.1, "interpreter_lock": 0.0},
+    )
+    (found,) = predict_settings(measured, [Setting(1, 16)], loads=(1.0,)).predictions
+    assert found.most_throughput == pytest.approx(160, rel=0.05)
+    assert found.limit == "threads"

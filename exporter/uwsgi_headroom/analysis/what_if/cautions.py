@@ -77,7 +77,7 @@ def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
             "the model: something holds the lock without computing. Predictions with several threads are too good."
         ]
     work = calibrated.server.work
-    if work.unlocked >= NOTABLE * (work.locked + work.unlocked):
+    if work.unlocked > NOTABLE * (work.locked + work.unlocked):
         share = percent(work.unlocked / (work.locked + work.unlocked))
         return [f"{share} of the CPU time counts as outside the interpreter lock, because few threads wait for it."]
     return []

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.what_if.measured import Observed
 from uwsgi_headroom.analysis.what_if.prediction import AtLoad, Resource, Utilization
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Simulation
-from uwsgi_headroom.analysis.what_if.system import Outcome, System, Work
+from uwsgi_headroom.analysis.what_if.system import LEAST_SHARE, Outcome, System, Work
 
 SEED = 1
 """Fixed: the same measurements give the same prediction, and settings differ by their own merit alone."""
@@ -28,7 +28,8 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9}
 _REQUESTS = 2400
 _PER_THREAD = 1
 _MOST_REQUESTS = 5000
-_ROUNDS = 3
+_ROUNDS = 4
+_CLOSE = 0.01
 _ENOUGH = 1.5
 """Arrivals above this multiple of what the setting can serve only lengthen the queue, and the simulation."""
 
@@ -57,6 +58,11 @@ class Server:
             shares=self.shares if setting == self.observed else (),
         )
 
+    def bound_beside_neighbours(self) -> float:
+        """Requests per second that use up the CPUs, together with the neighbours that grow with the requests."""
+        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
+        return left / (self.work.locked + self.work.unlocked + self.others_per_request)
+
     def with_work(self, work: Work) -> Server:
         """The same server with other requests."""
         return replace(self, work=work)
@@ -64,14 +70,31 @@ class Server:
 
 def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
     """The most requests per second, and the utilization there: every thread is always busy."""
-    requests = _count(setting)
-    rate = 0.0
-    # Neighbours whose use grows with the requests leave less CPU the more there are: a few rounds agree.
-    for _ in range(_ROUNDS if server.others_per_request else 1):
+
+    def run(rate: float) -> tuple[float, Utilization]:
         system = server.system(setting, rate)
-        outcome = _run_full(server, system, requests)
-        rate = outcome.throughput
-    return rate, _utilization(system, setting, outcome)
+        outcome = _run_full(server, system, _count(setting))
+        return outcome.throughput, _utilization(system, setting, outcome)
+
+    most, use = run(0.0)
+    if not server.others_per_request:
+        return most, use
+    # Neighbours whose use grows with the requests leave less CPU the more there are. Sought is the rate that is served
+    # beside the neighbours of just that rate: it is at most `rate`, and found by regula falsi.
+    rate = min(most, server.bound_beside_neighbours())
+    low, surplus_low = 0.0, most
+    high, surplus_high = rate, 0.0
+    for _ in range(_ROUNDS):
+        served, use = run(rate)
+        surplus = served - rate
+        if abs(surplus) <= _CLOSE * rate or (surplus > 0 and rate >= high):
+            break
+        if surplus > 0:
+            low, surplus_low = rate, surplus
+        else:
+            high, surplus_high = rate, surplus
+        rate = low + (high - low) * surplus_low / (surplus_low - surplus_high)
+    return rate, use
 
 
 def _run_full(server: Server, system: System, requests: int) -> Outcome:

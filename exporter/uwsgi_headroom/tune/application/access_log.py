@@ -23,7 +23,8 @@ MOST_BYTES = 60_000
 LONGEST_PATH = 2000
 
 _SEED = 1
-_REQUEST = re.compile(rb'^\S+ \S+ .*?\[[^\]]*\] "([A-Z]{3,10}) (\S+)(?: HTTP/[\d.]+)?" \d{3} ')
+# The length of the time is bounded, so that a line of many brackets takes no longer than others.
+_REQUEST = re.compile(rb'^\S+ \S+ .*?\[[^\]]{0,99}\] "([A-Z]{3,10}) (\S+)(?: HTTP/[\d.]+)?" \d{3} ')
 _LINE = 64 << 10
 
 
@@ -50,7 +51,7 @@ def read_access_log(path: Path, methods: Collection[str] = ("GET",)) -> Replay:
         reason = getattr(error, "strerror", None) or "it is damaged"
         raise ConfigError(f"--access-log: {path} cannot be read: {reason}") from None
     if not replay.paths:
-        raise ConfigError(f"--access-log: {path} has no request to replay{_describe_none(replay)}")
+        raise ConfigError(f"--access-log: {path} has no request to replay{_describe_none(replay, methods)}")
     return replay
 
 
@@ -95,10 +96,12 @@ def _find_path(target: bytes) -> bytes | None:
     return path if path.isascii() and is_path(path.decode("ascii")) else None
 
 
-def _describe_none(replay: Replay) -> str:
+def _describe_none(replay: Replay, methods: Collection[str]) -> str:
+    if others := {method: count for method, count in replay.left_out.items() if method not in methods}:
+        names = ", ".join(f"{count:,} {method}" for method, count in sorted(others.items()))
+        return f": only {names}, which --allow-methods may allow"
     if replay.left_out:
-        methods = ", ".join(f"{count:,} {method}" for method, count in sorted(replay.left_out.items()))
-        return f": only {methods}, which --allow-methods may allow"
+        return ": none of its requests has a path in ASCII that can be requested"
     if replay.unreadable:
         return ": none of its lines is in the common or combined log format"
     return ": it is empty"

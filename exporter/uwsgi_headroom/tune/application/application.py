@@ -6,14 +6,15 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.tune.application.ini import Ini, read_ini
-from uwsgi_headroom.tune.application.switched_off import describe
+from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
+from uwsgi_headroom.tune.application.ini_lines import LOADS, OTHER_FORMATS
+from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.setup import Setup
 
@@ -42,25 +43,32 @@ class Application:
         """How to start a variant. measured: the file that has `text`."""
         command = (
             str(self.uwsgi),
-            f"--ini={measured}",
+            f"--ini={measured}:uwsgi",  # without a section, a colon in the path would begin one
             # After the file, so that these options count.
             *("--master", "--need-app", "--die-on-term", "--no-orphans"),
             *variant.list_words(LOOPBACK),
             "--stats={directory}/stats",
         )
-        return Setup(name=variant.name, command=command, cwd=self.directory)
+        withheld = tuple(list_withheld(os.environ))
+        return Setup(name=variant.name, command=command, cwd=self.directory, withheld=withheld)
 
 
 def load_ini(path: Path, directory: Path | None, uwsgi: str | None, cpus: int) -> Application:
-    """The application of an ini file. Raises ConfigError."""
-    ini = read_ini(path, cpus)
+    """The application of an ini file. path: perhaps with a section, as uWSGI takes it: `shop.ini:staging`. Raises
+    ConfigError."""
+    place = _find_directory(directory)
+    file, colon, section = str(path).rpartition(":")
+    if colon and not path.exists():
+        ini = read_ini(Path(file), cpus, directory=place, section=section)
+    else:
+        ini = read_ini(path, cpus, directory=place)
     homes = [line.value for line in ini.kept if line.key in ("virtualenv", "venv", "home", "pyhome")]
     return Application(
         name=path.name,
         text=ini.render(),
         present=ini.present,
-        directory=_find_directory(directory),
-        uwsgi=find_uwsgi(uwsgi, homes),
+        directory=place,
+        uwsgi=find_uwsgi(uwsgi, [str(place / home) for home in homes]),
         off=tuple(describe(ini.off)),
         ini=ini,
     )
@@ -84,6 +92,7 @@ def load_app(
         lines.append(f"virtualenv = {os.path.abspath(virtualenv)}")
     if any("\n" in line for line in lines):
         raise ConfigError("a directory with a line break in its name cannot be in an ini file")
+    lines = [line.replace("%", "%%") for line in lines]
     lines += ["enable-threads = true", "disable-logging = true"]
     return Application(
         name=name,
@@ -92,6 +101,17 @@ def load_app(
         directory=place,
         uwsgi=find_uwsgi(uwsgi, [virtualenv] if virtualenv else []),
     )
+
+
+def list_withheld(environment: Iterable[str]) -> list[str]:
+    """The variables that uWSGI would take as options (`UWSGI_INI` as `ini`) and that are left out, like those options
+    in an ini file: they would load another file, or start its daemons."""
+    return sorted(name for name in environment if name.startswith("UWSGI_") and _is_withheld(name))
+
+
+def _is_withheld(variable: str) -> bool:
+    option = variable.removeprefix("UWSGI_").lower().replace("_", "-")
+    return option in (*LOADS, *OTHER_FORMATS, *TUNED) or find_group(option) is not None
 
 
 def find_uwsgi(given: str | None, homes: Sequence[str]) -> Path:

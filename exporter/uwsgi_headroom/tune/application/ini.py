@@ -4,48 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.tune.application.ini_lines import DEFAULT_SECTION, PLACEHOLDER, Line, Reader, read_text
 from uwsgi_headroom.tune.application.switched_off import find_group, rewrite_value
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
-
-MOST_BYTES = 256 << 10
-MOST_FILES = 20
 
 TUNED = ("processes", "workers", "threads", "thunder-lock", "cheaper", "cheaper-initial", "listen")
 """Options that `tune` sets itself in each variant."""
 
 _ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "tornado", "greenlet", "coroae", "loop")
-_OTHER_FORMATS = ("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged")
-_CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|file|dir|exists|opt|plugin|reload|hostname)")
-_ENDS = ("endif", "end-if", "endfor", "end-for")
-_MAGIC = re.compile(r"%([oOpPsSdDeEnNcCxX])")
-_PLACEHOLDER = re.compile(r"%\(([^)]+)\)|\$\(([^)]+)\)|%k")
 _OFF = ("false", "off", "no", "0")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """An option: where it stands, and whether that is within a condition or a loop."""
-
-    file: Path
-    number: int
-    key: str
-    value: str
-    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ini:
     """An ini file as `tune` uses it. kept: the lines that are measured; off: the options that are left out, in order;
-    present: the variant that it describes; text: the file itself, without those that it includes."""
+    present: the variant that it describes; text: the file itself, without those that it includes. section: the one that
+    is used; cpus, directory: as for `read_ini`."""
 
     path: Path
+    section: str
+    cpus: int
+    directory: Path
     text: str
     kept: tuple[Line, ...]
     off: tuple[str, ...]
@@ -53,14 +38,23 @@ class Ini:
 
     def render(self) -> str:
         """The ini file that is measured, without what each variant sets."""
-        return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept)])
+        # A condition without an end would swallow the options of uWSGI's command line, which follow.
+        end = ["endif = \n"] if self.kept and self.kept[-1].conditional else []
+        return "".join(["[uwsgi]\n", *(f"{line.key} = {line.value}\n" for line in self.kept), *end])
 
 
-def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ, text: str | None = None) -> Ini:
+def read_ini(
+    path: Path,
+    cpus: int,
+    environment: Mapping[str, str] = os.environ,
+    text: str | None = None,
+    directory: Path = Path(),
+    section: str = DEFAULT_SECTION,
+) -> Ini:
     """Read an ini file and the ones that it includes. cpus: of the machine, for `%k`. text: to read instead of what is
-    in the file. Raises ConfigError."""
-    texts = [_read_text(path) if text is None else text]
-    lines = tuple(_read_lines(path, "uwsgi", path, texts))
+    in the file. directory: in which uWSGI starts. Raises ConfigError."""
+    own = read_text(path) if text is None else text
+    lines = tuple(Reader(path, directory).read(path, section, own))
     _refuse(path, lines)
     kept, off, dropped = [], list[str](), dict[str, str]()
     for line in lines:
@@ -72,7 +66,21 @@ def read_ini(path: Path, cpus: int, environment: Mapping[str, str] = os.environ,
         else:
             kept.append(replace(line, value=_fill_in(value, dropped)))
     present = _find_present(path, lines, cpus, environment)
-    return Ini(path=path, text=texts[0], kept=tuple(kept), off=tuple(off), present=present)
+    return Ini(
+        path=path,
+        section=section,
+        cpus=cpus,
+        directory=directory,
+        text=own,
+        kept=tuple(kept),
+        off=tuple(off),
+        present=present,
+    )
+
+
+def reread(ini: Ini, text: str) -> Ini:
+    """The same file with another text. Raises ConfigError."""
+    return read_ini(ini.path, ini.cpus, text=text, directory=ini.directory, section=ini.section)
 
 
 def is_on(value: str) -> bool:
@@ -86,94 +94,6 @@ def _fill_in(value: str, dropped: Mapping[str, str]) -> str:
         if name in dropped:
             value = value.replace(f"%({name})", dropped[name])
     return value
-
-
-def _read_lines(path: Path, section: str, first: Path, texts: list[str]) -> Iterator[Line]:
-    """The options of a section in uWSGI's order, with those of included files in their place, and inherited ones last.
-    texts: of the files so far, that of `path` last."""
-    if len(texts) > MOST_FILES:
-        raise ConfigError(f"{first} includes more than {counted(MOST_FILES, 'file')}")
-    found, inherited, depth = False, list[str](), 0
-    for line in _list_options(path, texts[-1], section):
-        found = True
-        depth += bool(_CONDITIONS.fullmatch(line.key)) - (line.key in _ENDS)
-        if line.key == "inherit":
-            inherited.append(line.value)
-        elif line.key in ("ini", "include"):
-            yield from _include(line.value, path, first, texts)
-        elif line.key in _OTHER_FORMATS:
-            raise ConfigError(f"{path}, line {line.number}: tune reads ini files only, and {line.key} loads another")
-        else:
-            value = _replace_magic(line.value, path, section, first)
-            yield Line(path, line.number, line.key, value, depth > 0)
-    if not found:
-        raise ConfigError(f"{path} has no options in a section [{section}]")
-    for name in inherited:
-        yield from _include(name, path, first, texts)
-
-
-def _include(name: str, path: Path, first: Path, texts: list[str]) -> Iterator[Line]:
-    file, _, section = name.rpartition(":") if ":" in name else (name, "", "")
-    file = _replace_magic(file, path, "uwsgi", first)
-    if "://" in name or _PLACEHOLDER.search(file):
-        raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
-    # uWSGI resolves names against the directory in which it starts.
-    included = Path(file) if file else path
-    texts.append(_read_text(included))
-    yield from _read_lines(included, section or "uwsgi", first, texts)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is not a file")
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > MOST_BYTES or b"\0" in content:
-        raise ConfigError(f"{path} is not an ini file: it is {'too large' if len(content) > MOST_BYTES else 'binary'}")
-    return content.decode(errors="surrogateescape")
-
-
-def _list_options(path: Path, text: str, wanted: str) -> Iterator[Line]:
-    """The options in all parts of a section, as uWSGI reads them: comments are lines of their own, and a line without
-    `=` is an option without a value."""
-    section = None
-    for number, line in enumerate(text.split("\n"), 1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            section = stripped[1:].rstrip("]")
-        elif section == wanted and stripped and stripped[0] not in ";#":
-            key, _, value = stripped.partition("=")
-            yield _resolve_set(Line(path, number, key.strip(), value.strip()))
-
-
-def _resolve_set(line: Line) -> Line:
-    """`set = key=value` sets the option `key`."""
-    while line.key == "set" and "=" in line.value:
-        key, _, value = line.value.partition("=")
-        line = Line(line.file, line.number, key.strip(), value.strip())
-    return line
-
-
-def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
-    """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file."""
-
-    def substitute(match: re.Match[str]) -> str:
-        file = Path(os.path.abspath(first if match[1].isupper() else path))
-        return {
-            "o": str(file),
-            "p": str(file),
-            "s": file.name,
-            "d": f"{file.parent}/",
-            "e": file.suffix.removeprefix("."),
-            "n": file.stem,
-            "c": file.parent.name,
-            "x": section,
-        }[match[1].lower()]
-
-    return _MAGIC.sub(substitute, value)
 
 
 def _refuse(path: Path, lines: tuple[Line, ...]) -> None:
@@ -232,4 +152,4 @@ def _resolve(value: str, values: Mapping[str, Line], cpus: int, environment: Map
             return environment.get(match[2], match[0])
         return values[match[1]].value if match[1] in values else match[0]
 
-    return _PLACEHOLDER.sub(substitute, _PLACEHOLDER.sub(substitute, value)).strip()
+    return PLACEHOLDER.sub(substitute, PLACEHOLDER.sub(substitute, value)).strip()

@@ -17,7 +17,7 @@ def edit_ini(ini: Ini, chosen: Variant) -> str:
     """The text of the given file with the chosen variant."""
     lines = ini.text.split("\n")
     for key, value in _list_values(ini, chosen).items():
-        _set(lines, key, value)
+        _set(lines, ini.section, key, value)
     return "\n".join(lines)
 
 
@@ -51,20 +51,20 @@ def _list_values(ini: Ini, chosen: Variant) -> Mapping[str, str | None]:
     return wanted
 
 
-def _list_options(lines: list[str]) -> Iterator[tuple[int, re.Match[str]]]:
-    """The options of the section [uwsgi], by the index of their line."""
+def _list_options(lines: list[str], wanted: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The options of a section, by the index of their line."""
     section = None
     for number, line in enumerate(lines):
         if line.strip().startswith("["):
             section = line.strip()[1:].rstrip("]")
-        elif section == "uwsgi" and (match := _OPTION.fullmatch(line)):
+        elif section == wanted and (match := _OPTION.fullmatch(line)):
             yield number, match
 
 
-def _set(lines: list[str], key: str, value: str | None) -> None:
+def _set(lines: list[str], section: str, key: str, value: str | None) -> None:
     """Change the last line of an option, which is the one that counts, or add one."""
     names = ("processes", "workers") if key == "processes" else (key,)
-    found = [(number, match) for number, match in _list_options(lines) if match[2] in names]
+    found = [(number, match) for number, match in _list_options(lines, section) if match[2] in names]
     if found and value is not None:
         number, match = found[-1]
         lines[number] = f"{match[1]}{match[2]}{match[3] or ' = '}{value}{match[5]}"
@@ -72,14 +72,14 @@ def _set(lines: list[str], key: str, value: str | None) -> None:
         for number, _ in reversed(found):
             del lines[number]
     elif value is not None:
-        _insert(lines, [f"{key} = {value}"])
+        _insert(lines, section, [f"{key} = {value}"])
     elif key in ("thunder-lock", "cheaper"):  # it is on in an included file
-        _insert(lines, [f"{key} = {'0' if key == 'cheaper' else 'false'}"])
+        _insert(lines, section, [f"{key} = {'0' if key == 'cheaper' else 'false'}"])
 
 
-def _insert(lines: list[str], added: list[str]) -> None:
+def _insert(lines: list[str], section: str, added: list[str]) -> None:
     """Add lines after the last option that sets processes or threads, else after the last option of the section."""
-    options = list(_list_options(lines))
+    options = list(_list_options(lines, section))
     near = [number for number, match in options if match[2] in ("processes", "workers", "threads")]
     last = near[-1] if near else options[-1][0] if options else len(lines) - 1
     ending = "\r" if lines[last].endswith("\r") else ""

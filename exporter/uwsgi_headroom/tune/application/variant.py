@@ -56,7 +56,9 @@ class Variant:
         if self.thunder_lock:
             words.append("--thunder-lock")
         if self.cheaper is not None:
-            words.append(f"--cheaper={self.cheaper}")
+            # All processes run from the start: else a short run measures how fast they are started, and their memory
+            # is that of a few.
+            words += [f"--cheaper={self.cheaper}", f"--cheaper-initial={self.setting.processes}"]
         if self.listen is not None:
             words.append(f"--listen={self.listen}")
         return [*words, f"--http-socket={socket}"]

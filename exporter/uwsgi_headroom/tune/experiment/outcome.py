@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from uwsgi_headroom.analysis.formatting import duration
+from uwsgi_headroom.analysis.formatting import duration, figure
 from uwsgi_headroom.tune.loads.load import Answers
 
 
@@ -61,5 +61,7 @@ class Outcome:
             return f"failed: {self.error.splitlines()[0] if self.error else 'no answer'}"
         times = (("mean", answers.mean), ("p99", answers.p99))
         shown = "".join(f", {name} {duration(value)}" for name, value in times if value is not None)
-        failed = sum(answers.errors.values())
-        return f"{answers.throughput:,.4g} requests/s{shown}{f', {failed:,} failed' if failed else ''}"
+        failed, unsuccessful = sum(answers.errors.values()), sum(answers.statuses.values())
+        if unsuccessful:
+            shown += f", {unsuccessful:,} redirects or errors below 500"
+        return f"{figure(answers.throughput, 4)} requests/s{shown}{f', {failed:,} failed' if failed else ''}"

@@ -24,6 +24,9 @@ START_SECONDS = 60.0
 """How long a server may take until it is ready: an application may import for long on a busy machine."""
 
 _FAILING_SECONDS = 3.0  # how long the first answers may be errors
+CLOSED = 0
+"""In place of a status: the server closed the connection without a response."""
+
 _POLL_SECONDS = 0.02
 _LONGEST_PATH = 107  # of a UNIX socket, in bytes
 _LOWEST_PORT, _PORT_TRIES = 10_240, 100
@@ -47,13 +50,14 @@ class Server:
         self._wait(self._listens, end, "does not listen on its port")
         first_at = time.monotonic()
         status = None
-        while status is None or (status >= 500 and time.monotonic() < first_at + _FAILING_SECONDS):
+        while status is None or (_is_failure(status) and time.monotonic() < first_at + _FAILING_SECONDS):
             self._check(end, f"does not answer a request of {path}")
             status = ask(self.port, path, min(5.0, end - time.monotonic()))
             time.sleep(_POLL_SECONDS)
-        if status >= 500:
+        if _is_failure(status):
             self.guarded.refuse_if_ended()
-            raise RunError(f"{self.guarded.name} answers {path} with status {status}{self.guarded.last_words()}")
+            answer = f"answers {path} with status {status}" if status else f"closes the connection of {path} unanswered"
+            raise RunError(f"{self.guarded.name} {answer}{self.guarded.last_words()}")
         self._wait(self._accepts, end, "has workers that do not accept requests")
 
     def _wait(self, condition: object, end: float, what: str) -> None:
@@ -109,11 +113,17 @@ def running(setup: Setup, directory: Path, temporary: Path | None = None) -> Ite
         log=directory / "log",
         temporary=temporary,
         cwd=setup.cwd,
-        environment={**os.environ, **setup.environment},
+        environment=make_environment(setup),
         # SIGTERM reloads uWSGI, unless it has the option die-on-term.
         stop=signal.SIGINT if setup.is_uwsgi else signal.SIGTERM,
     ) as process:
         yield Server(process, port, stats_path if setup.is_uwsgi else None)
+
+
+def make_environment(setup: Setup) -> dict[str, str]:
+    """Return the environment of a server: that of this process with what the setup changes."""
+    kept = {name: value for name, value in os.environ.items() if name not in setup.withheld}
+    return {**kept, **setup.environment}
 
 
 def free_port() -> int:
@@ -129,13 +139,20 @@ def free_port() -> int:
     raise RunError("All TCP ports of 127.0.0.1 are taken.")
 
 
+def _is_failure(status: int) -> bool:
+    return status == CLOSED or status >= 500
+
+
 def ask(port: int, path: str, timeout: float) -> int | None:
-    """Return the status of a GET request to 127.0.0.1; None without a response. timeout: of each step, in seconds."""
+    """Return the status of a GET request to 127.0.0.1; 0 if the server closes the connection without a response, as
+    uWSGI does if the application raises; None if there is no answer at all. timeout: of each step, in seconds."""
     with contextlib.suppress(OSError, ValueError), socket.create_connection(("127.0.0.1", port), timeout) as client:
         client.sendall(f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
         line = b""
         while b"\n" not in line and len(line) < 4096 and (received := client.recv(4096)):
             line += received
+        if not line:
+            return CLOSED
         name, status, *_ = line.split(None, 2)
         return int(status) if name.startswith(b"HTTP/") else None
     return None

@@ -16,6 +16,7 @@ class Setup:
         a private directory of the run.
     is_uwsgi: whether it is a uWSGI with a stats server on the UNIX socket `{directory}/stats`: only then figures are
         sampled.
+    environment, withheld: variables that it gets, and names of those of this process that it does not get.
     """
 
     name: str
@@ -23,3 +24,4 @@ class Setup:
     is_uwsgi: bool = True
     cwd: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()

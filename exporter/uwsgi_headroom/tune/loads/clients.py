@@ -198,7 +198,7 @@ class Clients:
             self._forget(connection)
             self._fail(kind, began)
             return
-        self._tally.answered(began, now)
+        self._tally.answered(began, now, connection.status)
         if connection.calls < self._load.keep_alive and connection.stays_open:
             del self._open[connection.fd]
             self._kept[connection.fd] = connection

@@ -41,7 +41,7 @@ class Answers:
     `reset`, `status 503`, `left out`: not sent because too many were in flight). mean to longest: response times of
     those answered. In an open loop they count from the time at which the request was due, so that a server that stops
     for a second delays all requests of that second (no coordinated omission). p95 and the like are None if the tool
-    does not report them.
+    does not report them. statuses: how many of those answered had a status of 300 or more, by status.
     """
 
     seconds: float
@@ -52,6 +52,7 @@ class Answers:
     p95: float | None = None
     p99: float | None = None
     longest: float | None = None
+    statuses: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def throughput(self) -> float:

@@ -7,6 +7,9 @@ from collections import Counter
 
 from uwsgi_headroom.tune.loads.load import Answers
 
+NOT_SUCCESS = 300
+"""The lowest status of redirects and errors."""
+
 
 class Tally:
     """Counts answers and failures of the measured time."""
@@ -15,14 +18,17 @@ class Tally:
         self._begin, self._end, self._by_start = begin, end, by_start
         self._times = array("d")
         self._errors: Counter[str] = Counter()
+        self._statuses: Counter[int] = Counter()
 
     def _counts(self, began: float, now: float) -> bool:
         return self._begin <= (began if self._by_start else now) < self._end
 
-    def answered(self, began: float, now: float) -> None:
+    def answered(self, began: float, now: float, status: int = 200) -> None:
         """Count an answer by the time from which it counts, and the time of its end."""
         if self._counts(began, now):
             self._times.append(now - began)
+            if status >= NOT_SUCCESS:
+                self._statuses[status] += 1
 
     def failed(self, kind: str, began: float, now: float) -> None:
         """Count a request without a proper answer."""
@@ -48,6 +54,7 @@ class Tally:
             p95=percentile(times, 95),
             p99=percentile(times, 99),
             longest=times[-1],
+            statuses=dict(self._statuses),
         )
 
 

@@ -112,7 +112,7 @@ def _is_worse(variant: Variant, best: Variant, evidence: Evidence) -> bool:
         return False
     evidence.decide(
         f"{variant.name} is worse than {best.name} by {percent(1 - comparison.ratio)}, in "
-        f"{counted(comparison.rounds, 'round')}; noise explains {percent(comparison.margin)}."
+        f"{counted(comparison.rounds, 'round')}; noise explains {percent(comparison.explained)}."
     )
     return True
 
@@ -126,6 +126,6 @@ def _is_close(variant: Variant, best: Variant, evidence: Evidence) -> bool:
         return True
     evidence.decide(
         f"{variant.name} is not taken instead of {best.name}: it was {percent(1 - comparison.ratio)} behind, although "
-        f"noise explains {percent(comparison.margin)}."
+        f"noise explains {percent(comparison.explained)}."
     )
     return False

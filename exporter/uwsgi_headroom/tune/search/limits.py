@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from uwsgi_headroom.analysis.formatting import byte_size, duration, percent
+from uwsgi_headroom.analysis.formatting import byte_size, duration, figure, percent
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Answers
 
@@ -53,7 +53,7 @@ def find_fault(outcome: Outcome, limits: Limits) -> str | None:
         ),
         (
             answers.throughput < SUSTAINED * limits.rate,
-            f"it answered {answers.throughput:.3g} of {limits.rate:g} requests/s",
+            f"it answered {figure(answers.throughput)} of {figure(limits.rate, 6)} requests/s",
         ),
         (
             (outcome.memory or 0) > (limits.memory or inf),

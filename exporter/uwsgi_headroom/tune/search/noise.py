@@ -33,11 +33,17 @@ Scores = Mapping[str, Mapping[int, float]]
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """ratio: the first score divided by the second, a geometric mean over `rounds`. margin: the relative difference
-    that noise explains, with 95 % confidence."""
+    that noise explains, with 95 % confidence, as a logarithm."""
 
     ratio: float
     margin: float
     rounds: int
+
+    @property
+    def explained(self) -> float:
+        """The relative difference that noise explains, in the direction of `ratio`: a ratio is beyond the noise if it
+        differs from 1 by more. The margin is that of logarithms."""
+        return exp(self.margin) - 1 if self.ratio >= 1 else 1 - exp(-self.margin)
 
     @property
     def is_better(self) -> bool:

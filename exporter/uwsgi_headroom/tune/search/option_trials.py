@@ -64,7 +64,7 @@ def _try(name: str, best: Variant, changed: Variant, situation: Situation, run: 
     if fault or comparison is None:
         evidence.decide(f"{changed.name} is out: {fault or 'it could not be compared'}.")
         return best
-    by, margin = fine_percent(abs(comparison.ratio - 1)), percent(comparison.margin)
+    by, margin = fine_percent(abs(comparison.ratio - 1)), percent(comparison.explained)
     if comparison.is_better:
         evidence.decide(f"{changed.name} is better than {best.name} by {by}; noise explains {margin}.")
         return changed
