@@ -7,10 +7,11 @@ import math
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.formatting import percent
 from uwsgi_headroom.analysis.memory_headroom import fits
-from uwsgi_headroom.analysis.presence import AWAY, part_away
+from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_paused, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.analysis.wait_states import largest_backend
+from uwsgi_headroom.analysis.waiting import is_standing
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -39,11 +40,8 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = reading.host.cpus
-    away = part_away(figures, reading)
-    if away is not None and away >= AWAY:
-        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
-    if useless := _why_threads_would_not_help(figures, reading):
-        return useless
+    if other := _bring_workers_back(figures, reading) or _why_threads_would_not_help(figures, reading):
+        return other
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Add CPUs, or move load to another host: the workers use {used} of theirs."
@@ -57,11 +55,26 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     return _more_workers_or_threads(figures, reading, load)
 
 
+def _bring_workers_back(figures: Figures, reading: Reading) -> str | None:
+    """What to do first, if workers are paused or down."""
+    if find_paused(figures.snapshot.workers):
+        return RESUME
+    away = part_away(figures, reading)
+    if away is not None and away >= AWAY:
+        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
+    return None
+
+
 def _why_threads_would_not_help(figures: Figures, reading: Reading) -> str | None:
     """What to do instead of adding threads, if these would only wait as the present ones do."""
     stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
     if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
         return "Find out first what the stuck requests wait for: more threads would get stuck as well."
+    if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
+        return (
+            "Find out first what the requests in service wait for, with `py-spy dump --pid PID`: none was completed, "
+            "and more threads would most likely wait as well."
+        )
     if figures.waits and figures.waits.share("client") >= MOSTLY:
         return (
             "Let the web server in front buffer requests and responses: slow clients would take more threads as well."
