@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_paused, part_awa
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.analysis.wait_states import largest_backend
-from uwsgi_headroom.analysis.waiting import is_standing
+from uwsgi_headroom.analysis.waiting import is_standing, shows_a_limit
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -30,6 +30,13 @@ waits."""
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""
 
+MOSTLY_BUSY = 0.75
+"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
+their own."""
+
+SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
+"""The advice about unequal shares of such sockets."""
+
 MORE = 1.5
 """The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
 
@@ -40,7 +47,8 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = reading.host.cpus
-    if other := _bring_workers_back(figures, reading) or _why_threads_would_not_help(figures, reading):
+    reasons = (_bring_workers_back, _why_free_threads_do_not_serve, _why_threads_would_not_help)
+    if other := next(filter(None, (reason(figures, reading) for reason in reasons)), None):
         return other
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
@@ -62,6 +70,21 @@ def _bring_workers_back(figures: Figures, reading: Reading) -> str | None:
     away = part_away(figures, reading)
     if away is not None and away >= AWAY:
         return f"See uWSGI's log for why workers are down {percent(away)} of the time."
+    return None
+
+
+def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | None:
+    """What to do if requests wait although threads are free, for a known reason."""
+    free = (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
+    if not free or not shows_a_limit(figures.flow):
+        return None
+    if reading.host.setup and reading.host.setup.mapped:
+        return SPREAD
+    if figures.window.reloads:
+        return (
+            "Requests wait while a full reload loads the application. A chain reload (`lazy-apps` and "
+            "`touch-chain-reload`) replaces one worker after another."
+        )
     return None
 
 
