@@ -30,6 +30,8 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     assert by_code["queue_wait"].change.startswith("Spread the load over the sockets that `map-socket`")
     assert "unevenness_harmless" not in by_code
     assert "a free thread takes no request from another socket" in by_code["uneven"].meaning
+    burst = window(60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), **{"app.sock": 120.0})
+    assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].change.startswith("Raise `processes`")
     shared = findings_by_code(one_full_worker(queued=4.0), server)
     assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 5")
 
@@ -46,7 +48,7 @@ def test_a_wait_during_a_reload() -> None:
     rows = (worker(number, 300, busy=15.0) for number in range(1, 5))
     reloaded = replace(window(60, *rows, **{"app.sock": 600.0}), reloads=1)
     server = Server(threads=1)
-    assert "while a full reload loads the application" in findings_by_code(reloaded, server)["queue_wait"].change
+    assert "while a full reload loaded the application" in findings_by_code(reloaded, server)["queue_wait"].change
     full = replace(
         window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1
     )

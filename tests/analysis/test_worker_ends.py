@@ -74,6 +74,12 @@ def test_cheaper_mode_ends_and_spawns_workers(reserve: int) -> None:
     assert judged(ended((0, 0, 4, 5), requests=60), reserve=reserve, cheaper=2) == {}
 
 
+def test_workers_of_cheaper_mode_that_end_too_often() -> None:
+    """Cheaper mode does not end a worker that often."""
+    assert "respawn_loop" not in judged(ended((0, 0, 9, 9), requests=100), cheaper=2)
+    assert judged(ended((0, 0, 10, 10), requests=100), cheaper=2)["respawn_loop"].severity == "critical"
+
+
 def test_workers_of_cheaper_mode_that_serve_nothing() -> None:
     """A worker that ends again and again without one request cannot start."""
     finding = judged(ended((0, 0, 9, 9), requests=0), cheaper=2)["respawn_loop"]

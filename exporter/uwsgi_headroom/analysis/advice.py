@@ -34,6 +34,9 @@ MOSTLY_BUSY = 0.75
 """Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
 their own."""
 
+WORKER_FULL = 0.9
+"""At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
+
 SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
 """The advice about unequal shares of such sockets."""
 
@@ -78,14 +81,23 @@ def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | 
     free = (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
     if not free or not shows_a_limit(figures.flow):
         return None
-    if reading.host.setup and reading.host.setup.mapped:
+    if reading.host.setup and reading.host.setup.mapped and _has_full_worker(figures):
         return SPREAD
     if figures.window.reloads:
         return (
-            "Requests wait while a full reload loads the application. A chain reload (`lazy-apps` and "
-            "`touch-chain-reload`) replaces one worker after another."
+            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
+            "`touch-chain-reload`), which replaces one worker after another."
         )
     return None
+
+
+def _has_full_worker(figures: Figures) -> bool:
+    """Whether the threads of a worker are nearly always busy."""
+    threads = {worker.worker_id: worker.threads for worker in figures.snapshot.workers}
+    return any(
+        (worker.concurrency or 0.0) >= WORKER_FULL * (threads.get(worker.worker_id) or math.inf)
+        for worker in figures.balance.workers
+    )
 
 
 def _why_threads_would_not_help(figures: Figures, reading: Reading) -> str | None:

@@ -18,6 +18,10 @@ MANY_LOST = (3, 0.01)
 LOOP = (3, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
+LOOP_CHEAPER = (10, 4.0)
+"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s. A worker that serves nothing
+in between is in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
+
 SERVED = 50
 """With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
 and not in a loop."""
@@ -48,6 +52,11 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 def _severity(figures: Figures, lost: int) -> Severity:
     least, part = MANY_LOST
     return "critical" if lost >= least and lost >= part * (figures.flow.requests + lost) else "warning"
+
+
+def _part_of(figures: Figures, lost: int) -> str:
+    part = lost / (figures.flow.requests + lost)
+    return percent(part) if part >= 0.005 else "less than 1 %"
 
 
 def _lost_count(figures: Figures) -> int:
@@ -91,7 +100,7 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
         severity=_severity(figures, max(lost, ends)),
         title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
-        f"finished: {percent(lost / (figures.flow.requests + lost))} of all."
+        f"finished: {_part_of(figures, lost)} of all."
         + (f" In all, {counted(ends, 'worker')} ended, which no option of uWSGI explains." if ends > lost else ""),
         meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
@@ -100,15 +109,8 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     window = figures.window
-    least, a_minute = LOOP
     ended = find_ends(figures)
-    # Cheaper mode ends workers after few requests as well, but it spawns one only when requests need it.
-    enough = 1 if scales(figures, reading) else _served_enough(reading)
-    looping = [
-        worker_id
-        for worker_id, respawns, requests in ended
-        if respawns >= max(least, a_minute * window.seconds / 60) and requests < enough * respawns
-    ]
+    looping = [worker_id for worker_id, respawns, requests in ended if _is_loop(figures, reading, respawns, requests)]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
         # A worker that serves nothing in between (its import fails, for example) loses no requests.
@@ -127,7 +129,7 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
         )
     elif respawns > 0 and not scales(figures, reading):
         seconds = window.seconds * len(window.workers) / respawns
-        short = seconds < SHORT_LIFE and any(times >= least for _, times, _ in ended)
+        short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
         if unexplained := find_unexplained_ends(figures, reading):
             if not _lost_count(figures):
                 yield _ended(figures, [worker_id for worker_id, _, _ in unexplained], respawns)
@@ -145,6 +147,14 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
+
+
+def _is_loop(figures: Figures, reading: Reading, respawns: int, requests: int) -> bool:
+    """Whether a worker with these respawns and requests in the window is in a loop."""
+    is_cheaper = scales(figures, reading) and requests >= respawns
+    least, a_minute = LOOP_CHEAPER if is_cheaper else LOOP
+    often = respawns >= max(least, a_minute * figures.window.seconds / 60)
+    return often and requests < _served_enough(reading) * respawns
 
 
 def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
