@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.formatting import percent
+from uwsgi_headroom.analysis.formatting import numbered, percent
 from uwsgi_headroom.analysis.memory_headroom import fits
-from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_paused, part_away
+from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_failing, find_paused, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.analysis.wait_states import largest_backend
@@ -70,6 +70,8 @@ def _bring_workers_back(figures: Figures, reading: Reading) -> str | None:
     """What to do first, if workers are paused or down."""
     if find_paused(figures.snapshot.workers):
         return RESUME
+    if failing := find_failing(figures):
+        return f"See uWSGI's log for why {numbered('worker', failing)} cannot start."
     away = part_away(figures, reading)
     if away is not None and away >= AWAY:
         return f"See uWSGI's log for why workers are down {percent(away)} of the time."

@@ -11,6 +11,9 @@ from uwsgi_headroom.stats.server import Worker
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
 
+FAILING = 3
+"""A worker that ends this often without serving a request in between cannot start."""
+
 RESUME = (
     "Resume them: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. "
     "Do so once: the same pauses them again."
@@ -26,6 +29,18 @@ def part_away(figures: Figures, reading: Reading) -> float | None:
     up = [worker.up_seconds for worker in figures.window.workers]
     observed = figures.window.observed_seconds * len(up)
     return None if not observed else max(0.0, 1 - sum(up) / observed)
+
+
+def find_failing(figures: Figures) -> list[int]:
+    """The ids of workers that ended repeatedly, serve nothing in between, and are not up now."""
+    up = {worker.worker_id for worker in figures.snapshot.workers if worker.accepting}
+    return [
+        worker.worker_id
+        for worker in figures.window.workers
+        if worker.worker_id not in up
+        and worker.respawns - figures.window.reloads >= FAILING
+        and worker.requests < worker.respawns
+    ]
 
 
 def find_paused(workers: Sequence[Worker]) -> list[Worker]:

@@ -7,9 +7,13 @@ from itertools import pairwise
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.reading import Reading
 
-FEWEST_IN_TURN = 3
-"""The fewest workers whose order shows a chain reload: three that crash end in this order in one of six cases, two in
-half of them."""
+FEWEST = 3
+"""The fewest workers whose times show a reload: three that crash end in the order of a chain reload in one of six
+cases, two in half of them."""
+
+AT_ONCE_SECONDS = 2
+"""The longest time between the first and the last new process of workers that are reloaded at once. A worker with a
+request in service is replaced when that has ended."""
 
 Ends = list[tuple[int, int, int]]
 """Id, ends and requests of each worker that ended."""
@@ -32,7 +36,7 @@ def find_unexplained_ends(figures: Figures, reading: Reading) -> Ends:
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     explained = (
         reloaded
-        or is_chain_reload(figures, reading, ended)
+        or are_reloaded(figures, reading, ended)
         or scales(figures, reading)
         or figures.window.harakiris
         or not _is_unexplained(reading)
@@ -40,21 +44,23 @@ def find_unexplained_ends(figures: Figures, reading: Reading) -> Ends:
     return [] if explained else ended
 
 
-def is_chain_reload(figures: Figures, reading: Reading, ended: Ends) -> bool:
-    """Whether workers were replaced as in a chain reload: without a lost request, one after another in the order of
-    their numbers, and none more than once more often than another. False if no option allows for one."""
+def are_reloaded(figures: Figures, reading: Reading, ended: Ends) -> bool:
+    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once,
+    or one after another in the order of their numbers; without a lost request, and none more than once more often
+    than another. False if no option allows for one."""
     workers = figures.window.workers
     options = reading.host.setup.options if reading.host.setup else None
-    if options and options.complete and not options.can_chain_reload:
+    if options and options.complete and not options.can_reload_workers:
         return False
-    if len(ended) < FEWEST_IN_TURN or any(worker.lost for worker in workers):
+    if len(ended) < FEWEST or any(worker.lost for worker in workers):
         return False
     times = {worker_id: count for worker_id, count, _ in ended}
     if max(times.values()) - min(times.get(worker.worker_id, 0) for worker in workers) > 1:
         return False
-    spawned = {worker.worker_id: worker.last_spawn for worker in figures.snapshot.workers}
-    order = sorted(times, key=lambda worker_id: spawned.get(worker_id) or 0)
-    return all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
+    spawned = {worker.worker_id: worker.last_spawn or 0 for worker in figures.snapshot.workers}
+    order = sorted(times, key=lambda worker_id: spawned.get(worker_id, 0))
+    at_once = spawned.get(order[-1], 0) - spawned.get(order[0], 0) <= AT_ONCE_SECONDS
+    return at_once or all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
 
 
 def scales(figures: Figures, reading: Reading) -> bool:

@@ -64,7 +64,8 @@ def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
 def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
     workers = figures.snapshot.workers
     ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
-    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    away = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    missing = [worker_id for worker_id in away if worker_id not in ended]
     absent = sorted({*ended, *missing})
     if not absent:
         return

@@ -9,7 +9,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent, repeated
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
-from uwsgi_headroom.analysis.worker_ends import find_ends, find_unexplained_ends, is_chain_reload, scales
+from uwsgi_headroom.analysis.worker_ends import are_reloaded, find_ends, find_unexplained_ends, scales
 from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
@@ -101,7 +101,7 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
         title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
         f"finished: {_part_of(figures, lost)} of all."
-        + (f" In all, {counted(ends, 'worker')} ended, which no option of uWSGI explains." if ends > lost else ""),
+        + (f" In all, workers ended {counted(ends, 'time')}, which no option of uWSGI explains." if ends > lost else ""),
         meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
@@ -141,8 +141,8 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             f"{'was' if len(ended) == 1 else 'were'} restarted.",
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
-            meaning="They were replaced one after another, as in a chain reload, and no request was lost."
-            if is_chain_reload(figures, reading, ended)
+            meaning="They were replaced as in a reload of the workers, and no request was lost."
+            if are_reloaded(figures, reading, ended)
             else f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",

@@ -16,7 +16,7 @@ class Options:
 
     source: "command line" or the name of the file as uWSGI got it, by field.
     names_application: whether one of `APPLICATIONS` is known to be set, to any value.
-    can_chain_reload: whether one of `CHAIN_RELOADS` is known to be set, to any value.
+    can_reload_workers: whether one of `WORKER_RELOADS` is known to be set, to any value.
     application: the module or file that the option names; empty if unknown or not a plain name.
     configuration_file: the first one on the command line, as written there; empty if unknown or not a plain name.
     complete: whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
@@ -61,7 +61,7 @@ class Options:
     memory_report: bool | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     names_application: bool = False
-    can_chain_reload: bool = False
+    can_reload_workers: bool = False
     application: str = ""
     configuration_file: str = ""
     complete: bool = False
@@ -71,8 +71,8 @@ class Options:
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application. uWSGI loads it and then lists it in its stats."""
 
-CHAIN_RELOADS = frozenset(("touch-chain-reload", "master-fifo"))
-"""Options with which workers can be reloaded one after another."""
+WORKER_RELOADS = frozenset(("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy"))
+"""Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
 PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
 """The names of modules, files and mount points that are safe to show."""

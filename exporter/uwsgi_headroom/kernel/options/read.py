@@ -19,10 +19,10 @@ from pathlib import Path
 from uwsgi_headroom.kernel.options.files import MasterFiles
 from uwsgi_headroom.kernel.options.model import (
     APPLICATIONS,
-    CHAIN_RELOADS,
     FIELDS,
     KINDS,
     PLAIN_NAME,
+    WORKER_RELOADS,
     Options,
     Value,
     parse_value,
@@ -102,7 +102,7 @@ class _Reading:
         self._values: dict[str, Value] = {}
         self._source: dict[str, str] = {}
         self._complete = True
-        self._names_application = self._can_chain_reload = False
+        self._names_application = self._can_reload_workers = False
         self._application = self._configuration_file = ""
         self._conditional = False
         self._loaded = 0
@@ -117,7 +117,7 @@ class _Reading:
         known: dict[str, object] = {**self._values, "names_application": self._names_application}
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
-            can_chain_reload=self._can_chain_reload,
+            can_reload_workers=self._can_reload_workers,
             application=self._application,
             configuration_file=self._configuration_file,
             source=self._source,
@@ -176,7 +176,7 @@ class _Reading:
             key, _, value = value.partition("=")
         if key in APPLICATIONS:
             self._name_application(value)
-        self._can_chain_reload |= key in CHAIN_RELOADS and not self._conditional
+        self._can_reload_workers |= key in WORKER_RELOADS and not self._conditional
         if source == COMMAND_LINE and key in (*_LOADS, *_LOADS_OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)
