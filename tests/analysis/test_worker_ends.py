@@ -104,5 +104,5 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     about."""
     finding = judged(ended((0, 30, 1, 0), lost=2))["requests_lost"]
     assert finding.severity == "critical"
-    assert "In all, workers ended 31 times, which no option of uWSGI explains." in finding.evidence
+    assert "In all, workers ended 31 times; no option of uWSGI explains it." in finding.evidence
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence

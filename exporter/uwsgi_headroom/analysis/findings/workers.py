@@ -101,7 +101,7 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
         title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
         f"finished: {_part_of(figures, lost)} of all."
-        + (f" In all, workers ended {counted(ends, 'time')}, which no option of uWSGI explains." if ends > lost else ""),
+        + (f" In all, workers ended {counted(ends, 'time')}; no option of uWSGI explains it." if ends > lost else ""),
         meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
