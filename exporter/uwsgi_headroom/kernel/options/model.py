@@ -16,7 +16,8 @@ class Options:
 
     source: "command line" or the name of the file as uWSGI got it, by field.
     names_application: whether one of `APPLICATIONS` is known to be set, to any value.
-    can_reload_workers: whether one of `WORKER_RELOADS` is known to be set, to any value.
+    can_reload_workers: whether an option is known to be set with which the workers can be reloaded while the master
+        stays.
     application: the module or file that the option names; empty if unknown or not a plain name.
     configuration_file: the first one on the command line, as written there; empty if unknown or not a plain name.
     complete: whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
@@ -70,9 +71,6 @@ class Options:
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application. uWSGI loads it and then lists it in its stats."""
-
-WORKER_RELOADS = frozenset(("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy"))
-"""Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
 PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
 """The names of modules, files and mount points that are safe to show."""

@@ -17,16 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.model import (
-    APPLICATIONS,
-    FIELDS,
-    KINDS,
-    PLAIN_NAME,
-    WORKER_RELOADS,
-    Options,
-    Value,
-    parse_value,
-)
+from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Options, Value, parse_value
 from uwsgi_headroom.kernel.patience import Patience
 
 COMMAND_LINE = "command line"
@@ -67,6 +58,9 @@ _VALUE_OPTIONAL = ("need-app", "asyncio")  # only as --option=value
 _READ = frozenset((*FIELDS, *_LOADS, *_LOADS_OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
 _NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
 """uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
+
+_WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy")
+"""Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
 
 def read_options(
@@ -176,7 +170,7 @@ class _Reading:
             key, _, value = value.partition("=")
         if key in APPLICATIONS:
             self._name_application(value)
-        self._can_reload_workers |= key in WORKER_RELOADS and not self._conditional
+        self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
         if source == COMMAND_LINE and key in (*_LOADS, *_LOADS_OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)
