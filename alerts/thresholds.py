@@ -185,7 +185,7 @@ class Thresholds:
     respawns_cheaper: int = knob(
         20,
         "The same as `respawns` while cheaper mode keeps workers in reserve. Cheaper mode ends and spawns the same "
-        "worker again, but hardly every 15 s.",
+        "worker again, but hardly every 15 s. As in `check`.",
     )
     respawn_range: str = knob("5m", "The range in which respawns are counted.")
     respawn_workers: float = knob(

@@ -29,6 +29,7 @@ SAY_IT_ALL = {
     "large_document",
     "thunder_lock",
     "memory_headroom_low",
+    "workers_paused",
     "workers_respawned",
     "reloaded",
 }

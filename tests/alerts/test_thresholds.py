@@ -26,6 +26,7 @@ SHARED = {
     "lost": workers.MANY_LOST[0],
     "lost_part": workers.MANY_LOST[1],
     "respawns": max(workers.LOOP[0], workers.LOOP[1] * MINUTES),
+    "respawns_cheaper": max(workers.LOOP_CHEAPER[0], workers.LOOP_CHEAPER[1] * MINUTES),
     "respawn_served": workers.SERVED,
     "exceptions": health.EXCEPTIONS[1],
     "memory_growth": health.GROWTH[0],

@@ -152,6 +152,7 @@ def test_a_blocked_queue() -> None:
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait, and none is completed."
     assert by_code["saturation"].severity == "critical"
+    assert by_code["queue_wait"].change.startswith("Find out first what the requests in service wait for")
 
 
 def test_a_small_server_is_not_saturated_because_all_its_threads_are_busy_now_and_then() -> None:

@@ -27,6 +27,27 @@ def critical(name: str = "hot") -> Server:
     return msgspec.structs.replace(busy_server(name), status="critical", verdict="The listen queue is full.")
 
 
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({}, ""),
+        ({"active": False}, "partly"),
+        ({"active": False, "accepting": False, "state": "pause"}, "paused"),
+        ({"active": False, "accepting": False, "state": "cheap"}, "reserve"),
+        ({"active": False, "accepting": False, "state": "gone"}, "not up"),
+    ],
+)
+def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str) -> None:
+    """A worker that serves is not called down because it was down before."""
+    server = busy_server()
+    first, *others = server.workers
+    workers = (msgspec.structs.replace(first, **changes), *others)
+    lines = list(text_report.render_lines(msgspec.structs.replace(server, workers=workers)))
+    assert lines[next(place for place, line in enumerate(lines) if line.startswith("  worker")) + 1].endswith(state)
+    assert ("          (partly: not up all the time)" in lines) == (state == "partly")
+    assert max(map(len, lines)) <= text_report.WIDTH
+
+
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     """Details of ok servers are left out; unreadable servers have none."""
     text = "\n".join(list_report.render_lines([critical(), unreadable(), busy_server()]))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.formatting import percent
+from uwsgi_headroom.analysis.formatting import numbered, percent
 from uwsgi_headroom.analysis.memory_headroom import fits
-from uwsgi_headroom.analysis.presence import AWAY, part_away
+from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_failing, find_paused, part_away
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_stuck_requests
 from uwsgi_headroom.analysis.wait_states import largest_backend
+from uwsgi_headroom.analysis.waiting import is_standing, shows_a_limit
 from uwsgi_headroom.reading import Reading
 
 INTERPRETERS_BUSY = 0.45
@@ -29,6 +30,16 @@ waits."""
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""
 
+MOSTLY_BUSY = 0.75
+"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
+their own."""
+
+WORKER_FULL = 0.9
+"""At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
+
+SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
+"""The advice about unequal shares of such sockets."""
+
 MORE = 1.5
 """The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
 
@@ -39,11 +50,9 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = reading.host.cpus
-    away = part_away(figures, reading)
-    if away is not None and away >= AWAY:
-        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
-    if useless := _why_threads_would_not_help(figures, reading):
-        return useless
+    reasons = (_bring_workers_back, _why_free_threads_do_not_serve, _why_threads_would_not_help)
+    if other := next(filter(None, (reason(figures, reading) for reason in reasons)), None):
+        return other
     if cpus and sum(loads) >= CPU_FULL * cpus.count:
         used = percent(sum(loads) / cpus.count)
         return f"Add CPUs, or move load to another host: the workers use {used} of theirs."
@@ -57,11 +66,52 @@ def add_capacity(figures: Figures, reading: Reading) -> str:
     return _more_workers_or_threads(figures, reading, load)
 
 
+def _bring_workers_back(figures: Figures, reading: Reading) -> str | None:
+    """What to do first, if workers are paused or down."""
+    if find_paused(figures.snapshot.workers):
+        return RESUME
+    if failing := find_failing(figures):
+        return f"See uWSGI's log for why {numbered('worker', failing)} cannot start."
+    away = part_away(figures, reading)
+    if away is not None and away >= AWAY:
+        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
+    return None
+
+
+def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | None:
+    """What to do if requests wait although threads are free, for a known reason."""
+    free = (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
+    if not free or not shows_a_limit(figures.flow):
+        return None
+    if reading.host.setup and reading.host.setup.mapped and _has_full_worker(figures):
+        return SPREAD
+    if figures.window.reloads:
+        return (
+            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
+            "`touch-chain-reload`), which replaces one worker after another."
+        )
+    return None
+
+
+def _has_full_worker(figures: Figures) -> bool:
+    """Whether the threads of a worker are nearly always busy."""
+    threads = {worker.worker_id: worker.threads for worker in figures.snapshot.workers}
+    return any(
+        (worker.concurrency or 0.0) >= WORKER_FULL * (threads.get(worker.worker_id) or math.inf)
+        for worker in figures.balance.workers
+    )
+
+
 def _why_threads_would_not_help(figures: Figures, reading: Reading) -> str | None:
     """What to do instead of adding threads, if these would only wait as the present ones do."""
     stuck = len(find_stuck_requests(reading, figures.snapshot.workers))
     if stuck and stuck >= MANY_STUCK * (figures.ceiling or 0):
         return "Find out first what the stuck requests wait for: more threads would get stuck as well."
+    if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
+        return (
+            "Find out first what the requests in service wait for, with `py-spy dump --pid PID`: none was completed, "
+            "and more threads would most likely wait as well."
+        )
     if figures.waits and figures.waits.share("client") >= MOSTLY:
         return (
             "Let the web server in front buffer requests and responses: slow clients would take more threads as well."

@@ -124,10 +124,20 @@ def _workers(server: Server) -> Iterator[str]:
         )
     if active > 1:
         yield f"          (even: {percent(even)} each)"
+    if any(_state(worker) == _PARTLY for worker in workers):
+        yield f"          ({_PARTLY}: not up all the time)"
+
+
+_PARTLY = "partly"
+
+_ABSENT = {"pause": "paused", "cheap": "reserve", "never_spawned": "reserve"}
 
 
 def _state(worker: Worker) -> str:
-    return "" if worker.active else "not up"
+    """Why a worker cannot be compared with the others, in at most seven letters: the line has no room for more."""
+    if worker.active:
+        return ""
+    return _PARTLY if worker.accepting else _ABSENT.get(worker.state, "not up")
 
 
 def _column(value: float | None, of: float, text: str) -> str:

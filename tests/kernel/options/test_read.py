@@ -41,6 +41,21 @@ def test_which_application_is_named(words: str, names: bool, application: str, t
 
 
 @pytest.mark.parametrize(
+    ("words", "can"),
+    [
+        ("--touch-chain-reload /srv/reload", True),
+        ("--master-fifo=/run/fifo", True),
+        ("--touch-workers-reload /srv/reload", True),
+        ("--touch-reload /srv/reload", False),
+        ("--if-env X --master-fifo f --endif", False),
+    ],
+)
+def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) -> None:
+    """Only an option that applies in any case counts."""
+    assert options_of(tmp_path, *words.split()).can_reload_workers is can
+
+
+@pytest.mark.parametrize(
     ("words", "file"),
     [
         ("--ini /etc/shop.ini --ini more.ini", "/etc/shop.ini"),

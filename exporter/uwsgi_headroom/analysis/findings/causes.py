@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.workers import find_recycling
-from uwsgi_headroom.analysis.formatting import numbered
-from uwsgi_headroom.analysis.presence import find_without_application
+from uwsgi_headroom.analysis.formatting import counted, numbered
+from uwsgi_headroom.analysis.presence import RESUME, find_paused, find_without_application
+from uwsgi_headroom.analysis.waiting import STANDING
 from uwsgi_headroom.reading import Reading
 
 UP = 0.9
@@ -17,9 +18,29 @@ UP = 0.9
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """The findings about workers that cannot serve."""
+    yield from _paused(figures)
     yield from _no_application(figures, reading)
     recycling = list(find_recycling(figures, reading))
     yield from recycling or _missing(figures, reading)
+
+
+def _paused(figures: Figures) -> Iterator[Finding]:
+    up = [worker for worker in figures.snapshot.workers if not worker.in_reserve]
+    paused = find_paused(up)
+    if not paused:
+        return
+    every, waiting = len(paused) == len(up), figures.flow.queue_length
+    numbers = [worker.worker_id for worker in paused]
+    yield Finding(
+        code="workers_paused",
+        severity="critical" if every and (waiting or 0.0) >= STANDING else "warning",
+        title=f"{'All workers are' if every else numbered('Worker', numbers) + (' are' if len(paused) > 1 else ' is')} "
+        "paused.",
+        evidence=f"{len(paused)} of {counted(len(up), 'worker')}"
+        + ("." if waiting is None else f"; {waiting:.1f} requests wait in the listen queue on average."),
+        meaning="A paused worker takes no request until it is resumed.",
+        change=RESUME,
+    )
 
 
 def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -43,7 +64,8 @@ def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
 def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
     workers = figures.snapshot.workers
     ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
-    missing = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    away = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+    missing = [worker_id for worker_id in away if worker_id not in ended]
     absent = sorted({*ended, *missing})
     if not absent:
         return

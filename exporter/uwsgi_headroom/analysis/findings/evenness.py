@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import lacks_cpu
+from uwsgi_headroom.analysis.advice import SPREAD, lacks_cpu
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
 from uwsgi_headroom.analysis.formatting import MOST_NUMBERS, duration, factor, percent
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
@@ -33,6 +34,10 @@ lock, so uneven shares do not make it slow; from the second on, it is nearly sat
 SLOWER = (1.2, 1.5)
 """The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
 interpreter is also nearly saturated."""
+
+MUCH_SLOWER = (3.0, 30)
+"""A worker with at least the second number of requests is much slower at or above this ratio of its response time to
+the others'."""
 
 
 def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
@@ -50,8 +55,12 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
     elif ratio_ >= max(UNEVEN, floor):
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
-        if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-            yield _harmless(shares, load, cost, _cause(reading))
+        if _is_mapped(reading) and judge_waiting(figures.flow) != "none":
+            yield _unreachable(shares, hottest, figures)
+        elif slow := _slow_worker(figures):
+            yield _slow(shares, *slow)
+        elif load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
+            yield _harmless(shares, load, cost, reading)
         else:
             yield _undecided(shares, hottest, load, describe_route(figures.routes, reading))
 
@@ -142,7 +151,7 @@ def even_out(figures: Figures, reading: Reading) -> str:
     active = sum(worker.active for worker in figures.balance.workers)
     threads = round((figures.available or 0) / active) if active else 0
     if _is_mapped(reading):
-        return "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
+        return SPREAD
     unless = "" if _is_mapped(reading) is False else "; where `map-socket` is set, spread the load over the sockets"
     if threads < 2:
         return f"Let every worker take requests from the same sockets{unless}. Then measure again."
@@ -166,14 +175,50 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     return f"{shares}: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
 
 
-def _harmless(shares: str, load: float, cost: float | None, cause: str) -> Finding:
+def _harmless(shares: str, load: float, cost: float | None, reading: Reading) -> Finding:
+    why = "hardly any request waits" if _is_mapped(reading) else "another free thread serves a request just as well"
     saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
     return Finding(
         code="unevenness_harmless",
         severity="info",
         title="Requests are spread unevenly; no impact.",
         evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
-        meaning=f"{cause} That is harmless: another free thread serves a request just as well.",
+        meaning=f"{_cause(reading)} That is harmless: {why}.",
+    )
+
+
+def _unreachable(shares: str, hottest: WorkerFigures, figures: Figures) -> Finding:
+    return Finding(
+        code="uneven",
+        severity="info",
+        title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
+        evidence=f"{shares}; {waiting_clause(figures.flow)}.",
+        meaning="`map-socket` gives workers sockets of their own: a free thread takes no request from another socket.",
+        change=SPREAD,
+    )
+
+
+def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
+    """The slowest worker, if it is much slower than the others, and their response time in seconds."""
+    least, requests = MUCH_SLOWER
+    known = [worker for worker in figures.balance.workers if worker.active and worker.requests >= requests]
+    slowest = max(known, key=lambda worker: worker.response_time or 0.0, default=None)
+    if slowest is None:
+        return None
+    rest = response_time(worker for worker in figures.window.workers if worker.worker_id != slowest.worker_id)
+    return (slowest, rest) if rest and (slowest.response_time or 0.0) >= least * rest else None
+
+
+def _slow(shares: str, slow: WorkerFigures, rest: float) -> Finding:
+    return Finding(
+        code="uneven",
+        severity="info",
+        title=f"Requests of worker {slow.worker_id} take {factor((slow.response_time or 0.0) / rest)} the time of the "
+        "others.",
+        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)}. {shares}.",
+        meaning="Either it served other requests than the rest, or something in this worker makes them wait, such as a "
+        "lock or a broken connection.",
+        change="Run `py-spy dump --pid PID` on that worker to see what its requests wait for.",
     )
 
 

@@ -33,7 +33,8 @@ def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
         title=f"Other programs use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
         evidence=f"{cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, {cpu.others:.2f} in use by others; "
         f"CPU headroom {factor(room)}.",
-        meaning="More load makes the workers compete with other programs for CPU, and response times grow.",
+        meaning="More load makes the workers compete with other programs for CPU, and response times grow. uWSGI's own "
+        "mules, spoolers and routers count as other programs.",
         change="Move the other programs to another host, or limit their CPU with a cgroup quota.",
     )
 

@@ -9,6 +9,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent, repeated
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
+from uwsgi_headroom.analysis.worker_ends import are_reloaded, find_ends, find_unexplained_ends, scales
 from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
@@ -16,6 +17,10 @@ MANY_LOST = (3, 0.01)
 
 LOOP = (3, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
+
+LOOP_CHEAPER = (10, 4.0)
+"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s. A worker that serves nothing
+in between is in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
 
 SERVED = 50
 """With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
@@ -47,6 +52,11 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
 def _severity(figures: Figures, lost: int) -> Severity:
     least, part = MANY_LOST
     return "critical" if lost >= least and lost >= part * (figures.flow.requests + lost) else "warning"
+
+
+def _part_of(figures: Figures, lost: int) -> str:
+    part = lost / (figures.flow.requests + lost)
+    return percent(part) if part >= 0.005 else "less than 1 %"
 
 
 def _lost_count(figures: Figures) -> int:
@@ -83,14 +93,15 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
     lost = _lost_count(figures)
     if not lost or figures.window.harakiris:
         return
-    ends = sum(times for _, times, _ in _unexplained_ends(figures, reading))
+    ends = sum(times for _, times, _ in find_unexplained_ends(figures, reading))
     ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
         title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
         evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
-        f"finished: {percent(lost / (figures.flow.requests + lost))} of all.",
+        f"finished: {_part_of(figures, lost)} of all."
+        + (f" In all, workers ended {counted(ends, 'time')}; no option of uWSGI explains it." if ends > lost else ""),
         meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
         change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
     )
@@ -98,17 +109,12 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
 
 def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
     window = figures.window
-    least, a_minute = LOOP
-    ended = _ended_workers(figures)
-    looping = [
-        worker_id
-        for worker_id, respawns, requests in ended
-        if respawns >= max(least, a_minute * window.seconds / 60) and requests < _served_enough(reading) * respawns
-    ]
+    ended = find_ends(figures)
+    looping = [worker_id for worker_id, respawns, requests in ended if _is_loop(figures, reading, respawns, requests)]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
         # A worker that serves nothing in between (its import fails, for example) loses no requests.
-        lost = sum(times for _, times, requests in _unexplained_ends(figures, reading) if requests >= times)
+        lost = sum(times for _, times, requests in find_unexplained_ends(figures, reading) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
         yield Finding(
@@ -121,10 +127,10 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             change="See uWSGI's log for what ends it: an import error, `died, killed by signal`, or an exit of the "
             "application itself.",
         )
-    elif respawns > 0 and not any(worker.in_reserve for worker in figures.snapshot.workers):
+    elif respawns > 0 and not scales(figures, reading):
         seconds = window.seconds * len(window.workers) / respawns
-        short = seconds < SHORT_LIFE and any(times >= least for _, times, _ in ended)
-        if unexplained := _unexplained_ends(figures, reading):
+        short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
+        if unexplained := find_unexplained_ends(figures, reading):
             if not _lost_count(figures):
                 yield _ended(figures, [worker_id for worker_id, _, _ in unexplained], respawns)
             return
@@ -135,15 +141,25 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             f"{'was' if len(ended) == 1 else 'were'} restarted.",
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
-            meaning=f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
+            meaning="They were replaced as in a reload of the workers, and no request was lost."
+            if are_reloaded(figures, reading, ended)
+            else f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
 
+def _is_loop(figures: Figures, reading: Reading, respawns: int, requests: int) -> bool:
+    """Whether a worker with these respawns and requests in the window is in a loop."""
+    is_cheaper = scales(figures, reading) and requests >= respawns
+    least, a_minute = LOOP_CHEAPER if is_cheaper else LOOP
+    often = respawns >= max(least, a_minute * figures.window.seconds / 60)
+    return often and requests < _served_enough(reading) * respawns
+
+
 def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests` so early that it costs capacity."""
-    window, ended = figures.window, _ended_workers(figures)
+    window, ended = figures.window, find_ends(figures)
     setup = reading.host.setup
     most, away = setup.options.max_requests if setup else None, part_away(figures, reading)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
@@ -163,36 +179,6 @@ def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
         meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
         change="Raise `max-requests`, so that a worker lives for an hour or more, or leave it out.",
     )
-
-
-def _ended_workers(figures: Figures) -> list[tuple[int, int, int]]:
-    """Id, respawns except those of reloads, and requests of each worker with such respawns."""
-    reloads = figures.window.reloads
-    return [
-        (worker.worker_id, worker.respawns - reloads, worker.requests)
-        for worker in figures.window.workers
-        if worker.respawns > reloads
-    ]
-
-
-def _unexplained_ends(figures: Figures, reading: Reading) -> list[tuple[int, int, int]]:
-    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload (which ends each
-    worker equally often)."""
-    ended = _ended_workers(figures)
-    cheaper = any(worker.in_reserve for worker in figures.snapshot.workers)
-    reloads = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
-    if cheaper or reloads or figures.window.harakiris or not _is_unexplained(reading):
-        return []
-    return ended
-
-
-def _is_unexplained(reading: Reading) -> bool:
-    """Whether all options are known and none of them ends healthy workers."""
-    options = reading.host.setup.options if reading.host.setup else None
-    if options is None or not options.complete:
-        return False
-    ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
-    return not any((*ends, options.evil_reload_on_rss))
 
 
 def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:

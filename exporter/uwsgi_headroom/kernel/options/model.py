@@ -16,6 +16,8 @@ class Options:
 
     source: "command line" or the name of the file as uWSGI got it, by field.
     names_application: whether one of `APPLICATIONS` is known to be set, to any value.
+    can_reload_workers: whether an option is known to be set with which the workers can be reloaded while the master
+        stays.
     application: the module or file that the option names; empty if unknown or not a plain name.
     configuration_file: the first one on the command line, as written there; empty if unknown or not a plain name.
     complete: whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
@@ -60,6 +62,7 @@ class Options:
     memory_report: bool | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     names_application: bool = False
+    can_reload_workers: bool = False
     application: str = ""
     configuration_file: str = ""
     complete: bool = False

@@ -59,6 +59,9 @@ _READ = frozenset((*FIELDS, *_LOADS, *_LOADS_OTHER_FORMATS, *_CHANGES_DIRECTORY,
 _NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
 """uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
 
+_WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy")
+"""Options with which the workers can be reloaded, one after another or at once, while the master stays."""
+
 
 def read_options(
     pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc"), patience: Patience | None = None
@@ -93,7 +96,7 @@ class _Reading:
         self._values: dict[str, Value] = {}
         self._source: dict[str, str] = {}
         self._complete = True
-        self._names_application = False
+        self._names_application = self._can_reload_workers = False
         self._application = self._configuration_file = ""
         self._conditional = False
         self._loaded = 0
@@ -108,6 +111,7 @@ class _Reading:
         known: dict[str, object] = {**self._values, "names_application": self._names_application}
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
+            can_reload_workers=self._can_reload_workers,
             application=self._application,
             configuration_file=self._configuration_file,
             source=self._source,
@@ -166,6 +170,7 @@ class _Reading:
             key, _, value = value.partition("=")
         if key in APPLICATIONS:
             self._name_application(value)
+        self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
         if source == COMMAND_LINE and key in (*_LOADS, *_LOADS_OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)

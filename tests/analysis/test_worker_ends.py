@@ -1,0 +1,108 @@
+"""Ends of workers that a reload or cheaper mode explains, and those that neither does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.analysis.test_findings import findings_by_code, idle, with_setup
+from tests.support.simulated_server import EPOCH, Server
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.history.window import Window
+
+
+def ended(times: tuple[int, ...], requests: int = 500, lost: int = 0) -> Window:
+    """A quiet minute in which each worker ended this often; the first one that did so lost `lost` requests."""
+    first = next(place for place, count in enumerate(times) if count)
+    rows = tuple(
+        msgspec.structs.replace(row, respawns=count, requests=requests, lost=lost if place == first else 0)
+        for place, (row, count) in enumerate(zip(idle(workers=len(times)).workers, times, strict=True))
+    )
+    return replace(idle(), workers=rows, respawns=sum(times))
+
+
+def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **options: object) -> dict[str, Finding]:
+    """The findings about a server whose workers were spawned at these seconds; the last ones are in reserve."""
+    server = Server(processes=len(window.workers))
+    for slot, second in zip(server.slots, spawned, strict=False):
+        slot.last_spawn = EPOCH + second
+    for slot in server.slots[len(server.slots) - reserve :]:
+        slot.state, slot.pid = "cheap", None
+    return findings_by_code(window, server, host=with_setup(server, complete=True, **options))
+
+
+@pytest.mark.parametrize(
+    ("times", "spawned"),
+    [
+        ((0, 1, 1, 1), (1, 60, 65, 70)),  # the window began after the first
+        ((1, 1, 1, 0), (60, 65, 70, 1)),  # the last one is still to come
+        ((1, 0, 1, 1), (70, 1, 60, 65)),  # the end of one, the beginning of the next
+        ((2, 2, 1, 1), (70, 75, 55, 60)),
+        ((1, 0, 1, 1), (60, 1, 61, 60)),  # at once, but one has a request in service
+    ],
+)
+def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned: tuple[int, ...]) -> None:
+    """Workers that are replaced at once or in the order of their numbers, without a loss, are reloaded."""
+    by_code = judged(ended(times), spawned, can_reload_workers=True)
+    assert [(code, finding.severity) for code, finding in by_code.items()] == [("workers_respawned", "info")]
+    assert "as in a reload of the workers" in by_code["workers_respawned"].meaning
+
+
+@pytest.mark.parametrize(
+    ("times", "spawned", "lost", "can_reload_workers"),
+    [
+        ((0, 1, 1, 1), (1, 65, 60, 70), 0, True),  # another order
+        ((0, 1, 1, 1), (1, 60, 65, 70), 0, False),  # no option for it
+        ((0, 1, 1, 1), (1, 60, 65, 70), 1, True),  # a request was lost
+        ((0, 1, 2, 1), (1, 60, 65, 70), 0, True),  # one ended twice
+        ((1, 1, 0, 0), (60, 65, 1, 1), 0, True),  # two may be chance
+    ],
+)
+def test_ends_that_are_no_reload(
+    times: tuple[int, ...], spawned: tuple[int, ...], lost: int, can_reload_workers: bool
+) -> None:
+    """Whatever differs from a reload may be a crash."""
+    by_code = judged(ended(times, lost=lost), spawned, can_reload_workers=can_reload_workers)
+    assert {"workers_ended", "requests_lost"} & set(by_code)
+
+
+@pytest.mark.parametrize("reserve", [0, 2])
+def test_cheaper_mode_ends_and_spawns_workers(reserve: int) -> None:
+    """It does so also when all of its workers happen to be up at the end of the window, and however often."""
+    assert judged(ended((0, 0, 1, 1)), reserve=reserve, cheaper=2) == {}
+    assert judged(ended((0, 0, 4, 5), requests=60), reserve=reserve, cheaper=2) == {}
+
+
+def test_workers_of_cheaper_mode_that_end_too_often() -> None:
+    """Cheaper mode does not end a worker that often."""
+    assert "respawn_loop" not in judged(ended((0, 0, 9, 9), requests=100), cheaper=2)
+    assert judged(ended((0, 0, 10, 10), requests=100), cheaper=2)["respawn_loop"].severity == "critical"
+
+
+def test_workers_of_cheaper_mode_that_serve_nothing() -> None:
+    """A worker that ends again and again without one request cannot start."""
+    finding = judged(ended((0, 0, 9, 9), requests=0), cheaper=2)["respawn_loop"]
+    assert finding.title == "Workers 3 and 4 keep restarting."
+
+
+def test_requests_wait_for_workers_that_cannot_start() -> None:
+    """More workers would not start either. Without `cheaper`, the time in which they are away shows it."""
+    rows = (worker(1, 200, busy=60.0), worker(2, 0, up=0.0, respawns=35))
+    server = Server(processes=2, threads=1)
+    server[2].state = "starting"
+    server.kill(2)
+    by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
+    assert by_code["queue_wait"].change == "See uWSGI's log for why worker 2 cannot start."
+    assert by_code["workers_missing"].evidence == "1 ended unnoticed by uWSGI, 0 gone or still starting."
+
+
+def test_ends_that_lost_no_request_count_as_well() -> None:
+    """Two requests were seen in service. If workers ended more often, the evidence says so, which the severity is
+    about."""
+    finding = judged(ended((0, 30, 1, 0), lost=2))["requests_lost"]
+    assert finding.severity == "critical"
+    assert "In all, workers ended 31 times; no option of uWSGI explains it." in finding.evidence
+    assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
