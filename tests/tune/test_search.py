@@ -121,6 +121,23 @@ def test_a_middle_one_is_not_called_the_best() -> None:
     assert evidence.decisions[-1].endswith("so the smallest of those that were at most 3 % behind is taken: 4x3.")
 
 
+@pytest.mark.parametrize(("each", "expected"), [(30e6, "4x1"), (0.0, "8x1")])
+def test_a_gain_that_may_be_noise_is_not_worth_memory(each: float, expected: str) -> None:
+    """4x1 was left out after the first round, as 43 % behind. Later rounds differ so much that this may be noise."""
+    evidence, server = Evidence(), Server(cpu=0.03, waiting=0.1, each=each)
+    rates = {"4x1": (100,), "8x1": (175, 80, 180), "4x2": (174, 190, 75)}
+    for text, rounds in rates.items():
+        for number, rate in enumerate(rounds):
+            outcome = server.run(present(text), number)
+            assert outcome.answers
+            evidence.add(
+                present(text), number, replace(outcome, answers=replace(outcome.answers, answered=round(10 * rate)))
+            )
+    assert choose_smallest([present("8x1")], present("4x1"), evidence) == present(expected)
+    said = "8x1 is not taken instead of 4x1: it took 86 % more memory, and was 75 % better, inside the noise"
+    assert any(said in sentence for sentence in evidence.decisions) == (expected == "4x1")
+
+
 def test_scarce_runs_go_to_the_best_and_the_present() -> None:
     """Four variants and three runs that are left: the present one and the best are compared again all the same."""
     server = Server(cpu=0.03, waiting=0.1, uneven=1.3, noise=0.04, seed=2)
@@ -235,6 +252,28 @@ def test_each_option_is_changed_alone(start: Variant, clients: int, expected: st
     task = Task(present=start, load=server.load, cpus=2, most_runs=20)
     search(task, server.run, lambda _setting, _outcome, settings: Predicted({settings[0]: 1.0}), evidence)
     assert any(sentence.startswith(expected) for sentence in evidence.decisions)
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        (Load(clients=8), "requested, and the load."),
+        (Load(rate=1000), "requested, and whether 1000 requests/s are more than 4x1 can answer."),
+    ],
+)
+def test_most_requests_fail(load: Load, expected: str) -> None:
+    """The sentence names what to check: a rate may simply be too high."""
+    server = Server(cpu=0.03, waiting=0.1)
+
+    def measure(variant: Variant, number: int) -> Outcome:
+        outcome = server.run(variant, number)
+        assert outcome.answers
+        return replace(outcome, answers=replace(outcome.answers, answered=100, errors={"timeout": 900}))
+
+    task = Task(present=present("4x1"), load=load, cpus=2, most_runs=MOST_RUNS)
+    with pytest.raises(CannotTuneError) as raised:
+        search(task, measure, partial(ask_truth, server), Evidence())
+    assert str(raised.value).endswith(expected)
 
 
 def test_a_rate_is_judged_by_the_response_time() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from uwsgi_headroom.analysis.formatting import counted, percent
+from uwsgi_headroom.analysis.formatting import counted, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, describe_nothing_within
 
@@ -52,7 +52,7 @@ def compare_again(
 
 def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) -> Variant:
     """The smallest of those that are as good as the best, and do not take clearly more memory than the present one if
-    one of them does not."""
+    one of them does not. The present one if it takes more memory than that, and is not better beyond the noise."""
     best = max(alive, key=evidence.score)
     inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
     others = [variant for variant in inside[1:] if variant.size < best.size or variant == present]
@@ -73,7 +73,7 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
         else:
             reason = f"so the smallest of those that were at most {percent(EQUAL)} behind is taken"
         evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
-    return chosen
+    return present if _is_unproven(chosen, present, evidence) else chosen
 
 
 def list_names(names: Iterable[str]) -> str:
@@ -91,6 +91,22 @@ def _keep_as_many(alive: list[Variant], left: int, present: Variant, evidence: E
         were = "was" if len(others) == 1 else "were"
         evidence.decide(f"{list_names(others)} {were} not run again: only {counted(left, 'run')} were left.")
     return [variant for variant in alive if variant in kept]
+
+
+def _is_unproven(chosen: Variant, present: Variant, evidence: Evidence) -> bool:
+    """Whether a variant would cost more memory than the present one for a gain that may be noise. The present one may
+    have been left out when the noise seemed smaller."""
+    more = _find_more_memory(chosen, present, evidence)
+    comparison = evidence.compare(chosen, present)
+    if more <= MORE_MEMORY or evidence.fault(present) or comparison is None or comparison.is_better:
+        return False
+    word = "better" if comparison.ratio >= 1 else "worse"
+    evidence.decide(
+        f"{chosen.name} is not taken instead of {present.name}: it took {percent(more)} more memory, and was "
+        f"{fine_percent(abs(comparison.ratio - 1))} {word}, inside the noise, which explains "
+        f"{percent(comparison.explained)}."
+    )
+    return True
 
 
 def _find_more_memory(variant: Variant, present: Variant, evidence: Evidence) -> float:

@@ -92,9 +92,11 @@ class _Search:
             )
         failed = find_failed(answers)
         if failed > MOSTLY_FAILED:
+            rate = self._task.load.rate
+            load = f"whether {rate:g} requests/s are more than {present.name} can answer" if rate else "the load"
             raise CannotTuneError(
                 f"{percent(failed)} of the requests failed{describe_errors(answers.errors)}. Check the paths that are "
-                "requested, and the load."
+                f"requested, and {load}."
             )
         self._evidence.limits = replace(self._evidence.limits, failed=failed)
         return outcome
