@@ -39,6 +39,11 @@ def reload(server: Uwsgi) -> None:
     os.kill(server.pid, signal.SIGHUP)
 
 
+def pause(server: Uwsgi) -> None:
+    """Pauses all workers, as `p` in uWSGI's `master-fifo` does."""
+    os.kill(server.pid, signal.SIGTSTP)
+
+
 def touch(server: Uwsgi) -> None:
     """Reloads the workers, through the file that `touch-chain-reload` or `touch-workers-reload` watches."""
     (server.directory / "reload").touch()
