@@ -33,7 +33,14 @@ def test_one_line_of_a_pipe(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [(b"", "empty"), (b"\n", "empty"), (b"x" * 73, "73 bytes"), (b"a\0b", "NUL")]
+    ("given", "words"),
+    [
+        (b"", "empty"),
+        (b"\n", "empty"),
+        (b"x" * 73, "has 73 bytes"),
+        (b"x" * 9000, "has more than 4,000 bytes"),
+        (b"a\0b", "NUL"),
+    ],
 )
 def test_passwords_that_bcrypt_would_not_keep(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: bytes, words: str
@@ -53,22 +60,51 @@ def test_costs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert "4 to 20" in capsys.readouterr().err
 
 
+def test_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one, there is no password."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main(["hash-password"]) == 2
+    assert "the password is empty" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("typed", "status"), [((b"secret\n", b"secret\n"), 0), ((b"secret\n", b"other\n"), 2)])
-def test_a_terminal(typed: tuple[bytes, bytes], status: int) -> None:
+def test_a_terminal(typed: tuple[bytes, ...], status: int) -> None:
     """The password is asked for twice, and never shown."""
+    shown, ended_with = type_passwords(typed)
+    assert ended_with == status
+    assert b"secret" not in shown
+    assert (b"$2b$04$" in shown) == (status == 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ((b"\x04",), b"no password: the input ended"),
+        ((b"secret\n", b"\x04"), b"no password: the input ended"),
+        ((b"p\xe4\n",), b"bytes that are not UTF-8"),
+    ],
+)
+def test_a_terminal_that_gives_no_text(typed: tuple[bytes, ...], words: bytes) -> None:
+    """Ctrl-D, and bytes of another encoding, end the command with a sentence."""
+    shown, ended_with = type_passwords(typed)
+    assert ended_with == 2
+    assert words in shown
+    assert b"Traceback" not in shown
+
+
+def type_passwords(typed: tuple[bytes, ...]) -> tuple[bytes, int]:
+    """Run the command in a terminal of UTF-8 and type these lines; returns what it shows, and its exit status."""
     pid, parent = pty.fork()
     if pid == 0:
-        os.execve(COMMAND[0], [*COMMAND, "hash-password", "--cost", "4"], clean_environment())
+        environment = {**clean_environment(), "LC_ALL": "C.UTF-8"}
+        os.execve(COMMAND[0], [*COMMAND, "hash-password", "--cost", "4"], environment)
     shown = b""
-    for prompt, line in zip((b"Password: ", b"Again: "), typed, strict=True):
+    for prompt, line in zip((b"Password: ", b"Again: "), typed, strict=False):
         while not shown.endswith(prompt):
             shown += os.read(parent, 1000)
         os.write(parent, line)
-    output = b""
     with contextlib.suppress(OSError):  # EIO: the end
         while part := os.read(parent, 1000):
-            output += part
+            shown += part
     os.close(parent)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status
-    assert b"secret" not in shown + output
-    assert (b"$2b$04$" in output) == (status == 0)
+    return shown, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -20,14 +20,15 @@ def run(cost: int) -> int:
         raise HeadroomError(
             "hash-password needs bcrypt: install uwsgi-headroom[login], or the package bcrypt"
         ) from None
-    password = _ask() if sys.stdin.isatty() else _read_line()
+    password = _ask() if sys.stdin and sys.stdin.isatty() else _read_line()
     if not password:
         raise ConfigError("the password is empty")
     if b"\0" in password:
         raise ConfigError("a password cannot hold a NUL byte: bcrypt would ignore what follows")
     if len(password) > _MOST_BYTES:
+        number = "more than 4,000" if len(password) >= _LONGEST_LINE else len(password)
         raise ConfigError(
-            f"the password has {len(password)} bytes, and bcrypt would ignore all after the first {_MOST_BYTES}: "
+            f"the password has {number} bytes, and bcrypt would ignore all after the first {_MOST_BYTES}: "
             "choose a shorter one"
         )
     print_lines([bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()])
@@ -35,13 +36,22 @@ def run(cost: int) -> int:
 
 
 def _ask() -> bytes:
-    password = getpass.getpass("Password: ")
-    if getpass.getpass("Again: ") != password:
+    try:
+        password = getpass.getpass("Password: ")
+        again = getpass.getpass("Again: ")
+    except EOFError:
+        raise ConfigError("no password: the input ended") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"the terminal sent bytes that are not {error.encoding.upper()}: set the locale (LC_ALL) to the terminal's "
+            "encoding, or give the password in a pipe"
+        ) from None
+    if again != password:
         raise ConfigError("the two passwords differ")
     return password.encode("utf-8", "surrogateescape")
 
 
 def _read_line() -> bytes:
-    """One line of standard input, in any encoding."""
-    line = sys.stdin.buffer.readline(_LONGEST_LINE)
+    """One line of standard input, in any encoding. Empty if standard input is closed."""
+    line = sys.stdin.buffer.readline(_LONGEST_LINE) if sys.stdin else b""
     return line.removesuffix(b"\n").removesuffix(b"\r")

@@ -76,6 +76,18 @@ def test_tls(directory: Path) -> None:
     assert load(directory, "tls_config: {cert_file: client.pem, key_file: client.key}").context is not None
 
 
+def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
+    """Lists of authorities have such comments: they are skipped, and the certificates are trusted."""
+    comment = "# Issuer: Főtanúsítvány\n".encode()
+    (directory / "list.pem").write_bytes(comment + (directory / "ca.pem").read_bytes() + comment + b"\xff\n")
+    context = load(directory, "tls_config: {ca_file: list.pem}").context
+    assert context is not None
+    assert len(context.get_ca_certs()) == 1
+    (directory / "list.pem").write_bytes(comment)
+    with pytest.raises(ConfigError, match="no certificates in PEM format"):
+        load(directory, "tls_config: {ca_file: list.pem}")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -87,6 +99,7 @@ def test_tls(directory: Path) -> None:
         ("basic_auth: {username: a, password_file: binary}", "not a text file"),
         ("basic_auth: {username: a, password_file: .}", "not an ordinary file"),
         ("authorization: {type: basic, credentials: x}", "as basic_auth"),
+        ('basic_auth: {username: "\\ud800"}', "client.yml:1: expected text"),
         ('bearer_token: "a\\r\\nX: y"', "one line of ASCII"),
         ("tls_config: {ca_file: secret}", "no certificates"),
         ("tls_config: {cert_file: client.pem}", "needs both"),

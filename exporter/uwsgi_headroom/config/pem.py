@@ -39,8 +39,10 @@ def load_certificate(context: ssl.SSLContext, cert: Path | str, key: Path | str,
 
 def load_authorities(context: ssl.SSLContext, authorities: Path | str, where: str) -> None:
     """Load certificates to trust. where: the line that names them. Raises ConfigError."""
+    # Lists of authorities have comments with names in UTF-8, and Python takes ASCII only.
+    content = _content(authorities, where).decode("ascii", "backslashreplace")
     try:
-        context.load_verify_locations(cadata=_content(authorities, where).decode("ascii", "replace"))
+        context.load_verify_locations(cadata=content)
     except (ssl.SSLError, ValueError):
         raise ConfigError(f"{_names(authorities, '', where)}: no certificates in PEM format") from None
 

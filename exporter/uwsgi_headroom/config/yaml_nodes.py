@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, NoReturn
@@ -12,6 +13,8 @@ import yaml
 from uwsgi_headroom.config import values
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.number_range import parse_number
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def compose(content: bytes | IO[bytes], path: Path) -> yaml.Node | None:
@@ -73,7 +76,7 @@ class YamlNodes:
         """A text that may be empty, as null is in Go."""
         if not isinstance(node, yaml.ScalarNode):
             self._fail(node, "expected text")
-        return "" if self._is_null(node) else str(node.value)
+        return "" if self._is_null(node) else self._unicode(node)
 
     def _flag(self, node: yaml.Node | None, default: bool) -> bool:
         """A YAML boolean: a text in quotes is none."""
@@ -86,7 +89,14 @@ class YamlNodes:
     def _text(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode) or not str(node.value).strip():
             self._fail(node, "expected text")
-        return str(node.value)
+        return self._unicode(node)
+
+    def _unicode(self, node: yaml.ScalarNode) -> str:
+        """The text of a node. An escape such as `\\ud800` is half a character, which no encoding can write."""
+        text = str(node.value)
+        if _HALF_CHARACTER.search(text):
+            self._fail(node, "expected text: an escape from \\ud800 to \\udfff is no character")
+        return text
 
     def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
         if node is None:
