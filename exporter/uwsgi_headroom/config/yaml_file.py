@@ -139,7 +139,7 @@ class _File(YamlNodes):
     def _history(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
         """The keys of `history`, which may also be the path of the file."""
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
-            keys = {"file": node}
+            keys: dict[str, yaml.Node] = {"file": node}
         else:
             keys = self._mapping(node, ("file", "max_size"))
         file = keys.get("file")
