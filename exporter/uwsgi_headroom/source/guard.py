@@ -15,9 +15,7 @@ from uwsgi_headroom.source.resolve import AddressInfo
 
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
-_METADATA = frozenset(
-    map(ipaddress.ip_address, ("fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"))
-)
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")))
 """Metadata services outside the link-local network, of Google, Alibaba, Microsoft and Oracle."""
 
 _AMAZON = ipaddress.ip_network("fd00:ec2::/32")
