@@ -99,7 +99,7 @@ def test_authorities_with_comments_that_are_not_ascii(directory: Path) -> None:
         ("basic_auth: {username: a, password_file: binary}", "not a text file"),
         ("basic_auth: {username: a, password_file: .}", "not an ordinary file"),
         ("authorization: {type: basic, credentials: x}", "as basic_auth"),
-        ('basic_auth: {username: "\\ud800"}', "client.yml:1: expected text"),
+        ('basic_auth: {username: "\\ud800"}', "client.yml:1: the text has a NUL"),
         ('bearer_token: "a\\r\\nX: y"', "one line of ASCII"),
         ("tls_config: {ca_file: secret}", "no certificates"),
         ("tls_config: {cert_file: client.pem}", "needs both"),

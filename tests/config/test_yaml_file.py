@@ -117,6 +117,17 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("servers\n", 1, "expected keys and values"),
         ("web: &a\n  <<: *a\n", 2, "unknown key"),
         ("? [a, b]\n: 1\n", 1, "unknown key"),
+        ('servers:\n  - name: "\\ud800"\n    stats: /a\n', 2, "half of a surrogate pair"),
+        ('servers:\n  - stats: "/tmp/\\ud800"\n', 2, "half of a surrogate pair"),
+        ('servers:\n  - "/tmp/\\0*"\n', 2, "a NUL"),
+        ('history:\n  file: "/tmp/\\0"\n', 2, "a NUL"),
+        ("log: {}\nhistory: false\n", 2, "the path of a file"),
+        ("history:\n  file: null\n", 2, "the path of a file"),
+        ("sampling:\n  windows:\n    - 1m\n    - 5 min\n", 4, "a length from 10s to 1h"),
+        (f"sampling:\n  windows: {'9' * 5000}s\n", 2, "a length from 10s to 1h"),
+        ("backends:\n  a: 10.0.0.1:1\n  b: db:1\n", 3, "no host name"),
+        ("backends:\n  a: 10.0.0.1:1\n  a: 10.0.0.2:1\n  c: 10.0.0.3:1\n", 3, "two backends are called 'a'"),
+        ("routes:\n  templates:\n    - /a\n    - /b\n    - /a\n", 5, "is set twice"),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, advice: str) -> None:
@@ -138,11 +149,17 @@ def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, a
         ("{}\n---\n{}\n", 2),
         ("@\n", 1),
         ("%YAML 9\n", 1),
+        (b"servers:\r\n  - /a\r\n# caf\xe9\r\nlog: {}\r\n", 3),
+        ("# caf\u00e9\nlog:\n  level: \x1b[31m\n", 3),
+        ("log:\n  level: \0\n".encode("utf-16"), 2),
+        (b"#" * 5000 + b"\nlog: \xff\n", 2),
     ],
 )
-def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str, line: int) -> None:
-    """A file that is not YAML is reported as such, with the line of the error."""
-    assert refusal(path, text).startswith(f"{path}:{line}: not valid YAML: ")
+def test_invalid_yaml_is_reported_with_its_line(path: Path, text: str | bytes, line: int) -> None:
+    """A file that is not YAML is reported as such, with the line of the error, in one line."""
+    message = refusal(path, text)
+    assert message.startswith(f"{path}:{line}: not valid YAML: ")
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe\x00", b"servers: \xff\n", b"a\0b", b"\x1b[31m", b"[" * 5000, b"- " * 5000])

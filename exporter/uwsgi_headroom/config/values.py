@@ -89,7 +89,7 @@ def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
     """Parse window lengths such as `90s`, `5m` or `1h` to seconds, ascending. Raises ConfigError."""
     lengths = set()
     for text in texts:
-        match = re.fullmatch(r"(\d+)([smh])", text.strip())
+        match = re.fullmatch(r"(\d{1,5})([smh])", text.strip(), re.ASCII)
         seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
         if not 10 <= seconds <= HISTORY_SECONDS:
             raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")

@@ -36,6 +36,7 @@ log:
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -107,23 +108,27 @@ class _File(YamlNodes):
             samples_per_second=self._number(
                 keys.get("samples_per_second"), defaults.samples_per_second, *SAMPLES_PER_SECOND_RANGE
             ),
-            windows=values.parse_windows(
-                [self._text(window) for window in self._one_or_more(windows)], self._where(windows)
-            )
-            if windows
-            else defaults.windows,
+            windows=self._windows(windows) if windows else defaults.windows,
             cpu_residency=self._boolean(keys.get("cpu_residency"), defaults.cpu_residency),
             waits=self._boolean(keys.get("waits"), defaults.waits),
             read_pollfds=self._boolean(keys.get("read_pollfds"), defaults.read_pollfds),
         )
+
+    def _windows(self, node: yaml.Node) -> tuple[float, ...]:
+        lengths = [values.parse_windows([self._text(each)], self._where(each)) for each in self._one_or_more(node)]
+        return tuple(sorted(set(chain.from_iterable(lengths))))
 
     def _backends(self, node: yaml.Node | None) -> tuple[tuple[str, str], ...]:
         if node is None or self._is_null(node):
             return ()
         if not isinstance(node, yaml.MappingNode):
             self._fail(node, "expected a name and an address for each backend")
-        texts = [f"{self._text(name)}={self._text(address)}" for name, address in node.value]
-        return values.parse_backends(texts, self._where(node))
+        texts: list[str] = []
+        backends: tuple[tuple[str, str], ...] = ()
+        for name, address in node.value:  # each with those before it: a message has the line of the last
+            texts.append(f"{self._text(name)}={self._text(address)}")
+            backends = values.parse_backends(texts, self._where(name))
+        return backends
 
     def _routes(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
         """The keys of `routes`, which may also be true or false."""
@@ -134,8 +139,13 @@ class _File(YamlNodes):
     def _history(self, node: yaml.Node | None) -> dict[str, yaml.Node]:
         """The keys of `history`, which may also be the path of the file."""
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
-            return {"file": node}
-        return self._mapping(node, ("file", "max_size"))
+            keys: dict[str, yaml.Node] = {"file": node}
+        else:
+            keys = self._mapping(node, ("file", "max_size"))
+        file = keys.get("file")
+        if file and file.tag in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"):
+            self._fail(file, "expected the path of a file; without this key, the history stays in memory")
+        return keys
 
     def _probe(self, node: yaml.Node | None) -> ProbeConfig | None:
         if node is None or self._is_null(node):
@@ -146,8 +156,11 @@ class _File(YamlNodes):
         return ProbeConfig(tuple(parse_pattern(self._text(each), self._where(each)) for each in targets))
 
     def _templates(self, node: yaml.Node | None) -> tuple[str, ...]:
-        templates = [parse_template(self._text(each), self._where(each)) for each in self._one_or_more(node)]
-        return refuse_too_many(templates, self._where(node)) if node else ()
+        templates: tuple[str, ...] = ()
+        for each in self._one_or_more(node):
+            where = self._where(each)
+            templates = refuse_too_many([*templates, parse_template(self._text(each), where)], where)
+        return templates
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 from collections.abc import Iterable
@@ -9,19 +10,25 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 import yaml
+from yaml.reader import ReaderError
 
 from uwsgi_headroom.config import values
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.number_range import parse_number
 
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_LINE_END = r"\r\n|[\r\n\x85\u2028\u2029]"
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""What an escape of YAML can write and no path, label or answer can hold: NUL, and half of a surrogate pair."""
 
 
 def compose(content: bytes | IO[bytes], path: Path) -> yaml.Node | None:
     """Parse YAML to its root node, None if it is empty. path: for messages. Raises ConfigError, and OSError if
     `content` is a file that cannot be read."""
+    content = content if isinstance(content, bytes) else content.read()
     try:
         root: yaml.Node | None = yaml.compose(content, Loader=yaml.SafeLoader)
+    except ReaderError as error:
+        raise ConfigError(f"{path}:{_explain_character(content, error)}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -29,6 +36,19 @@ def compose(content: bytes | IO[bytes], path: Path) -> yaml.Node | None:
     except RecursionError:
         raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
     return root
+
+
+def _explain_character(content: bytes, error: ReaderError) -> str:
+    """The line of a character that YAML cannot hold, and what it is. The position of such an error counts bytes if the
+    content could not be decoded, and characters otherwise."""
+    if error.encoding != "unicode":
+        before = content[: error.position].decode(errors="replace")
+        reason = f"the byte 0x{content[error.position]:02x} is not {error.encoding}: save the file as UTF-8"
+    else:
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        before = content.decode("utf-16" if is_utf16 else "utf-8", "replace")[: error.position]
+        reason = f"the character U+{error.character:04X} is not allowed"
+    return f"{len(re.findall(_LINE_END, before)) + 1}: not valid YAML: {reason}"
 
 
 class YamlNodes:
@@ -92,10 +112,9 @@ class YamlNodes:
         return self._unicode(node)
 
     def _unicode(self, node: yaml.ScalarNode) -> str:
-        """The text of a node. An escape such as `\\ud800` is half a character, which no encoding can write."""
         text = str(node.value)
-        if _HALF_CHARACTER.search(text):
-            self._fail(node, "expected text: an escape from \\ud800 to \\udfff is no character")
+        if _NO_TEXT.search(text):
+            self._fail(node, "the text has a NUL, or half of a surrogate pair: write another character")
         return text
 
     def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:

@@ -15,8 +15,11 @@ from uwsgi_headroom.source.resolve import AddressInfo
 
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
-_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")))
-"""Metadata services outside the link-local network, of Amazon, Google, Alibaba and Microsoft."""
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")))
+"""Metadata services outside the link-local network, of Google, Alibaba, Microsoft and Oracle."""
+
+_AMAZON = ipaddress.ip_network("fd00:ec2::/32")
+"""Amazon's services for an instance: metadata (`::254`), credentials of pods (`::23`), name server (`::253`)."""
 
 
 def refuse_local(addresses: Sequence[AddressInfo]) -> Sequence[AddressInfo]:
@@ -34,7 +37,7 @@ def _is_refused(text: str) -> bool:
     """Whether an IP address, which may have a zone, is special. IPv4 in IPv6 is: mapped, NAT64, 6to4 and Teredo."""
     address = ipaddress.ip_address(text.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped or address.sixtofour or address.teredo:
+        if address.ipv4_mapped or address.sixtofour or address.teredo or address in _AMAZON:
             return True
     elif address in _THIS_NETWORK:
         return True
