@@ -48,11 +48,21 @@ def test_a_wait_during_a_reload() -> None:
     rows = (worker(number, 300, busy=15.0) for number in range(1, 5))
     reloaded = replace(window(60, *rows, **{"app.sock": 600.0}), reloads=1)
     server = Server(threads=1)
-    assert "while a full reload loaded the application" in findings_by_code(reloaded, server)["queue_wait"].change
+    finding = findings_by_code(reloaded, server)["queue_wait"]
+    assert "while a full reload loaded the application" in (finding.change or "")
+    assert finding.title == "Requests wait 500 ms in the listen queue: uWSGI was reloaded."
+    assert finding.severity == "warning"
     full = replace(
         window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1
     )
-    assert "Raise `processes`" in findings_by_code(full, server)["queue_wait"].change
+    finding = findings_by_code(full, server)["queue_wait"]
+    assert "Raise `processes`" in (finding.change or "")
+    assert finding.title == "Requests wait 500 ms in the listen queue."
+    assert finding.severity == "critical"
+    idle = replace(window(60, *(worker(number, 0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1)
+    finding = findings_by_code(idle, server)["queue_wait"]
+    assert finding.title == "Requests wait, and none is completed."
+    assert finding.severity == "critical"
 
 
 def test_a_slow_worker_is_not_called_harmless() -> None:

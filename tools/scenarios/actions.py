@@ -55,6 +55,12 @@ def deploy_broken(server: Uwsgi) -> None:
     reload(server)
 
 
+def deploy_slow(server: Uwsgi) -> None:
+    """Deploys an application that takes long to import, by a full reload."""
+    (server.directory / "slow").touch()
+    reload(server)
+
+
 def deploy_dying(server: Uwsgi) -> None:
     """Deploys an application whose import ends the worker, by a reload of the workers."""
     (server.directory / "dies").touch()

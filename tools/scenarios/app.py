@@ -2,7 +2,7 @@
 
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
 interpreter lock, `/hash` computes without it; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory. A
-file `broken` in the working directory makes the import fail; with a file `dies` the import ends the worker.
+file `broken` in the working directory makes the import fail; with `dies` it ends the worker, with `slow` it takes 3 s.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ if os.path.exists("broken"):
     raise ImportError("asked to fail")
 if os.path.exists("dies"):
     os._exit(1)
+if os.path.exists("slow"):
+    time.sleep(3)
 
 LEAKED: list[bytes] = []
 LOCK = threading.Lock()

@@ -80,17 +80,26 @@ def _bring_workers_back(figures: Figures, reading: Reading) -> str | None:
 
 def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | None:
     """What to do if requests wait although threads are free, for a known reason."""
-    free = (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
-    if not free or not shows_a_limit(figures.flow):
+    if not _wait_while_threads_are_free(figures):
         return None
     if reading.host.setup and reading.host.setup.mapped and _has_full_worker(figures):
         return SPREAD
-    if figures.window.reloads:
+    if waits_for_a_reload(figures):
         return (
             "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
             "`touch-chain-reload`), which replaces one worker after another."
         )
     return None
+
+
+def waits_for_a_reload(figures: Figures) -> bool:
+    """Whether requests wait although threads are free, in a window with a full reload, and are completed. They most
+    likely waited while it loaded the application."""
+    return figures.window.reloads > 0 and not is_standing(figures.flow) and _wait_while_threads_are_free(figures)
+
+
+def _wait_while_threads_are_free(figures: Figures) -> bool:
+    return shows_a_limit(figures.flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
 
 
 def _has_full_worker(figures: Figures) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.advice import add_capacity, waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
@@ -101,15 +101,17 @@ def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
     flow, waiting = figures.flow, judge_waiting(figures.flow)
     if waiting not in ("noticed", "severe"):
         return
-    over = f"over the last {duration(figures.window.seconds)}"
+    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
-        served = flow.response_time
+        served, wait = flow.response_time, duration(flow.queue_wait)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
-        title, evidence = f"Requests wait {duration(flow.queue_wait)} in the listen queue.", f"{compared}{over}."
+        title, evidence = f"Requests wait {wait} in the listen queue.", f"{compared}{over}."
+        if reloaded:
+            title = f"Requests wait {wait} in the listen queue: uWSGI was reloaded."
     yield Finding(
         code="queue_wait",
-        severity="critical" if waiting == "severe" else "warning",
+        severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
         evidence=evidence[0].upper() + evidence[1:],
         meaning="Users wait for both; uWSGI's own response times do not include the queue.",
