@@ -24,6 +24,7 @@ def refused(*arguments: str) -> UsageError:
         (("check", "/a", "--fromat", "json"), "unknown option --fromat; did you mean --format?"),
         (("check", "/a", "--fromat=json"), "unknown option --fromat; did you mean --format?"),
         (("--web.listen-adress", ":1"), "unknown option --web.listen-adress; did you mean --web.listen-address?"),
+        (("serve", "/run/a.stats"), "unexpected argument: /run/a.stats; did you mean --stats /run/a.stats?"),
         (("discover", "now"), "unexpected argument: now"),
         (("check", "/a", "--seconds", "abc"), "argument --seconds: expected 2 to 3600 seconds, not abc"),
         (("top", "--interval", "0"), "argument --interval: expected 0.25 to 60 seconds, not 0"),

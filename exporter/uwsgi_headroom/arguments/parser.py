@@ -58,7 +58,8 @@ class Parser(argparse.ArgumentParser):
     def _describe_unknown(self, unknown: Sequence[str]) -> str:
         option = next((word for word in unknown if word.startswith("-")), "")
         if not option:
-            return f"unexpected argument: {unknown[0]}"
+            meant = f"; did you mean --stats {unknown[0]}?" if "--stats" in self.options else ""
+            return f"unexpected argument: {unknown[0]}{meant}"
         option = option.partition("=")[0]
         return f"unknown option {option}{suggest(option, self.options)}"
 
