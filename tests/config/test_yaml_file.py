@@ -170,7 +170,8 @@ def test_bytes_that_are_no_text(path: Path, body: bytes) -> None:
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing file, and a directory, are reported by name."""
-    for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory")):
+    endless = Path("/dev/zero"), "larger than a megabyte"
+    for path, why in ((tmp_path / "no.yml", "No such file"), (tmp_path, "Is a directory"), endless):
         with pytest.raises(ConfigError) as caught:
             yaml_file.load_file(path)
         assert str(caught.value).startswith(f"{path}: {why}")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import ConfigError
 
-_LARGEST = 1024 * 1024
+LARGEST = 1024 * 1024
+"""Bytes."""
 
 
 def read_file(path: Path, where: str = "") -> bytes:
@@ -19,11 +20,11 @@ def read_file(path: Path, where: str = "") -> bytes:
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigError(f"{prefix}{path}: not an ordinary file")
-            content = file.read(_LARGEST + 1)
+            content = file.read(LARGEST + 1)
     except IsADirectoryError:
         raise ConfigError(f"{prefix}{path}: not an ordinary file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise ConfigError(f"{prefix}{path}: {getattr(error, 'strerror', None) or 'not a path'}") from None
-    if len(content) > _LARGEST:
+    if len(content) > LARGEST:
         raise ConfigError(f"{prefix}{path}: larger than a megabyte")
     return content

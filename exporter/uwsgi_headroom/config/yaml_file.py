@@ -45,6 +45,7 @@ from uwsgi_headroom.config import slo, values
 from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
 from uwsgi_headroom.config.model import SETTINGS, Config, ProbeConfig, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.probe_targets import parse_pattern
+from uwsgi_headroom.config.read_file import LARGEST
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
@@ -53,10 +54,13 @@ from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
 def load_file(path: Path) -> Config:
     """Read a configuration file. Raises ConfigError with the line and the expected value in its message."""
     try:
-        with path.open("rb") as file:
-            root = compose(file, path)
+        with path.open("rb") as file:  # also a pipe, as a shell's <(...) gives
+            content = file.read(LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{path}: larger than a megabyte")
+    root = compose(content, path)
     return _File(str(path)).config(root) if root else Config()
 
 

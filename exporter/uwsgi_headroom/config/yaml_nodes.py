@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 import yaml
 from yaml.reader import ReaderError
@@ -21,10 +21,8 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What an escape of YAML can write and no path, label or answer can hold: NUL, and half of a surrogate pair."""
 
 
-def compose(content: bytes | IO[bytes], path: Path) -> yaml.Node | None:
-    """Parse YAML to its root node, None if it is empty. path: for messages. Raises ConfigError, and OSError if
-    `content` is a file that cannot be read."""
-    content = content if isinstance(content, bytes) else content.read()
+def compose(content: bytes, path: Path) -> yaml.Node | None:
+    """Parse YAML to its root node, None if it is empty. path: for messages. Raises ConfigError."""
     try:
         root: yaml.Node | None = yaml.compose(content, Loader=yaml.SafeLoader)
     except ReaderError as error:
