@@ -187,3 +187,11 @@ def test_thunder_lock(tmp_path: Path) -> None:
     assert finding.verdict == "agrees"
     assert "4x8 1.40 to 1.00" in finding.text
     assert "4x8 200 to 300 ms" in finding.text
+    almost = observed({1: 0.505, 2: 0.495})
+    runs += [*twice("4x1", E4, 40, observed=observed()), *twice("4x1, thunder-lock", E4, 40, observed=almost)]
+    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x8", "4x1"], ", thunder-lock")
+    assert finding.verdict == "agrees"
+    assert "4x1 1.00 to 1.01" in finding.text
+    (finding,) = unevenness.compare_thunder_lock(results(tmp_path, *runs), E4, ["4x1"], ", thunder-lock")
+    assert finding.verdict == "open"
+    assert "All were even without it." in finding.text
