@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.what_if import Setting, parse_setting
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.recommendation import recommend
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence
 from uwsgi_headroom.tune.search.finals import choose_smallest
 from uwsgi_headroom.tune.search.limits import Limits
@@ -136,6 +137,20 @@ def test_a_gain_that_may_be_noise_is_not_worth_memory(each: float, expected: str
     assert choose_smallest([present("8x1")], present("4x1"), evidence) == present(expected)
     said = "8x1 is not taken instead of 4x1: it took 86 % more memory, and was 75 % better, inside the noise"
     assert any(said in sentence for sentence in evidence.decisions) == (expected == "4x1")
+
+
+@pytest.mark.parametrize(("rates", "words"), [((28, None), " in the round that both had (1"), ((28, 28), " (1")])
+def test_the_speeds_are_those_that_were_compared(rates: tuple[float | None, ...], words: str) -> None:
+    """A slow present setting is run once, so the sentence gives other figures than the table: it says why."""
+    evidence, server = Evidence(), Server(cpu=0.03, waiting=0.1)
+    for text, rounds in {"4x1": rates, "2x8": (60, 63)}.items():
+        for number, rate in enumerate(rounds):
+            outcome = server.run(present(text), number)
+            if rate and outcome.answers:
+                answers = replace(outcome.answers, answered=round(10 * rate))
+                evidence.add(present(text), number, replace(outcome, answers=answers))
+    found = recommend(present("2x8"), evidence, server.load, 2.0, has_ini=False, off=())
+    assert f"28 requests/s{words}" in found.reasons[0]
 
 
 def test_scarce_runs_go_to_the_best_and_the_present() -> None:

@@ -81,7 +81,11 @@ def _describe_choice(
     comparison = evidence.compare(chosen, present)
     if comparison is None:
         return headline, None
-    ours, theirs = (_describe_speed(outcomes, load) for outcomes in _list_paired(chosen, present, evidence))
+    paired = _list_paired(chosen, present, evidence)
+    ours, theirs = (_describe_speed(outcomes, load) for outcomes in paired)
+    rounds = len(paired[0])
+    if rounds < max(len(evidence.of(chosen)), len(evidence.of(present))):
+        theirs += f" in the {'round' if rounds == 1 else f'{rounds} rounds'} that both had"
     margin = percent(comparison.explained)
     if comparison.is_better:
         gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {margin}"
