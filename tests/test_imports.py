@@ -46,6 +46,13 @@ def test_settings_know_nothing_that_is_set(module: str) -> None:
     assert [name for name in imported if name.startswith(SETTABLE)] == []
 
 
+def test_without_a_history_file_nothing_loads_its_library() -> None:
+    """The exporter keeps its history in memory by default, and loads no database."""
+    imported = _imported("uwsgi_headroom.serve")
+    assert "uwsgi_headroom.watch.fleet" in imported
+    assert "sqlite3" not in imported
+
+
 def test_the_kernels_facts_need_no_reading() -> None:
     """A reading is built from kernel facts, not the other way round."""
     imported = _imported("uwsgi_headroom.kernel.host")

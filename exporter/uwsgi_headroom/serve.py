@@ -33,7 +33,6 @@ from uwsgi_headroom.service.lifecycle import Lifecycle
 from uwsgi_headroom.service.manager import ServiceManager
 from uwsgi_headroom.service.reload import Reloader
 from uwsgi_headroom.service.settings_source import SettingsSource
-from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.probed import MOST_PROBED
@@ -92,7 +91,11 @@ def run(options: argparse.Namespace) -> None:
         if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
             _log.warning(warning, extra={"fields": {"url": url}})
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
-    writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size) if settings.history else None
+    writer = None
+    if settings.history:
+        from uwsgi_headroom.store.writer import HistoryWriter  # noqa: PLC0415 - sqlite3 takes 1.4 MB
+
+        writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size)
     manager = ServiceManager(os.environ, os.getpid())
     fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned, probe=settings.probe)
     reloader = Reloader(source.read_again, settings, fleet, manager)

@@ -16,9 +16,9 @@ from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.kernel.waits.states import State
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.record import Levels, Minute, Record
 
 DAY = 86_400
 THREADS = 4

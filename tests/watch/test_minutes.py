@@ -11,8 +11,7 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.store.database import Minute
-from uwsgi_headroom.store.record import merge_records
+from uwsgi_headroom.store.record import Minute, merge_records
 
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
 

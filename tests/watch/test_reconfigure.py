@@ -17,7 +17,7 @@ from tests.watch.test_fleet import listening
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.values import make_server
-from uwsgi_headroom.store.database import Minute
+from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 

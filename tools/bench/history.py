@@ -25,9 +25,9 @@ from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerW
 from uwsgi_headroom.kernel.waits.states import STATES
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.record import Levels, Minute, Record
 from uwsgi_headroom.store.tiers import DAY, TIERS
 from uwsgi_headroom.watch.minutes import MinuteCutter
 

@@ -19,7 +19,6 @@ from uwsgi_headroom.documents.history import (
 )
 from uwsgi_headroom.documents.response_times import append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory
-from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.store.tiers import MINUTES, TIERS, Tier
 
@@ -38,6 +37,8 @@ def build_stored_history(path: Path, name: str, step: float, since: float, until
     often. Raises HistoryFileError."""
     tier = choose_tier(step, since, now)
     step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+
     with HistoryFile(path) as file:
         # Start one step early, as every slice begins with the end of the previous one.
         records = file.records(name, since - step, until, tier.seconds)

@@ -7,16 +7,14 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.decode import decode_record
 from uwsgi_headroom.store.encode import encode_record
 from uwsgi_headroom.store.file import transaction
-from uwsgi_headroom.store.record import Record, merge_records
+from uwsgi_headroom.store.record import Minute, Record, merge_records
 from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS, TIERS, Tier, slot_at
 
 _FORGET_SECONDS = 3600.0
@@ -30,16 +28,6 @@ _SHARE = 20
 """A tier becomes shorter by this part of the time that it covers, again until the history fits."""
 
 _log = logging.getLogger(__name__)
-
-
-class Minute(NamedTuple):
-    """What is to be written about a server: the record of the minute that ends at `minute` (minutes since the epoch),
-    None if there is none, and events."""
-
-    server: str
-    minute: int
-    record: Record | None
-    events: Sequence[Event] = ()
 
 
 class Database:

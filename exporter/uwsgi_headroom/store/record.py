@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -41,6 +42,16 @@ class Record:
     response_times: ResponseTimeWindow | None = None
     routes: RouteWindow | None = None
     levels: Levels = Levels()
+
+
+class Minute(NamedTuple):
+    """What is to be written about a server: the record of the minute that ends at `minute` (minutes since the epoch),
+    None if there is none, and events."""
+
+    server: str
+    minute: int
+    record: Record | None
+    events: Sequence[Event] = ()
 
 
 def merge_records(records: Sequence[Record]) -> Record:

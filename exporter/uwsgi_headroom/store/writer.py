@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import explain, hold_lock, open_to_write
+from uwsgi_headroom.store.record import Minute
 
 RETRY_SECONDS = 60.0
 """Time between two attempts to write to a file that cannot be written."""

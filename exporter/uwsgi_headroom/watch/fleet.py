@@ -11,13 +11,12 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ProbeConfig, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.names import GlobNames
 from uwsgi_headroom.source import Address, Unix
-from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.probed import ProbedServers
@@ -26,6 +25,9 @@ from uwsgi_headroom.watch.supervise import supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.watch.watch_maker import WatchMaker
+
+if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
+    from uwsgi_headroom.store.writer import HistoryWriter
 
 GLOB_SECONDS = 5.0
 """Seconds between two expansions of the globs."""

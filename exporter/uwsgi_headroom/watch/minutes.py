@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.config.model import Slo
@@ -14,10 +15,11 @@ from uwsgi_headroom.history.window import window_between
 from uwsgi_headroom.journal.events import Journal
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.store.database import Minute
-from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.record import Levels, Minute, Record
 from uwsgi_headroom.store.tiers import MINUTES
-from uwsgi_headroom.store.writer import HistoryWriter
+
+if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
+    from uwsgi_headroom.store.writer import HistoryWriter
 
 _LEAST_SECONDS = 0.5
 """The shortest record: a shorter rest of a minute is not kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
@@ -28,7 +28,6 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
-from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
@@ -38,6 +37,9 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace, sample
 from uwsgi_headroom.watch.reader import Reader
 from uwsgi_headroom.watch.route_namer import RouteNamer
+
+if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
+    from uwsgi_headroom.store.writer import HistoryWriter
 
 FRESH_SECONDS = 5.0
 """How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import ServerConfig, Settings
 from uwsgi_headroom.kernel.host import Host
@@ -10,11 +12,13 @@ from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.routes.templates import Templates
 from uwsgi_headroom.source import Address
-from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.cpu_budget import CpuBudget
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.route_namer import RouteNamer
 from uwsgi_headroom.watch.watch import Watch
+
+if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
+    from uwsgi_headroom.store.writer import HistoryWriter
 
 
 class WatchMaker:

@@ -16,7 +16,6 @@ from uwsgi_headroom.documents import build, openapi, schema
 from uwsgi_headroom.documents.history import MOST_POINTS
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.tiers import LONGEST_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
@@ -129,6 +128,8 @@ def _earlier_events(watch: Watch, since: float) -> list[Event]:
     """The events in the history file; none if it cannot be read, which `kept_history` explains."""
     if not watch.writer or not watch.writer.since:
         return []
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+
     try:
         with HistoryFile(watch.writer.path) as file:
             return file.events(watch.name, since, math.inf)

@@ -18,9 +18,9 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.database import Database, Minute
+from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.record import Levels, Minute, Record
 
 CUT_LATE = 0.13
 """Seconds from the end of a minute to the first read after it, at which its record ends."""
