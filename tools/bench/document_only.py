@@ -8,7 +8,6 @@ rendering and HTTP, but no queries to the kernel for processes, CPUs and listen 
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 
@@ -22,6 +21,7 @@ from uwsgi_headroom.serve import serve_until_signal
 from uwsgi_headroom.watch import fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.web.listeners import open_listener
 
 
 class DocumentOnly(fleet.Fleet):
@@ -46,4 +46,4 @@ class DocumentOnly(fleet.Fleet):
 
 if __name__ == "__main__":
     only = DocumentOnly(make_server(f"unix://{sys.argv[1]}"))
-    serve_until_signal(only, [socket.create_server(("127.0.0.1", int(sys.argv[2])))])
+    serve_until_signal(only, [open_listener("127.0.0.1", int(sys.argv[2]))])

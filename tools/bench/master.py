@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ HOW = (
 )
 
 _INTERVAL_SECONDS = 0.0002
+
+_READINGS = 500
+"""How often the master's state is read to find the system call in which it idles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,18 @@ def occupation(pid: int, scrape: Callable[[], object], scrapes: int, pause: floa
 
 
 class _Watch:
-    """Adds up the time that the master spends in each state during a block. The master must be idle at creation."""
+    """Adds up the time that the master spends in each state during a block. The master must be idle for most of the
+    time at creation: another exporter may read it then."""
 
     def __init__(self, pid: int) -> None:
         self.seconds = dict.fromkeys(("occupied", "held up"), 0.0)
         self._path = f"/proc/{pid}/syscall"
-        self._at_rest = self._system_call()
-        while self._at_rest == "running":
-            self._at_rest = self._system_call()
+        calls: Counter[str] = Counter()
+        for _ in range(_READINGS):
+            calls[self._system_call()] += 1
+            time.sleep(_INTERVAL_SECONDS)
+        del calls["running"]
+        self._at_rest = calls.most_common(1)[0][0]
 
     def __enter__(self) -> None:
         self._over = threading.Event()
