@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
+from uwsgi_headroom.web import listeners
+from uwsgi_headroom.web.exposure import is_exposed
 
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "uvicorn", "yaml"}
 
@@ -319,7 +321,7 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
 )
 def test_a_listener_beyond_loopback_is_exposed(host: str, exposed: bool) -> None:
     """The log warns about such listeners, because there is neither login nor TLS."""
-    assert serve.is_exposed(host) == exposed
+    assert is_exposed(host) == exposed
 
 
 def test_a_listener_on_loopback_is_no_warning(
@@ -330,7 +332,7 @@ def test_a_listener_on_loopback_is_no_warning(
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         for exposed in (False, True):
-            monkeypatch.setattr(serve, "is_exposed", lambda _host, exposed=exposed: exposed)
+            monkeypatch.setattr(listeners, "is_exposed", lambda _host, exposed=exposed: exposed)
             status = cli.main(["--stats", "/a", "--web.listen-address", "127.0.0.1:0"])
             logging.getLogger().handlers[0].flush()
             lines = [line for line in capfd.readouterr().err.splitlines() if "no login and no TLS" in line]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from uwsgi_headroom import __version__, logs
+from uwsgi_headroom import logs
 from uwsgi_headroom.config import variables
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.service.activation import take_sockets
@@ -43,14 +43,16 @@ from uwsgi_headroom.web.connection_limits import LimitedProtocol
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
-from uwsgi_headroom.web.exposure import describe_exposure, is_exposed, refuse_exposed_routes
+from uwsgi_headroom.web.exposure import refuse_exposed_routes
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
-from uwsgi_headroom.web.listeners import open_listener
+from uwsgi_headroom.web.listeners import announce, open_listener
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn.server import Protocols
 
+    from uwsgi_headroom.config.model import Config
+    from uwsgi_headroom.store.writer import HistoryWriter
     from uwsgi_headroom.web.security.live_config import LiveConfig
 
 _SHUTDOWN_SECONDS = 3
@@ -80,22 +82,9 @@ def run(options: argparse.Namespace) -> None:
     has_login = live is not None and live.config.needs_identity
     if settings.settings.routes and not settings.routes_beyond_loopback and not has_login:
         refuse_exposed_routes(sockets)
-    for listener in sockets:
-        if listener.family == socket.AF_UNIX:
-            _log.info("listening", extra={"fields": {"path": listener.getsockname(), "version": __version__}})
-            continue
-        host, port = listener.getsockname()[:2]
-        scheme = "https" if live and live.active.context else "http"
-        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-        _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-        if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
-            _log.warning(warning, extra={"fields": {"url": url}})
+    announce(sockets, live)
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
-    writer = None
-    if settings.history:
-        from uwsgi_headroom.store.writer import HistoryWriter  # noqa: PLC0415 - sqlite3 takes 1.4 MB
-
-        writer = HistoryWriter(Path(settings.history).absolute(), settings.history_max_size)
+    writer = _open_history(settings)
     manager = ServiceManager(os.environ, os.getpid())
     fleet = Fleet(settings.servers, settings.settings, writer=writer, on_turn=manager.turned, probe=settings.probe)
     reloader = Reloader(source.read_again, settings, fleet, manager)
@@ -117,6 +106,15 @@ def _open_web_config(path: str) -> LiveConfig | None:
     from uwsgi_headroom.web.security.live_config import LiveConfig  # noqa: PLC0415 - nothing is loaded without the flag
 
     return LiveConfig(Path(path).absolute())
+
+
+def _open_history(settings: Config) -> HistoryWriter | None:
+    """Write the history to its file, None for no file."""
+    if not settings.history:
+        return None
+    from uwsgi_headroom.store.writer import HistoryWriter  # noqa: PLC0415 - sqlite3 takes 1.4 MB
+
+    return HistoryWriter(Path(settings.history).absolute(), settings.history_max_size)
 
 
 def serve_until_signal(

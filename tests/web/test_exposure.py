@@ -11,7 +11,7 @@ import pytest
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import MUTUAL, TLS, USERS
 from uwsgi_headroom import cli, serve
-from uwsgi_headroom.web import exposure
+from uwsgi_headroom.web import exposure, listeners
 from uwsgi_headroom.web.exposure import describe_exposure
 from uwsgi_headroom.web.security.live_config import LiveConfig
 
@@ -41,7 +41,7 @@ def test_each_configuration(tmp_path: Path, text: str, words: str) -> None:
 def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every listener counts as one that other machines can reach, and nothing is served."""
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
-    for module in (serve, exposure):
+    for module in (listeners, exposure):
         monkeypatch.setattr(module, "is_exposed", lambda _host: True)
     interrupt = signal.getsignal(signal.SIGINT)
     yield
