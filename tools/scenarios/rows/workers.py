@@ -143,7 +143,7 @@ ROWS = (
         "full reload",
         Server(4),
         Expected("ok", also=("reloaded",), limits=("threads",)),
-        (Load(clients=1, io_ms=100),),
+        (Load(clients=1, io_ms=20),),
         (Event(4.0, actions.reload),),
         quick=True,
         why="One request waits in the queue for the moment of it, however long a busy machine takes.",
