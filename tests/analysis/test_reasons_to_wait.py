@@ -36,6 +36,18 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 5")
 
 
+def test_a_reload_is_not_blamed_for_another_reason() -> None:
+    """Requests of a full worker's own socket wait after the reload as well, and its end changes nothing."""
+    server, reloaded = Server(processes=3, threads=1), replace(one_full_worker(queued=40.0), reloads=1)
+    finding = findings_by_code(reloaded, server, host=mapped(server))["queue_wait"]
+    assert finding.severity == "critical"
+    assert "reloaded" not in finding.title
+    assert finding.change.startswith("Spread the load")
+    finding = findings_by_code(reloaded, server)["queue_wait"]
+    assert finding.severity == "warning"
+    assert finding.title.endswith(": uWSGI was reloaded.")
+
+
 def test_a_mapped_socket_where_nobody_waits() -> None:
     """The reason is not that other threads would serve the requests."""
     server = Server(processes=3, threads=1)

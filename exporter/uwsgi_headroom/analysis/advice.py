@@ -82,9 +82,9 @@ def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | 
     """What to do if requests wait although threads are free, for a known reason."""
     if not _wait_while_threads_are_free(figures):
         return None
-    if reading.host.setup and reading.host.setup.mapped and _has_full_worker(figures):
+    if _is_mapped_to_a_full_worker(figures, reading):
         return SPREAD
-    if waits_for_a_reload(figures):
+    if waits_for_a_reload(figures, reading):
         return (
             "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
             "`touch-chain-reload`), which replaces one worker after another."
@@ -92,18 +92,22 @@ def _why_free_threads_do_not_serve(figures: Figures, reading: Reading) -> str | 
     return None
 
 
-def waits_for_a_reload(figures: Figures) -> bool:
-    """Whether requests wait although threads are free, in a window with a full reload, and are completed. They most
-    likely waited while it loaded the application."""
-    return figures.window.reloads > 0 and not is_standing(figures.flow) and _wait_while_threads_are_free(figures)
+def waits_for_a_reload(figures: Figures, reading: Reading) -> bool:
+    """Whether requests wait although threads are free, in a window with a full reload, and are completed, and no worker
+    is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
+    if not figures.window.reloads or is_standing(figures.flow) or not _wait_while_threads_are_free(figures):
+        return False
+    return not (_is_mapped_to_a_full_worker(figures, reading) or _bring_workers_back(figures, reading))
 
 
 def _wait_while_threads_are_free(figures: Figures) -> bool:
     return shows_a_limit(figures.flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
 
 
-def _has_full_worker(figures: Figures) -> bool:
-    """Whether the threads of a worker are nearly always busy."""
+def _is_mapped_to_a_full_worker(figures: Figures, reading: Reading) -> bool:
+    """Whether workers have sockets of their own, and the threads of a worker are nearly always busy."""
+    if not (reading.host.setup and reading.host.setup.mapped):
+        return False
     threads = {worker.worker_id: worker.threads for worker in figures.snapshot.workers}
     return any(
         (worker.concurrency or 0.0) >= WORKER_FULL * (threads.get(worker.worker_id) or math.inf)

@@ -101,7 +101,7 @@ def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
     flow, waiting = figures.flow, judge_waiting(figures.flow)
     if waiting not in ("noticed", "severe"):
         return
-    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
+    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures, reading)
     title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)
