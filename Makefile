@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-container clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container clean
 .PHONY: lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -74,7 +74,7 @@ bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter
 	@$(PYTHON) -m tools.prepare bench-page
 	@.venv/bin/python -m tools.bench.page
 
-bench-hostile:  ## measure the exporter beside hostile servers and clients, for 4 minutes (ARGS="--write FILE")
+bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes (ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
@@ -91,6 +91,9 @@ bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 
 systemd-machine:  ## check the systemd unit in a container that runs systemd, as root, for 4 minutes (SUITE=trixie)
 	@exec $(PYTHON) -m tools.systemd_machine $(SUITE)
+
+try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour (ARGS="--write")
+	@exec $(PYTHON) -m tools.stats_trial $(ARGS)
 
 try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")
 	@$(PYTHON) -m tools.prepare bench

@@ -47,6 +47,14 @@ class Thresholds:
         "A server that was down for more than half of this range counts as down, even if it came back in between: a "
         "server that restarts in a loop is never down for long.",
     )
+    forgotten_range: str = knob(
+        "6h",
+        "How long a server stays down after an exporter without a history file has restarted and not found it: such "
+        "an exporter forgets what it saw before. Lower it where servers are often removed together with a restart.",
+    )
+    missing_hold: str = knob(
+        "15m", "How long an exporter must watch nothing, or leave servers out, before it is a ticket."
+    )
     exporter_down_hold: str = knob(
         "5m",
         "How long an exporter must be unreachable before it is a ticket. Keep it longer than an update of its host "
@@ -133,13 +141,23 @@ class Thresholds:
     stuck_seconds: float = knob(
         120.0,
         "Age at which a request in service counts as stuck. nginx gives up after 60 s, so its client has gone. "
-        "Raise it where long requests are intended: web sockets, long polling, downloads.",
+        "Raise it where long requests are intended: web sockets, long polling, downloads. For a single server, set "
+        "`stuck` in the exporter instead.",
     )
     stuck_many: float = knob(
         0.5, "Fraction of the threads that are stuck that is a page: many requests find no thread. As in `check`."
     )
-    stuck_hold: str = knob(
-        "2m", "How long a request must be stuck before it is a ticket, and half of the threads before it is a page."
+    stuck_hold: str = knob("2m", "How long a request must be stuck before it is a ticket.")
+    standstill_range: str = knob(
+        "1m",
+        "If no request is completed within this range while requests wait, the server stands still. At least two "
+        "scrape intervals, so that every evaluation has data. Keep it and the hold together longer than a full reload "
+        "takes to load your application.",
+    )
+    standstill_hold: str = knob(
+        "1m",
+        "How long a server must stand still, or half of its threads be stuck, before it is a page. A server whose "
+        "threads are all stuck, for more than 30 s each, while requests wait stands still at once.",
     )
     harakiris: int = knob(
         1,
@@ -305,7 +323,22 @@ class Thresholds:
         "1h", "How long a forecast must stand before it is reported. Daily figures change once a day."
     )
     cpu_full: float = knob(0.9, "Fraction of the CPUs available to the workers whose use is a ticket. As in `check`.")
+    cpu_least: float = knob(
+        0.05,
+        "Fraction of the usable CPUs below which the workers cannot lack CPU, however busy the host is. As in `check`. "
+        "There is hardly a reason to lower it: every idle server of a busy host would raise a ticket.",
+    )
+    cpu_wait_threads: float = knob(
+        1.0,
+        "Mean number of threads that wait for a CPU, from which the CPU that other programs use is a ticket. Raise it "
+        "where requests may be slow.",
+    )
     bound_hold: str = knob("15m", "How long interpreters or CPUs must be full before it is a ticket.")
+    shared_cpu_load: float = knob(
+        0.3,
+        "CPU use of the busiest worker (in CPUs) from which workers that are pinned to one CPU are a ticket. As in "
+        "`check`. Below, they hardly ever meet there.",
+    )
     shared_cpu_hold: str = knob("15m", "How long workers must be pinned to one CPU before it is a ticket.")
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import load
-from app.loopback import address, free_port, get
+from app.loopback import address, free_ports, get
 from app.programs import Program
 from app.scene import CONFIGURATION, DIRECTORY, SECOND, Scene
 from app.status_line import SERVER
@@ -29,8 +29,17 @@ class Stage:
 
     scene: Scene
     directory: Path
-    web: int = field(default_factory=free_port)
-    second: int = field(default_factory=free_port)
+    ports: tuple[int, ...] = field(default_factory=lambda: free_ports(2))
+
+    @property
+    def web(self) -> int:
+        """The port of its application."""
+        return self.ports[0]
+
+    @property
+    def second(self) -> int:
+        """The port of its second socket."""
+        return self.ports[1]
 
     @property
     def stats(self) -> dict[str, Path]:

@@ -49,6 +49,14 @@ def free_port(preferred: int = 0) -> int:
     return _bound(0)
 
 
+def free_ports(count: int) -> tuple[int, ...]:
+    """Returns `count` different ports that are free now. Two calls of `free_port` may return the same one."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return tuple(ports)
+
+
 def why_taken(port: int) -> str | None:
     """Returns the reason why the port cannot be listened on, or None if it can."""
     try:

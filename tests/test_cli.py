@@ -36,6 +36,26 @@ def test_version(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...])
     assert ended(capsys, *arguments) == (0, f"uwsgi-headroom {__version__}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("--stat", "/a"), 2),
+        (("serve", "--log.lev", "debug"), 2),
+        (("check", "--form", "json", "/a"), 3),
+        (("top", "--onc"), 2),
+        (("report", "--hist=/a"), 2),
+    ],
+)
+def test_abbreviated_flags_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int
+) -> None:
+    """A flag has one name: an abbreviation would change its meaning, or become ambiguous, with the next flag."""
+    ending, out, err = ended(capsys, *arguments)
+    assert (ending, out) == (status, "")
+    flag = next(word for word in arguments if word.startswith("--")).partition("=")[0]
+    assert f"unknown option {flag}; did you mean {flag}" in err
+
+
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Help names the commands, and those name their flags and variables."""
     assert "discover" in ended(capsys, "--help")[1]
@@ -209,7 +229,7 @@ def test_a_mistake_prints_no_traceback() -> None:
         ("serve", ()),
         ("check.command", ("check", "/nowhere")),
         ("top.start", ("top", "/nowhere")),
-        ("watch.discover", ("discover",)),
+        ("discover", ("discover",)),
     ],
 )
 def test_ctrl_c_while_it_loads(module: str, arguments: tuple[str, ...]) -> None:

@@ -1,13 +1,22 @@
-"""Imports of the package point one way: no core module imports an interface, and kernel facts import no reading."""
+"""Imports of the package point one way: no core module imports an interface, kernel facts import no reading, and the
+analysis imports nothing that reads a server."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from uwsgi_headroom import analysis
+
 FACES = ("prometheus_client", "starlette", "uvicorn", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
+
+COLLECTORS = tuple(f"uwsgi_headroom.{name}" for name in ("kernel", "reading", "stats"))
+
+ANALYSIS = Path(analysis.__file__).parent
 
 SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
 
@@ -58,3 +67,27 @@ def test_the_kernels_facts_need_no_reading() -> None:
     imported = _imported("uwsgi_headroom.kernel.host")
     assert "uwsgi_headroom.kernel.facts" in imported
     assert "uwsgi_headroom.reading" not in imported
+
+
+@pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measuring"])
+def test_the_analysis_loads_no_collector(module: str) -> None:
+    """What judges a server knows it from a record and a window, whoever made them."""
+    imported = _imported(f"uwsgi_headroom.analysis.{module}")
+    assert "uwsgi_headroom.record.server" in imported
+    assert [name for name in imported if name.startswith(COLLECTORS)] == []
+
+
+@pytest.mark.parametrize("path", sorted(ANALYSIS.rglob("*.py")), ids=lambda path: str(path.relative_to(ANALYSIS)))
+def test_no_module_of_the_analysis_names_a_collector(path: Path) -> None:
+    """Nor does it name one for its types, or import one inside a function."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
+    assert [name for name in names if name.startswith(COLLECTORS)] == []
+
+
+def test_a_record_needs_nothing() -> None:
+    """Those who fill a record and those who judge it import it, so it imports no other part of the package."""
+    own = [name for name in _imported("uwsgi_headroom.record.server") if name.startswith("uwsgi_headroom.")]
+    assert "uwsgi_headroom.record.server" in own
+    assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []

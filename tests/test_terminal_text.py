@@ -47,6 +47,13 @@ def test_escapes_are_those_that_people_know() -> None:
     assert escape_text("\x1b]0;x\x07\n\u202e") == "\\x1b]0;x\\x07\\n\\u202e"
 
 
+def test_a_command_stays_on_one_line() -> None:
+    """It can be copied, as long as it fits into a line; a longer one is broken between words, as any text."""
+    text = "First see what they wait for: run `sudo program check /run/uwsgi/shop.stats`, then decide."
+    assert any("`sudo program check /run/uwsgi/shop.stats`," in line for line in wrap(text, 50, "-> ", "   "))
+    assert all(len(line) <= 30 for line in wrap(text, 30, "-> ", "   "))
+
+
 @given(st.text(st.characters(categories=["Lu", "Ll", "Nd", "Po", "Sm"])))
 def test_text_that_can_be_read_stays(text: str) -> None:
     """Names in any script are printed as they are."""

@@ -37,7 +37,8 @@ def alerts() -> str:
         rows.setdefault(rule.alert, []).append(rule)
     lines = ["| alert | severity | when | for |", "|---|---|---|---|"]
     for name, rules in rows.items():
-        severities, (hold,) = " or ".join(rule.severity for rule in rules), {rule.hold for rule in rules}
+        severities = " or ".join(rule.severity for rule in rules)
+        hold = " or ".join(dict.fromkeys(rule.hold for rule in rules))
         lines.append(f"| [{name}](../alerts/runbooks/{name}.md) | {severities} | {condition_of(name)} | {hold} |")
     return "\n".join(lines) + "\n"
 

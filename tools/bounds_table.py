@@ -16,9 +16,16 @@ MODULES = {
     "Routes": "uwsgi_headroom.routes.bounds",
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
+    "Servers that patterns find": "uwsgi_headroom.watch.globbed",
+    "Which servers are expected": "uwsgi_headroom.watch.expected",
     "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
+    "Names in the history file": "uwsgi_headroom.store.database",
     "The HTTP face": "uwsgi_headroom.web.bounds",
+    "Checks of passwords": "uwsgi_headroom.web.security.login",
+    "Logins that wait": "uwsgi_headroom.web.security.login_queue",
+    "Logins that are remembered": "uwsgi_headroom.web.security.token_table",
+    "Clients with wrong passwords": "uwsgi_headroom.web.security.throttle",
 }
 
 HEAD = """\

@@ -21,7 +21,10 @@ def write_or_check(
     exit status: 1 if `--check` found a difference, 2 for an invalid argument.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python3 -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python3 -m {module}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     shipped = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     parser.add_argument("--out", type=Path, default=directory, help=f"directory to write to (default: {shipped})")

@@ -15,8 +15,8 @@ DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "man"
 
 EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "serve": (
-        ("--stats shop=/run/uwsgi/shop.stats", "Export one server, as `shop`."),
-        ("--stats '/run/uwsgi/*.stats'", "Export every server with a socket there, including later ones."),
+        ("--stats shop=/run/uwsgi/app/shop/stats", "Export one server, as `shop`."),
+        ("--stats '/run/uwsgi/app/*/stats'", "Export every server with a socket there, including later ones."),
         ("--config /etc/uwsgi-headroom.yml", "Read servers and settings from a file."),
         ("--web.listen-address :9238 --web.config.file web.yml", "Serve other machines, with TLS and a login."),
     ),
@@ -52,6 +52,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "discover": (("", "List the uWSGI servers of this machine."),),
+    "retire": (
+        ("shop", "Stop reporting a server as down that is gone for good."),
+        ("--history /srv/headroom/history.sqlite shop blog", "The same for two servers of another history file."),
+    ),
     "hash-password": (("", "Ask for a password and print its hash."),),
     "completion": (
         ("bash > ~/.local/share/bash-completion/completions/uwsgi-headroom", "Enable completion in new bash shells."),

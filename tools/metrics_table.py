@@ -18,9 +18,9 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.metrics import MODULES
 from uwsgi_headroom.metrics.scrape import group_by_kind
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
 
 FILE = ROOT / "docs" / "metrics.md"
 
@@ -48,7 +48,9 @@ def watched(observation: Observation) -> Observation:
         integrals.add(now, longest_step=2.0)
         history.add(at, integrals.totals)
     window = history.window(60.0)
+    server = describe_server(now)
     assert window is not None
+    assert server is not None
     response_times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
     return Observation(
         observation.name,
@@ -57,7 +59,7 @@ def watched(observation: Observation) -> Observation:
         {},
         integrals.totals,
         observation.pace,
-        [replace(compute_figures(window, later, host.cpus), response_times=response_times)],
+        [replace(compute_figures(window, server), response_times=response_times)],
         others_follow=False,
         slo=slo,
     )
@@ -66,8 +68,9 @@ def watched(observation: Observation) -> Observation:
 HEALTH = ExporterHealth(
     history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
     reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
+    patterns=[PatternServers("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
 )
-"""An exporter that serves and has a history file."""
+"""An exporter that serves, and has a history file and a pattern."""
 
 
 def everything() -> list[Observation]:

@@ -34,10 +34,13 @@ ExecStart=/opt/uwsgi/bin/uwsgi --master --processes 2 --threads 2 --die-on-term 
     start_response("200 OK", [])
     return [b"ok"]
 """,
-    # The exporter with a bug: its reads hang, or it blocks its event loop, from the time that a file exists.
+    # The exporter with a bug: its reads hang, or it blocks its event loop, from the time that a file exists. It also
+    # expects a server soon.
     "srv/faulty.py": """import asyncio, os, sys, time
 from uwsgi_headroom import __main__, source
+from uwsgi_headroom.watch import expected, globbed
 
+expected.LONG_ENOUGH = globbed.LONG_ENOUGH = 2.0  # seconds
 read = source.read_document
 
 async def faulty(*arguments, **more):
@@ -50,11 +53,11 @@ async def faulty(*arguments, **more):
 source.read_document = faulty
 sys.exit(__main__.main())
 """,
-    "srv/requests.py": """import sys
+    "srv/requests.py": """import sys, time
 from pathlib import Path
 from uwsgi_headroom.store.reader import HistoryFile
 
-with HistoryFile(Path("/var/lib/uwsgi-headroom/history.sqlite")) as file:
+with HistoryFile(Path("/var/lib/uwsgi-headroom/history.sqlite"), time.time()) as file:
     print(sum(worker.requests for record in file.records("shop", 0, 1e11, 60) for worker in record.window.workers))
 """,
 }
@@ -76,9 +79,10 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Booted:
-    """A booted container. command: the words that run a command in it."""
+    """A booted container. command: the words that run a command in it; restart: the command that boots it again."""
 
     command: Sequence[str]
+    restart: Sequence[str] = ()
 
     def output(self, script: str) -> str:
         """Runs a shell script; returns its output. Raises `FailedError` if it fails."""
@@ -228,6 +232,20 @@ def _blocked(booted: Booted) -> None:
     expect("/srv/faulty.py" in where, "the log does not say where the blocked exporter stood")
 
 
+def _retire(booted: Booted) -> None:
+    """Of an exporter that expects servers after 2 s; otherwise one that is gone is forgotten after ten minutes."""
+
+    def is_up(value: int) -> bool:
+        return f'uwsgi_up{{server="shop"}} {value}' in booted.output(_METRICS)
+
+    booted.output("systemctl restart shop")
+    booted.wait(lambda: is_up(1), WAIT_SECONDS, "shop can be read")
+    booted.output("sleep 8; systemctl stop shop")
+    booted.wait(lambda: is_up(0), WAIT_SECONDS, "shop is down")
+    booted.output("/opt/uwsgi-headroom/bin/uwsgi-headroom retire shop")
+    booted.wait(lambda: "uwsgi_up{" not in booted.output(_METRICS), WAIT_SECONDS, "shop is forgotten")
+
+
 def _journal(booted: Booted) -> None:
     log = booted.output(f"journalctl -u {_UNIT} --no-pager -o cat")
     expect("level=info" in log, "the journal has no lines of the exporter")
@@ -245,6 +263,7 @@ CHECKS: dict[str, Callable[[Booted], None]] = {
     "the watchdog restarts a stopped exporter": _stopped,
     "the watchdog restarts one whose sampling hangs": _hanging,
     "the watchdog restarts one that is blocked": _blocked,
+    "root retires a server that is gone": _retire,
     "the journal has no traceback": _journal,
 }
 """Each check, by what it shows."""

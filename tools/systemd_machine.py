@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools import commands, debian_root, systemd_checks
@@ -32,7 +32,9 @@ BOOT_SECONDS = 60.0
 END_SECONDS = 30.0
 
 _PROGRAMS = ("podman", "runc")
-_PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "curl", "procps")
+PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "curl", "procps")
+PROGRAMS = {"/opt/uwsgi-headroom": "/srv/source", "/opt/uwsgi": "pyuwsgi"}
+"""The exporter of HEAD and a uWSGI, by the place of their virtual environments."""
 
 # systemd manages cgroups itself, and limits of open files may not be raised here.
 _CONTAINERS = """[containers]
@@ -53,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         release = Path("/etc/os-release")
         os_release = release.read_text() if release.exists() else ""
-        reason = debian_root.unavailable(os_release) or _missing()
+        reason = debian_root.unavailable(os_release) or missing()
         if reason:
             raise UnavailableError(reason)
         _check(suite or debian_root.suite_of(os_release))
@@ -70,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _missing() -> str | None:
+def missing() -> str | None:
     missing = [program for program in _PROGRAMS if not shutil.which(program)]
     return f"this machine has no {', '.join(missing)}: apt-get install podman runc netavark" if missing else None
 
@@ -78,7 +80,7 @@ def _missing() -> str | None:
 def _check(suite: str) -> None:
     with debian_root.copied(suite, debian_root.cache()) as copy:
         _install(copy)
-        with _booted(copy) as booted:
+        with booted_machine(copy) as booted:
             for sentence, check in systemd_checks.CHECKS.items():
                 with show_step(sentence):
                     check(booted)
@@ -86,12 +88,17 @@ def _check(suite: str) -> None:
 
 def _install(copy: Path) -> None:
     """Installs systemd, the exporter of HEAD with its units as the README says, and a uWSGI with a unit."""
-    source = copy / "srv" / "source"
-    source.mkdir()
-    archive = subprocess.run(
-        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
-    ).stdout
-    subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
+    install_programs(copy, PACKAGES, PROGRAMS)
+    units = copy / "etc" / "systemd" / "system"
+    for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
+        shutil.copyfile(copy / "srv" / "source" / "deploy" / "systemd" / unit, units / unit)
+    for path, text in systemd_checks.FILES.items():
+        (copy / path).write_text(text)
+
+
+def install_programs(copy: Path, packages: Sequence[str], programs: Mapping[str, str]) -> None:
+    """Installs Debian's packages, then Python's, each in a virtual environment at a place of its own."""
+    copy_source(copy)
     with machine(copy) as bare:
         with show_step("apt-get install systemd python3-venv"):
             apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
@@ -99,20 +106,25 @@ def _install(copy: Path) -> None:
                 commands.run_command(bare.command([*apt, "update"]))
             except CommandError as error:
                 raise UnavailableError(f"no archive: {error.last_line}") from error
-            commands.run_command(bare.command([*apt, "install", "--no-install-recommends", *_PACKAGES]))
-        for place, package in (("/opt/uwsgi-headroom", "/srv/source"), ("/opt/uwsgi", "pyuwsgi")):
+            commands.run_command(bare.command([*apt, "install", "--no-install-recommends", *packages]))
+        for place, package in programs.items():
             with show_step(f"pip install {package}"):
                 commands.run_command(bare.command(["python3", "-m", "venv", place]))
                 commands.run_command(bare.command([f"{place}/bin/pip", "install", "-q", package]))
-    units = copy / "etc" / "systemd" / "system"
-    for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
-        shutil.copyfile(source / "deploy" / "systemd" / unit, units / unit)
-    for path, text in systemd_checks.FILES.items():
-        (copy / path).write_text(text)
+
+
+def copy_source(copy: Path) -> None:
+    """Writes the files of HEAD to /srv/source of a root."""
+    source = copy / "srv" / "source"
+    source.mkdir(exist_ok=True)
+    archive = subprocess.run(
+        ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    subprocess.run(["tar", "-x", "-C", str(source)], input=archive, check=True)
 
 
 @contextlib.contextmanager
-def _booted(copy: Path) -> Iterator[Booted]:
+def booted_machine(copy: Path) -> Iterator[Booted]:
     """Boots the root in a container without a network. Raises `UnavailableError` if systemd does not start here."""
     place = Path(tempfile.mkdtemp(prefix="headroom-"))  # podman wants a short path
     name = f"uwsgi-headroom-{os.getpid()}"
@@ -127,8 +139,8 @@ def _booted(copy: Path) -> Iterator[Booted]:
                 commands.run_command([*podman, "run", "--detach", *options, str(copy), "/sbin/init"])
             except CommandError as error:
                 raise UnavailableError(f"podman cannot run a container: {error.last_line}") from error
-            booted = Booted([*podman, "exec", name])
-            _await_boot(booted)
+            booted = Booted([*podman, "exec", name], [*podman, "restart", "--time=20", name])
+            await_boot(booted)
         yield booted
     finally:
         subprocess.run([*podman, "rm", "--force", "--time=3", name], capture_output=True, check=False)
@@ -152,7 +164,8 @@ def is_named(place: Path) -> bool:
     return False
 
 
-def _await_boot(booted: Booted) -> None:
+def await_boot(booted: Booted) -> None:
+    """Waits until systemd has started. Raises `UnavailableError` if it does not."""
     end = time.monotonic() + BOOT_SECONDS
     while (state := booted.output("systemctl is-system-running || true").strip()) not in ("running", "degraded"):
         if time.monotonic() > end:

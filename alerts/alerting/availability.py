@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent
+from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent, value
 
 FLEET_DASHBOARD = "/d/uwsgi-headroom-fleet?var-job={{ $labels.job | urlquery }}"
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `availability.yaml`."""
-    return [Group("uwsgi-headroom availability", [_down(t), _exporter_down(t), _sampler_gaps(t)])]
+    return [Group("uwsgi-headroom availability", [_down(t), *_servers_missing(t), _exporter_down(t), _sampler_gaps(t)])]
 
 
 def _down(t: Thresholds) -> Alert:
-    """Pages for a server that is down. The exporter forgets a globbed server ten minutes after its socket is gone, and
-    the page resolves with its series: a removed server must not page permanently, and a crash is known by then.
+    """Pages for a server that is down. The exporter remembers the servers that it expects; what an exporter without a
+    history file forgets when it restarts, Prometheus remembers.
     """
     failures = f"topk(1, increase(uwsgi_exporter_read_errors_total{{$self}}[{t.down_flapping_range}]) > 0)"
     return Alert(
@@ -26,25 +27,84 @@ def _down(t: Thresholds) -> Alert:
         expr=f"""
 avg_over_time(uwsgi_up[{t.down_flapping_range}]) < 0.5 and changes(uwsgi_up[{t.down_flapping_range}]) >= 4
 or
-uwsgi_up == 0""",
+uwsgi_up == 0
+or
+(
+  -max_over_time(uwsgi_up[{t.forgotten_range}]) == -1
+  unless uwsgi_up
+  and ignoring (server) changes(process_start_time_seconds[{t.forgotten_range}]) > 0
+  unless ignoring (server) uwsgi_exporter_history_written
+)""",
         hold=t.down_hold,
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} is down, or its stats server does not answer.",
-        description="{{ if eq $value 0.0 }}"
+        description="{{ if lt $value 0.0 }}"
+        "The exporter restarted, and has not found the server since."
+        "{{ else }}"
+        "{{ if eq $value 0.0 }}"
         f"The server could not be read for {t.down_hold} or longer"
         "{{ else }}"
         f"The server keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
         "{{ end }}"
         f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
-        "{{ else }}unknown{{ end }}.\n"
+        "{{ else }}unknown{{ end }}."
+        "{{ end }}\n"
         "First check whether it serves requests: open a page through the web server, and see `systemctl status` and "
         "the end of uWSGI's log. `refused` and `not_found`: it is not running, or has not finished loading the "
         "application; start it, or roll back the last deploy. `timeout`: the master is held up; workers may still "
-        "serve. `permission`: it runs, but the exporter is not allowed to connect; see `chmod-socket`.\n"
-        "The exporter forgets a server found by a pattern (`--stats '/run/*.stats'`) ten minutes after its socket is "
-        "gone: a resolved alert does not mean that the server is back.",
+        "serve. `permission`: it runs, but the exporter is not allowed to connect.\n"
+        "A server that a pattern found (`--stats '/run/*.stats'`) and that was up for an hour stays down until it is "
+        "back, or until you retire it: `uwsgi-headroom retire NAME`. Any other is forgotten ten minutes after its "
+        "socket is gone: then a resolved alert does not mean that the server is back.",
         dashboard=SERVER_DASHBOARD,
     )
+
+
+def _servers_missing(t: Thresholds) -> Sequence[Alert]:
+    """A page if fewer servers are there than the configuration expects, a ticket for an exporter that watches nothing,
+    or that leaves servers out. Expected servers whose names are known are in UwsgiDown."""
+    servers = "uwsgi_exporter_pattern_servers"
+    nothing = f'sum without (pattern, state) ({servers}{{state="found"}}) == 0'
+    there = f'sum without (state) ({servers}{{state=~"found|missing"}})'
+    ticket = Alert(
+        alert="UwsgiServersMissing",
+        expr=f"""
+(
+  {nothing}
+  unless count without (server) (uwsgi_up)
+)
+or
+sum without (state) ({servers}{{state="left_out"}}) > 0""",
+        hold=t.missing_hold,
+        severity="warning",
+        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves out {value(WHOLE)} servers: "
+        "there are too many{{ else }}watches no server: no socket matches its patterns{{ end }}.",
+        description="{{ if $labels.pattern }}"
+        f"{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not watched, because more than "
+        "`sampling.max_servers` (400 unless set) match. Servers that have answered keep their places.\n"
+        "Remove sockets that nobody listens on, use a pattern that matches stats sockets only, or raise `max_servers` "
+        "and the memory limit of the exporter."
+        "{{ else }}"
+        "uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the exporter's user may not see "
+        "them. No alert about these servers can fire.\n"
+        "On the host, run `uwsgi-headroom discover`: it lists every uWSGI and its stats server. If there is none here, "
+        "remove the exporter."
+        "{{ end }}",
+        dashboard=FLEET_DASHBOARD,
+    )
+    page = replace(
+        ticket,
+        expr=f'sum without (state) ({servers}{{state="expected"}}) - {there} > 0',
+        hold=t.down_hold,
+        severity="critical",
+        summary=f"uWSGI servers are missing on {INSTANCE}: {value(WHOLE)} of those that match "
+        "{{ $labels.pattern }}.",
+        description=f"Fewer sockets match than the configuration expects (`expect`), for {t.down_hold} or longer. "
+        "Which servers are missing is not known: the configuration has their number, not their names.\n"
+        "On the host, run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'`, and start what is not "
+        "running. If a server was removed on purpose, lower `expect` and reload the exporter.",
+    )
+    return [ticket, page]
 
 
 def _exporter_down(t: Thresholds) -> Alert:

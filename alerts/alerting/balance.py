@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alerts import cpu
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
@@ -40,7 +41,8 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
     part = answer(f"100 * {share}{{$worker}}", WHOLE)
     return Alert(
         alert="UwsgiHotWorkerSaturated",
-        expr=f"{_slowed(t)}\nand {_above_noise(t)}\nand {_idle(t)} >= {t.hot_worker_idle}",
+        # Where no CPU is idle, all workers are slow for that reason.
+        expr=f"{_slowed(t)}\nand {_above_noise(t)}\nand {_idle(t)} >= {t.hot_worker_idle}\nunless ({cpu.lacks(t)})",
         hold=t.hot_worker_hold,
         keep=t.load_keep,
         severity="critical",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alerts import waiting
+from alerts import cpu, waiting
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
+from uwsgi_headroom.analysis.interpreter_lock import CONTENDED, LOCK_WAIT
 
 DAY = 86400
 
@@ -55,9 +56,15 @@ def _near_capacity(t: Thresholds) -> Alert:
     )
 
 
+_SEE_FIRST = (
+    "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
+    "them only wait as well. Otherwise raise"
+)
+
+
 def _more_threads(t: Thresholds) -> str:
-    """The advice on capacity. More threads help only if the interpreters have time left and the application is
-    thread-safe.
+    """The advice on capacity. More threads help only if the interpreters have time left, the application is
+    thread-safe, and the threads wait for something that can serve more at once.
     """
     busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
     return (
@@ -67,12 +74,14 @@ def _more_threads(t: Thresholds) -> str:
         + HUNDREDTH
         + " }} of a CPU, and more threads would only wait for it.{{ else }}"
         + f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}"
-        + "Raise `processes`. Raise `threads` only if the application is thread-safe.{{ else }}"
-        + "Raise `threads` or `processes`, one at a time.{{ end }}{{ end }}"
+        + f"{_SEE_FIRST} `processes`, and `threads` only if the application is thread-safe.{{{{ else }}}}"
+        + f"{_SEE_FIRST} `threads` or `processes`, one at a time.{{{{ end }}}}{{{{ end }}}}"
     )
 
 
 def _headroom_low(t: Thresholds) -> Alert:
+    """A ticket for the least headroom. That of the CPUs counts only for servers that use CPU: on a busy host, an idle
+    server has none."""
     headroom = f"server:uwsgi_headroom:ratio_rate{t.window}"
     worst = f"quantile_over_time(0.05, {headroom}{{$self}}[{t.headroom_range}])"
     return Alert(
@@ -81,6 +90,9 @@ def _headroom_low(t: Thresholds) -> Alert:
 min without (limit) (
   quantile_over_time(0.05, {headroom}[{t.headroom_range}])
   and {headroom} offset {t.headroom_range}
+  unless (
+    {headroom}{{limit="cpu"}} and ignoring (limit) ({cpu.hardly_uses(t, t.headroom_range)})
+  )
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
@@ -88,8 +100,9 @@ min without (limit) (
         description=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
         f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}used all threads: raise `processes`, or `threads` if workers have several '
-        'threads and interpreters are idle.{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
+        '{{ if eq $limit "threads" }}used all threads: unless they wait for a lock, a full backend or slow '
+        "clients, raise `processes`, or `threads` if workers have several threads and interpreters are idle."
+        '{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
         'or move load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add '
         "`processes` while CPUs are free.{{ else }}saturated the interpreter of the hottest worker: use more "
         "`processes` and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
@@ -134,7 +147,8 @@ and ({count} - 2) * {explained}
         f"{100 * t.near_capacity:g} % around "
         '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
         "UwsgiConcurrencyNearCapacity pages if requests wait.\n"
-        "Plan for more `processes` and CPUs, or another host.",
+        "Plan for more `processes` and CPUs, or another host. If the threads mostly wait for a lock, a full backend or "
+        "slow clients, that comes first.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -144,7 +158,9 @@ def _interpreter_bound(t: Thresholds) -> Alert:
     loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
     return Alert(
         alert="UwsgiInterpreterBound",
-        expr=f"{by_server('avg', loads)} >= {t.interpreter_full}",
+        expr=f"""
+{by_server("avg", loads)} >= {t.interpreter_full}
+unless {by_server("count", _uncontended(t))}""",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
@@ -161,20 +177,34 @@ def _interpreter_bound(t: Thresholds) -> Alert:
     )
 
 
+def _uncontended(t: Thresholds) -> str:
+    """Workers that are seen to compute without their interpreter lock, as compression does: `is_contended` of
+    `uwsgi_headroom.analysis.interpreter_lock`."""
+    w = t.window
+    busy = f"worker:uwsgi_concurrency_observed:ratio_rate{w}"
+    return f"""
+  worker:uwsgi_interpreter_lock_wait_threads:ratio_rate{w} < {CONTENDED} * {busy}
+  and {busy} >= worker:uwsgi_interpreter_load:rate{w} + {LOCK_WAIT:g}
+"""
+
+
 def _cpu_bound(t: Thresholds) -> Alert:
+    """A ticket for workers that use all their CPUs, and for workers that lack CPU because others use it."""
     w = t.window
     used = f"worker:uwsgi_interpreter_load:rate{w}"
     others = f"rate(uwsgi_cpu_used_by_others_seconds_total{{$self}}[{w}])"
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
     return Alert(
         alert="UwsgiCpuBound",
-        # The second ratio is for when the first is unknown: a worker has just started, or the exporter is older.
-        expr=f"(server:uwsgi_cpu_demand:rate{w} / server:uwsgi_cpu_capacity:rate{w}"
-        f" or {by_server('sum', used)} / uwsgi_cpus_usable) >= {t.cpu_full}",
+        expr=f"""
+{by_server("sum", used)} / uwsgi_cpus_usable >= {t.cpu_full}
+or
+({cpu.lacks(t)})
+and ({cpu.is_felt(t)})""",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} uses nearly all the CPU it can get.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: hardly any CPU is left for its workers.",
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
         f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
@@ -191,7 +221,9 @@ def _cpu_bound(t: Thresholds) -> Alert:
 def _workers_share_one_cpu(t: Thresholds) -> Alert:
     return Alert(
         alert="UwsgiWorkersShareOneCpu",
-        expr="uwsgi_workers_sharing_one_cpu > 0",
+        expr=f"""
+uwsgi_workers_sharing_one_cpu > 0
+and {by_server("max", f"worker:uwsgi_interpreter_load:rate{t.window}")} >= {t.shared_cpu_load}""",
         hold=t.shared_cpu_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",

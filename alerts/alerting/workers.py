@@ -27,26 +27,57 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 
 def _stuck(t: Thresholds) -> Sequence[Alert]:
-    """A ticket for any stuck request, a page for many: if stuck requests hold all threads, no request ends, and the
-    wait in the queue is unknown.
+    """A ticket for any stuck request; a page for many, and for a standstill: requests wait and none is completed. Then
+    no wait in the queue can be computed, and no other alert knows of it. A server whose requests last by nature has a
+    setting in the exporter, `stuck`, which counts here as well.
     """
     age = "uwsgi_worker_oldest_request_age_seconds"
     oldest = f"{by_server('max', age)} >= {t.stuck_seconds:g}"
+    of_threads = f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads"
     ticket = Alert(
         alert="UwsgiRequestStuck",
-        expr=oldest,
+        expr=f"{oldest}\nunless uwsgi_threads_stuck == 0",
         hold=t.stuck_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
         description=f"The request is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
-        f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads have been "
-        "serving the same request for over 30 s.\n"
+        f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 s by "
+        "default.\n"
         "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
-        "application calls, and `harakiri` as a last resort: with `threads` it ends all requests of the worker.",
+        "application calls, and, except with coroutines (gevent), `harakiri` as a last resort: with `threads` it ends "
+        "all requests of the worker.",
         dashboard=SERVER_DASHBOARD,
     )
-    many = f"{oldest}\nand uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling"
-    return [ticket, replace(ticket, expr=many, severity="critical")]
+    queue = "sum without (socket) (uwsgi_socket_queue_length{$self}) >= 1"
+    requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
+    page = replace(
+        ticket,
+        expr=f"uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling\nand {oldest}\nor\n{_standstill(t)}",
+        hold=t.standstill_hold,
+        severity="critical",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests do not end, {of_threads} are stuck.",
+        description=f"{{{{ with {asked(queue)} }}}}{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen "
+        f"queue. {{{{ end }}}}{{{{ with {asked(requests)} }}}}No request was completed in the last "
+        f"{t.standstill_range}. {{{{ end }}}}"
+        f"{{{{ with {asked(f'max({age}{{$self}})')} }}}}The oldest request in service is in worker "
+        f"{_workers(f'topk(1, {age}{{$self}})')}, for {{{{ . | first | value | humanizeDuration }}}}.{{{{ end }}}}\n"
+        "See what the threads wait for: `py-spy dump --pid PID` on a worker, or `uwsgi-headroom check`. If it began "
+        "with a deploy, roll the deploy back. To serve again at once, end the workers, which loses their requests; "
+        "they get stuck again unless the database, service or lock that they wait for is back. If no thread is stuck, "
+        "the workers are paused, or a reload waits for one of them.",
+    )
+    return [ticket, page]
+
+
+def _standstill(t: Thresholds) -> str:
+    """The requests that wait, of servers that complete none: every thread is stuck, or all counters stand still.
+
+    A server that loads its application has no thread that accepts requests, and not for as long as range and hold.
+    """
+    waiting = "sum without (socket) (uwsgi_socket_queue_length) >= 1"
+    stuck = "uwsgi_threads_stuck >= (uwsgi_threads_available > 0)"
+    none = f"{by_server('sum', f'increase(uwsgi_worker_requests_total[{t.standstill_range}])')} == 0"
+    return f"{waiting}\nand ({stuck} or {none})"
 
 
 def _harakiri(t: Thresholds) -> Alert:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
 from dashboards.panels.colours import Override, named
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 
 STATES: Mapping[State, tuple[str, str]] = {
     "cpu": ("on CPU", "#2e9e5b"),

@@ -107,7 +107,15 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
     what_if = tuple(options.what_if or ())
     addresses = tuple(options.addresses)
     return command.run(
-        Request(addresses, options.seconds, options.format, thresholds, what_if, options.http_config_file)
+        Request(
+            addresses,
+            options.seconds,
+            options.format,
+            thresholds,
+            what_if,
+            options.http_config_file,
+            options.stuck,
+        )
     )
 
 
@@ -175,10 +183,16 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     )
 
 
-def _discover(_line: CommandLine, _options: argparse.Namespace) -> int:
+def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.watch import discover_command
-    return discover_command.run()
+        from uwsgi_headroom.discover import command
+    return command.run(options.user)
+
+
+def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
+    from uwsgi_headroom.watch import retire_command
+
+    return retire_command.run(options.names, options.history, options.config, force=options.force)
 
 
 def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
@@ -200,6 +214,7 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "report": _report,
     "tune": _tune,
     "discover": _discover,
+    "retire": _retire,
     "hash-password": _hash_password,
     "completion": _completion,
 }

@@ -38,10 +38,17 @@ Reason = Literal[
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
+LONGEST_MESSAGE = 2000
+"""Characters. A message quotes what is wrong, which may be a file of megabytes in the place of a name."""
+
+
 class HeadroomError(Exception):
     """Base of the errors that a caller may want to catch. `details` are further lines for a person."""
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
+        if len(message) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2  # it begins with the place and ends with what to do
+            message = f"{message[:half]} [{len(message) - 2 * half:,} characters] {message[-half:]}"
         super().__init__(message)
         self.details = details
 

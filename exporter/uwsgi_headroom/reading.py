@@ -1,13 +1,27 @@
-"""One reading of a server: the stats document, the kernel's figures at the same instant, and the time of both."""
+"""One reading of a server: the stats document, the kernel's figures at the same instant, and the time of both.
+
+`describe_server` turns it into the record that `analysis` judges. A sample needs no record: only those who ask do.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record.server import (
+    Cpus,
+    EmperorRecord,
+    Memory,
+    ServerRecord,
+    ThrottledVassal,
+    WorkerRecord,
+    WorkerState,
+)
+from uwsgi_headroom.record.setup import UNKNOWN
 from uwsgi_headroom.routes.served import ServedRoutes
-from uwsgi_headroom.stats import AnySnapshot, Snapshot
+from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
 
@@ -19,6 +33,7 @@ class Reading:
     time: the same instant in epoch seconds, for the age of timestamps that uWSGI writes.
     read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, while uWSGI's
     master was blocked; document_bytes: size of the document. routes: of the requests in service; None if they are off.
+    address: where it was read, as `check` takes it; empty if that is not known, as for a reading made from history.
     """
 
     at: float
@@ -29,6 +44,7 @@ class Reading:
     snapshot: AnySnapshot
     host: HostFacts
     routes: ServedRoutes | None = None
+    address: str = ""
 
     def listen_queues(self) -> dict[str, Backlog]:
         """Return each socket's queue: from the kernel, else uWSGI's figure (TCP only), else None and the reason."""
@@ -66,3 +82,65 @@ class Reading:
 
 _SAME_START = 1.0
 """Seconds between two figures of one start: each is derived from the time since boot, by a clock that is adjusted."""
+
+
+def describe_server(reading: Reading) -> ServerRecord | None:
+    """Describe a server at a reading, as it is judged; None for an emperor or a router."""
+    snapshot, host = reading.snapshot, reading.host
+    if not isinstance(snapshot, Snapshot):
+        return None
+    return ServerRecord(
+        workers=tuple([_describe_worker(reading, worker) for worker in snapshot.workers]),
+        address=reading.address,
+        document_bytes=reading.document_bytes,
+        thunder_lock=snapshot.thunder_lock,
+        processes_off=host.off,
+        master_affinity=host.master_affinity,
+        cpus=Cpus(host.cpus.count, host.cpus.limited_by) if host.cpus else None,
+        memory=describe_memory(host.memory),
+        setup=host.setup or UNKNOWN,
+        waits=host.waits,
+        queues=reading.listen_queues(),
+    )
+
+
+def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
+    process = reading.host.processes.get(worker.pid or 0)
+    ended = reading.process_is_missing(worker)
+    routes = reading.routes
+    return WorkerRecord(
+        worker_id=worker.worker_id,
+        state=_describe_state(worker),
+        threads=worker.threads,
+        ended=ended,
+        has_application=bool(worker.apps),
+        last_spawn=worker.last_spawn,
+        affinity=process.affinity if process else None,
+        ages={}
+        if ended
+        else {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()},
+        routes=routes.of_worker(worker.worker_id) if routes and not ended else {},
+    )
+
+
+def _describe_state(worker: Worker) -> WorkerState:
+    if worker.accepting:
+        return "accepting"
+    return "reserve" if worker.in_reserve else "paused" if worker.state == "pause" else "down"
+
+
+def describe_memory(facts: MemoryFacts | None) -> Memory | None:
+    """Describe the memory of a server; None if any part of it is unknown."""
+    if facts is None or facts.available is None or facts.worker is None or facts.worker.largest <= 0:
+        return None
+    worker, available = facts.worker, facts.available
+    return Memory(worker.largest, worker.source, worker.together, available.byte_count, available.limited_by)
+
+
+def describe_emperor(snapshot: EmperorSnapshot) -> EmperorRecord:
+    """Describe an emperor, as it is judged."""
+    throttled = (
+        ThrottledVassal(each.name, each.throttle_level and each.throttle_level / 1000, each.attempt)
+        for each in snapshot.blacklist
+    )
+    return EmperorRecord(len(snapshot.vassals), tuple(throttled))

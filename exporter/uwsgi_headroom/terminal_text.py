@@ -20,6 +20,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 # those that `str.isprintable` already rejects.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 _NO_BREAK_SPACE = "\u00a0"
+_COMMAND = re.compile(r"`[^`]*`\S*")  # with the punctuation after it
 
 
 def escape_text(text: str) -> str:
@@ -74,8 +75,13 @@ def _level(value: float, top: float) -> int:
 
 
 def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Wrap a text to lines of at most `width` columns, escaped and indented. A figure stays with its unit."""
+    """Wrap a text to lines of at most `width` columns, escaped and indented. A figure stays with its unit. A command in
+    backticks stays on one line if it fits, so that it can be copied."""
     escaped = _NO_BREAK_SPACE.join(map(escape_text, text.split(_NO_BREAK_SPACE)))
+    room = max(width, 20) - len(rest)
+    escaped = _COMMAND.sub(
+        lambda found: found[0].replace(" ", _NO_BREAK_SPACE) if len(found[0]) <= room else found[0], escaped
+    )
     kept = re.sub(r"(\d) (%|(?:ms|s|min|MB|kB)\b)", f"\\1{_NO_BREAK_SPACE}\\2", escaped)
     lines = textwrap.wrap(kept, max(width, 20), initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return [line.replace(_NO_BREAK_SPACE, " ") for line in lines]

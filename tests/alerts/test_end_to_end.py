@@ -172,15 +172,33 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
         prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "resolved")
 
 
+def test_a_standstill_pages(tmp_path: Path) -> None:
+    """Every thread has a request that does not end, and others wait: no wait can be computed, because none is over. An
+    idle server beside it pages nobody."""
+    rules = shipped_alerts.rules(tmp_path)
+    with (
+        alert_scenes.short() as server,
+        alert_scenes.short() as idle,
+        watched({"shop": server.stats, "blog": idle.stats}, tmp_path, rules) as prometheus,
+    ):
+        with alert_scenes.loaded(server.web, clients=2 + 3, io_ms=3_600_000):
+            page = prometheus.wait_for_alert("UwsgiRequestStuck", "firing")
+            assert page["labels"] == prometheus.labels("UwsgiRequestStuck", "critical", "shop")
+            text = read(page)
+            assert "3 requests wait in the listen queue. No request was completed in the last 20s." in text
+            shown("UwsgiRequestStuck", prometheus.pagerduty("UwsgiRequestStuck"))
+        assert prometheus.servers() == {"shop"}
+
+
 def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> None:
     """No alert fires while the load is even, nor after it is even again. The page names the worker, the part of the
     requests that is slower, and by how much; it mutes the ticket about the same.
 
     With clients, Prometheus and everything else on two CPUs, no interpreter can rely on 0.9 of a CPU. Here a third of a
-    CPU counts as saturated, and a tenth more response time as slower. With so low a threshold, all interpreters count
-    as bound; the ticket about them keeps its shipped duration, and so does not fire.
+    CPU counts as saturated, a tenth more response time as slower, and no CPU as lacking. With so low a threshold, all
+    interpreters count as bound; the ticket about them keeps its shipped duration, and so does not fire.
     """
-    rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1")
+    rules = shipped_alerts.rules(tmp_path, "interpreter_full=0.35", "hot_worker_slower=1.1", "cpu_full=1")
     with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path, rules) as prometheus:
         with server.loaded(hot=1, calm=1):
             prometheus.prometheus.wait_for("server:uwsgi_requests:rate20s > 5")

@@ -29,8 +29,12 @@ PAGES = 9
 """Nobody reads more pages than these: a server down, a saturated worker, no free thread, a full queue, a severe wait,
 stuck threads, lost requests, workers in a respawn loop, and no application."""
 
-ASKED_FOR = {"UwsgiErrorBudgetBurning"}
-"""Pages that only those get who configured them: their objective says when they want to be woken."""
+ASKED_FOR = {"UwsgiErrorBudgetBurning", "UwsgiServersMissing"}
+"""Pages that only those get who configured them: their objective, or the number of servers that they expect, says when
+they want to be woken."""
+
+OF_EXPORTERS = {"UwsgiExporterDown", "UwsgiServersMissing"}
+"""Alerts that are about no single server."""
 
 LEAST_HOLD = 60.0
 """Seconds: two scrapes, half a minute apart. One scrape is not enough for a page or a ticket."""
@@ -134,7 +138,7 @@ def test_an_alert_says_all_that_is_needed(alert: Alert) -> None:
         assert text.count("{{") == text.count("}}"), f"{name}: a template is not closed"
     summary = annotations["summary"]
     assert "{{ $labels.instance }}" in summary, "name the instance in the summary"
-    assert "{{ $labels.server }}" in summary or alert.alert == "UwsgiExporterDown", "name the server in the summary"
+    assert "{{ $labels.server }}" in summary or alert.alert in OF_EXPORTERS, "name the server in the summary"
     assert summary.endswith("."), "end the summary's sentence"
     assert "\n" not in summary, "keep the summary to one line"
 

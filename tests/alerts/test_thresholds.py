@@ -8,7 +8,7 @@ import pytest
 
 from alerts.thresholds import Thresholds
 from uwsgi_headroom.analysis import advice, objective, stuck, waiting
-from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, workers
+from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, setup, workers
 
 MINUTES = 5
 """Length of `respawn_range`."""
@@ -36,6 +36,8 @@ SHARED = {
     "interpreter_full": load.INTERPRETER_FULL,
     "near_capacity": limits.THREADS_FULL,
     "cpu_full": advice.CPU_FULL,
+    "cpu_least": advice.LEAST_OWN,
+    "shared_cpu_load": setup.BUSY,
 }
 """Knobs, and the corresponding constants of `check`'s findings."""
 

@@ -6,12 +6,14 @@ import pytest
 
 from uwsgi_headroom.analysis.findings import collect_emperor_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.reading import describe_emperor
+from uwsgi_headroom.record.server import EmperorRecord
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
 
 
-def emperor(*throttled: Blacklisted, vassals: int = 2) -> EmperorSnapshot:
+def emperor(*throttled: Blacklisted, vassals: int = 2) -> EmperorRecord:
     running = tuple(Vassal(name=f"v{number}.ini", pid=number + 10) for number in range(vassals))
-    return EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled)
+    return describe_emperor(EmperorSnapshot(version="2.0.31", pid=9, vassals=running, blacklist=throttled))
 
 
 def test_an_emperor_without_throttled_vassals_has_no_findings() -> None:

@@ -18,13 +18,13 @@ from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.metrics import window_figures as windows
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record.backlog import Backlog
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
 from uwsgi_headroom.watch.watch import Watch
@@ -37,7 +37,7 @@ BIG = 2**63 - 1
 def figures(window_: Window, server: Server) -> Figures:
     """The figures of a window that ends with this reading of a server."""
     reading_ = server.read(60.0)
-    return compute_figures(window_, reading_.snapshot, reading_.host.cpus)
+    return compute_figures(window_, describe_server(reading_))
 
 
 def test_capacity_is_of_the_reading() -> None:

@@ -13,12 +13,12 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import Setup
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record.setup import Setup
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App
 from uwsgi_headroom.stats.server import Worker
@@ -29,8 +29,8 @@ AT = 1000.0
 def findings_by_code(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
     """The findings about a window that ends with this reading of a server, by code."""
     reading = replace((server or Server()).read(AT), **changes)
-    figures = compute_figures(window_, reading.snapshot, reading.host.cpus)
-    return {finding.code: finding for finding in collect_findings(figures, reading)}
+    figures = compute_figures(window_, describe_server(reading))
+    return {finding.code: finding for finding in collect_findings(figures)}
 
 
 def with_cpus(server: Server, cpus: UsableCpus) -> Reading:
@@ -368,7 +368,12 @@ def test_reloads_of_workers_are_not_reported_as_ends() -> None:
 
 def test_workers_that_cheaper_mode_spawned_late_were_not_down() -> None:
     """The advice is to add capacity; if only the workers' absence explains the wait, it is to find its reason."""
-    rows = window(60, *(worker(number, 500, busy=18.0, up=20.0) for number in range(1, 5)), **{"app.sock": 1200.0})
+    rows = window(
+        60,
+        *(worker(number, 500, busy=18.0, up=20.0) for number in range(1, 5)),
+        waits={"sleep": 1.2},
+        **{"app.sock": 1200.0},
+    )
     for options, words in (({"cheaper": 1}, "Raise `threads`"), ({}, "See uWSGI's log for why workers are down 67 %")):
         host = with_setup(Server(), complete=True, **options)
         assert findings_by_code(rows, host=host)["queue_wait"].change.startswith(words)
@@ -419,8 +424,8 @@ def test_a_full_machine_beside_a_server_that_needs_little() -> None:
     """The server has no finding, and the verdict does not promise CPUs that others use."""
     rows = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
     reading = Server().read(AT)
-    figures = compute_figures(rows, reading.snapshot, reading.host.cpus)
-    findings = collect_findings(figures, reading)
+    figures = compute_figures(rows, describe_server(reading))
+    findings = collect_findings(figures)
     assert worst_status(findings) == "ok"
     assert verdict_sentence(figures.headroom, findings).startswith("No CPU is idle: other programs use the rest")
 
@@ -435,6 +440,46 @@ def test_stuck_requests() -> None:
     server.kill(2)
     assert "request_stuck" not in findings_by_code(idle(), server)
     assert "Worker 2 is down" in findings_by_code(idle(), server)["workers_missing"].title
+
+
+def test_the_age_of_a_stuck_request_is_a_setting() -> None:
+    """Long polls on threads are no finding until they last longer than they are meant to."""
+    server = Server()
+    server[2].request_starts = (int(EPOCH + AT) - 290,)
+    reading = server.read(AT)
+    for seconds, found in ((300.0, False), (290.0, True)):
+        figures = compute_figures(idle(), describe_server(reading), stuck_seconds=seconds)
+        titles = {finding.code: finding.title for finding in collect_findings(figures)}
+        assert titles.get("request_stuck") == ("1 request in service for longer than 290 s." if found else None)
+
+
+def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:
+    """Findings about four gevent workers, of which the first has so many event streams, a minute old; the others have
+    none. cores: of each worker, of which all but those of the streams are free."""
+    server = Server(threads=cores)
+    server[1].request_starts = (int(EPOCH + AT) - 60,) * streams
+    host = replace(server.read(AT).host, setup=Setup(Options(gevent=cores), 4096, "async", None, False))
+    rows = (worker(number, requests, busy=60.0 * (streams if number == 1 else 0)) for number in range(1, 5))
+    return findings_by_code(window(60, *rows, **{"app.sock": 60 * queued}), server, host=host)
+
+
+def test_event_streams_on_free_async_cores_are_no_harm() -> None:
+    """A core that waits takes nothing from others, until hardly any is free. `harakiri` would end all requests of the
+    worker, so it is not advised; where it is not known whether cores are threads, neither."""
+    assert "request_stuck" not in streams(20)
+    assert "request_stuck" not in streams(21, cores=6)
+    finding = streams(23, cores=6)["request_stuck"]
+    assert (finding.severity, finding.title) == ("warning", "23 requests in service for longer than 30 s.")
+    assert streams(23, cores=6, queued=50.0)["request_stuck"].severity == "critical"
+    assert "harakiri" not in finding.change
+    assert "raise `gevent`" in finding.change
+    standing = streams(20, requests=0, queued=5.0)["request_stuck"]
+    assert standing.severity == "warning"
+    server = Server()
+    server[1].request_starts = (int(EPOCH + AT) - 60,)
+    assert "harakiri" not in findings_by_code(idle(), server)["request_stuck"].change
+    threads = replace(server.read(AT).host, setup=Setup(Options(), 4096, "threads", None, False))
+    assert "`harakiri` as the last resort" in findings_by_code(idle(), server, host=threads)["request_stuck"].change
 
 
 def test_several_workers_are_named_in_the_plural() -> None:
@@ -583,5 +628,6 @@ def test_async_cores_are_not_called_threads() -> None:
     full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)
     finding = findings_by_code(full, server, host=with_setup(server, "async"))["saturation"]
     assert finding.title == "96 % of the async cores are in use, and requests wait for one."
-    assert finding.change.startswith("Raise `gevent`")
+    assert finding.change.startswith("Raise `processes` from 2 to 3")
+    assert "more async cores would wait for them" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+from uwsgi_headroom.reading import describe_server
 
 MB = 1_000_000
 
@@ -26,8 +27,8 @@ def find_memory(
     memory = Memory(taken, AvailableMemory(available, limited_by))  # type: ignore[arg-type]
     reading = replace(reading, host=replace(reading.host, memory=memory))
     rows = [worker(worker_id, 500, each=0.01, cpu=0.5, busy=5.0) for worker_id in (1, 2, 3, 4)]
-    figures = compute_figures(window(60.0, *rows), reading.snapshot, reading.host.cpus)
-    findings = collect_findings(figures, reading)
+    figures = compute_figures(window(60.0, *rows), describe_server(reading))
+    findings = collect_findings(figures)
     assert {finding.code for finding in findings} <= {"memory_headroom_low"}
     return findings[0] if findings else None
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom, fits
+from uwsgi_headroom.analysis.memory_headroom import count_more_workers, fits
 from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+from uwsgi_headroom.reading import describe_memory
 
 MB = 1_000_000
 
@@ -20,9 +21,9 @@ def memory(per_worker: int, available: int, source: Source = "uss", workers: int
 
 def test_headroom() -> None:
     """The number of workers that fit is available memory over that of one worker, rounded down."""
-    room = compute_memory_headroom(memory(180 * MB, 719 * MB))
+    room = describe_memory(memory(180 * MB, 719 * MB))
     assert room
-    assert (room.more_workers, room.source, room.limited_by) == (3, "uss", "cgroup")
+    assert (count_more_workers(room), room.source, room.limited_by) == (3, "uss", "cgroup")
     assert (room.per_worker, room.available, room.together) == (180 * MB, 719 * MB, 720 * MB)
 
 
@@ -38,18 +39,19 @@ UNKNOWN = [
 @pytest.mark.parametrize("unknown", UNKNOWN)
 def test_unknown(unknown: Memory | None) -> None:
     """If either is unknown, there is no figure, and the clause says so."""
-    assert compute_memory_headroom(unknown) is None
-    assert fits(unknown, 2) == "whether they fit into memory is not known from here"
-    assert fits(unknown, 1) == "whether it fits into memory is not known from here"
+    assert describe_memory(unknown) is None
+    assert fits(describe_memory(unknown), 2) == "whether they fit into memory is not known from here"
+    assert fits(describe_memory(unknown), 1) == "whether it fits into memory is not known from here"
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**13))
 def test_the_headroom_is_the_largest_number_that_fits(per_worker: int, available: int) -> None:
     """The headroom is not negative, fits, and one more worker would not fit."""
-    room = compute_memory_headroom(memory(per_worker, available))
+    room = describe_memory(memory(per_worker, available))
     assert room
-    assert room.more_workers >= 0
-    assert room.more_workers * per_worker <= available < (room.more_workers + 1) * per_worker
+    more = count_more_workers(room)
+    assert more >= 0
+    assert more * per_worker <= available < (more + 1) * per_worker
 
 
 @pytest.mark.parametrize(
@@ -67,4 +69,4 @@ def test_the_headroom_is_the_largest_number_that_fits(per_worker: int, available
 )
 def test_whether_they_fit_in_words(more: int, available: int, source: Source, clause: str) -> None:
     """The clause for advice to add processes; with an upper bound, it says only what is certain."""
-    assert fits(memory(180 * MB, available, source), more) == clause
+    assert fits(describe_memory(memory(180 * MB, available, source)), more) == clause

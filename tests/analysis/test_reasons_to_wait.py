@@ -10,17 +10,21 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import Setup
+from uwsgi_headroom.record.setup import Setup
 
 
 def mapped(server: Server) -> HostFacts:
     return replace(server.read(AT).host, setup=Setup(Options(), 4096, "single", None, True))
 
 
+SLEEPING = {"sleep": 2.0}
+"""What threads wait for that more of them would serve."""
+
+
 def one_full_worker(queued: float) -> Window:
     """The first of three single-threaded workers is always busy."""
     rows = (worker(1, 600, cpu=1.0, busy=60.0), *(worker(number, 300, cpu=1.0, busy=30.0) for number in (2, 3)))
-    return window(60, *rows, **{"app.sock": 60 * queued})
+    return window(60, *rows, waits=SLEEPING, **{"app.sock": 60 * queued})
 
 
 def test_a_mapped_socket_whose_worker_is_full() -> None:
@@ -30,7 +34,9 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     assert by_code["queue_wait"].change.startswith("Spread the load over the sockets that `map-socket`")
     assert "unevenness_harmless" not in by_code
     assert "a free thread takes no request from another socket" in by_code["uneven"].meaning
-    burst = window(60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), **{"app.sock": 120.0})
+    burst = window(
+        60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), waits=SLEEPING, **{"app.sock": 120.0}
+    )
     assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].change.startswith("Raise `processes`")
     shared = findings_by_code(one_full_worker(queued=4.0), server)
     assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 5")
@@ -65,7 +71,8 @@ def test_a_wait_during_a_reload() -> None:
     assert finding.title == "Requests wait 500 ms in the listen queue: uWSGI was reloaded."
     assert finding.severity == "warning"
     full = replace(
-        window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1
+        window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), waits=SLEEPING, **{"app.sock": 600.0}),
+        reloads=1,
     )
     finding = findings_by_code(full, server)["queue_wait"]
     assert "Raise `processes`" in (finding.change or "")

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.routes.served import ServedRoutes
 
 AT = 1000.0
@@ -33,8 +33,8 @@ def read(**threads: int) -> Reading:
 
 
 def findings(of: Window, reading: Reading, routes: RouteWindow | None) -> dict[str, Finding]:
-    figures = compute_figures(of, reading.snapshot, reading.host.cpus, routes=routes)
-    return {finding.code: finding for finding in collect_findings(figures, reading)}
+    figures = compute_figures(of, describe_server(reading), routes=routes)
+    return {finding.code: finding for finding in collect_findings(figures)}
 
 
 def test_shares_are_of_the_busy_threads() -> None:
@@ -52,21 +52,22 @@ def test_shares_are_of_the_busy_threads() -> None:
 def test_ages_are_of_requests_in_service_now() -> None:
     """By route; a worker whose process is gone has none."""
     reading = read(s3=1, s14=2, s5=2)
-    assert find_ages(reading) == {"GET /a": [3.0], "POST /export": [14.0, 5.0]}
+    assert find_ages(describe_server(reading)) == {"GET /a": [3.0], "POST /export": [14.0, 5.0]}
     gone = replace(reading, host=replace(reading.host, processes={}))
-    assert find_ages(gone) == {}
-    assert find_ages(replace(reading, routes=None)) == {}
+    assert find_ages(describe_server(gone)) == {}
+    assert find_ages(describe_server(replace(reading, routes=None))) == {}
 
 
 def test_the_sentence() -> None:
     """The route with most threads, its share, and its oldest request, if any is in service."""
     routes = compute_routes(WINDOW)
     sentence = " `POST /export` holds 61 % of the busy threads"
-    assert describe_route(routes, read(s3=1, s14=2, s5=2)) == f"{sentence}; its oldest request is 14 s old."
-    assert describe_route(routes, read(s3=1)) == f"{sentence}."
-    assert describe_route(None, read(s3=1)) == ""
+    three = describe_server(read(s3=1, s14=2, s5=2))
+    assert describe_route(routes, three) == f"{sentence}; its oldest request is 14 s old."
+    assert describe_route(routes, describe_server(read(s3=1))) == f"{sentence}."
+    assert describe_route(None, describe_server(read(s3=1))) == ""
     for nothing in ({"other": 9.0, "GET /a": 0.0}, {"other": 9.0}, {}):
-        assert describe_route(compute_routes(RouteWindow(10.0, nothing)), read(s3=0)) == ""
+        assert describe_route(compute_routes(RouteWindow(10.0, nothing)), describe_server(read(s3=0))) == ""
 
 
 def test_stuck_requests_name_their_route() -> None:

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.analysis.waiting import NOTICED, SEVERE, SHOWN, judge_waiting
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.reading import describe_server
 
 HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}
 """Findings about harm that users feel now."""
@@ -47,9 +47,8 @@ def judge(load: Load, seconds: float = 60.0) -> tuple[Figures, list[Finding]]:
     server = Server(processes=load.workers, threads=load.threads, spawned=load.up, queue=0, cpus=64.0)
     server.queue = int(window.queue_seconds["app.sock"] / seconds)
     reading = server.read(1000.0)
-    assert isinstance(reading.snapshot, Snapshot)
-    figures = compute_figures(window, reading.snapshot, reading.host.cpus)
-    return figures, collect_findings(figures, reading)
+    figures = compute_figures(window, describe_server(reading))
+    return figures, collect_findings(figures)
 
 
 def near_a_threshold(figures: Figures) -> bool:

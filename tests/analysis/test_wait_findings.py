@@ -13,7 +13,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.waits.states import State, Waits
+from uwsgi_headroom.record.waits import State, Waits
 
 WAITS = {
     "slow_clients",

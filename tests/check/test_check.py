@@ -306,6 +306,9 @@ def test_an_exporter_answers_from_its_memory() -> None:
         ran = run("check", f"127.0.0.1:{web.port}", "--format", "nagios")
         assert ran.returncode == 0
         assert ran.stdout.startswith("OK - my.shop: ")
+        ran = run("check", f"http://127.0.0.1:{web.port}/", "--stuck", "5m")
+        assert ran.returncode == 3
+        assert "--stuck: an exporter judges by its own setting" in ran.stderr
         ran = run("check", f"http://127.0.0.1:{web.port}/servers/other")
         assert ran.returncode == 3
         assert f"The exporter at http://127.0.0.1:{web.port} has no server other." in ran.stdout

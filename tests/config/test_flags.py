@@ -29,6 +29,7 @@ SAMPLES = {
     "backends": ("pg=10.0.0.5:5432", lambda result: result.settings.backends, (("pg", "10.0.0.5:5432"),)),
     "read_pollfds": ("true", lambda result: result.settings.read_pollfds, True),
     "slo": ("1s:99%", lambda result: result.settings.slo and result.settings.slo.objective, 0.99),
+    "stuck": ("5m", lambda result: result.settings.stuck_seconds, 300.0),
     "routes": ("true", lambda result: result.settings.routes, True),
     "route_template": ("/orders/new", lambda result: result.settings.route_templates, ("/orders/new",)),
     "routes_beyond_loopback": ("true", lambda result: result.routes_beyond_loopback, True),

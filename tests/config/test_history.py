@@ -9,7 +9,7 @@ import pytest
 from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
 from uwsgi_headroom.config.values import parse_size
 from uwsgi_headroom.config.yaml_file import load_file
-from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.errors import LONGEST_MESSAGE, ConfigError
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,36 @@ def test_sizes_that_are_none(text: str) -> None:
         parse_size(text, "--history-max-size")
 
 
-@pytest.mark.parametrize("text", ["history: [a]", "history: {files: x}", "history: {file: }", "history: {max_size: 5}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "history: [a]",
+        "history: {files: x}",
+        "history: {file: }",
+        "history: {file: [a]}",
+        "history: {max_size: 5}",
+        "history: yes",
+        "history: .nan",
+        "history: 5",
+        "history: {file: 2026-11-23}",
+    ],
+)
 def test_mistakes_name_their_line(tmp_path: Path, text: str) -> None:
     """Each mistake is an error with the line of the file."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"headroom\.yml:1: "):
         load_file(path)
+
+
+def test_a_long_value_is_not_quoted_whole(tmp_path: Path) -> None:
+    """The message still begins with the line and ends with what to do."""
+    path = tmp_path / "headroom.yml"
+    path.write_text(f"web: {{listen_address: {'x' * 100_000}}}")
+    with pytest.raises(ConfigError) as caught:
+        load_file(path)
+    message = str(caught.value)
+    assert len(message) < LONGEST_MESSAGE + 50
+    assert message.startswith(f"{path}:1: 'xxx")
+    assert "characters] xxx" in message
+    assert message.endswith("write host:port, such as 127.0.0.1:9238")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.config.names import GlobNames, address_name
+from uwsgi_headroom.config.names import GlobNames, address_name, default_name
 from uwsgi_headroom.source import Address, Http, Tcp, Unix
 
 
@@ -26,6 +26,10 @@ from uwsgi_headroom.source import Address, Http, Tcp, Unix
         (["/run/[ab]/?.stats"], "/run/a/x.stats", "a/x"),
         (["./*.stats"], "./shop.stats", "shop"),
         (["/*.stats"], "/shop.stats", "shop"),
+        (["/run/uwsgi/*.stats", "/run/uwsgi/app/*/stats"], "/run/uwsgi/shop.stats", "shop"),
+        (["/run/uwsgi/*.stats", "/run/uwsgi/app/*/stats"], "/run/uwsgi/app/shop/stats", "app/shop"),
+        (["/run/*.stats", "/run/*/stats"], "/run/shop.stats", "shop.stats"),
+        (["/run/*/*.a", "/run/*/*/b"], "/run/x/shop.a", "x/shop.a"),
     ],
 )
 def test_what_the_patterns_leave_open(patterns: list[str], path: str, name: str) -> None:
@@ -79,3 +83,33 @@ def test_names_that_are_written_alike() -> None:
     """Two paths with the same text, because a byte that is not UTF-8 is escaped, are two servers."""
     alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
     assert len({address_name(address) for address in alike}) == 2
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "path"),
+    [
+        (["/run/uwsgi/*.stats"], "shop", "/run/uwsgi/shop.stats"),
+        (["/run/*/*.stats"], "a/shop", "/run/a/shop.stats"),
+        (["/srv/*/run/stats"], "shop", "/srv/shop/run/stats"),
+        (["/run/a/*.stats", "/run/b/*.sock"], "a/shop.stats", "/run/a/shop.stats"),
+        (["/run/uwsgi/*.stats"], "", None),
+        (["/run/uwsgi/*.stats"], ".hidden", None),
+        (["/run/uwsgi/*.stats"], "a/shop", None),
+        (["/run/uwsgi/shop*.stats"], "blog", None),
+        (["/run/uwsgi/*.stats"], "../shop", None),
+        (["/run/uwsgi/*.stats"], "a\\\\b", None),
+    ],
+)
+def test_the_path_of_a_name(patterns: list[str], name: str, path: str | None) -> None:
+    """A name leads back to the only path that has it, if a glob can find that path."""
+    names = GlobNames(patterns)
+    assert names.path(name, patterns[0]) == path
+    assert path is None or names.name(path) == name
+
+
+def test_no_name_has_a_character_that_a_terminal_obeys() -> None:
+    """/metrics, logs and pages show names; two paths that differ in such a character keep different names."""
+    names = GlobNames(["/run/*.stats"])
+    assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
+    assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
+    assert default_name(Unix("/run/a\x1bb.stats")) == "a\\x1bb"

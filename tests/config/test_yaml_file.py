@@ -43,6 +43,7 @@ servers:
     stats: unix:///run/uwsgi/shop.stats
     timeout: 2.5
     size_cap: 1048576
+    stuck: 5m
   - stats: /run/uwsgi/*.stats
     timeout: 1
   - api=http://[::1]:1717
@@ -54,11 +55,12 @@ log:
 """,
     )
     shop, globbed, api = read.servers
-    assert (shop.name, shop.address, shop.timeout, shop.size_cap) == (
+    assert (shop.name, shop.address, shop.timeout, shop.size_cap, shop.stuck_seconds) == (
         "shop",
         Unix("/run/uwsgi/shop.stats"),
         2.5,
         1048576,
+        300.0,
     )
     assert (globbed.address, globbed.pattern, globbed.timeout) == (None, "/run/uwsgi/*.stats", 1.0)
     assert (api.name, api.address, api.timeout, api.size_cap) == (
@@ -108,6 +110,8 @@ def test_a_file_that_says_nothing(path: Path, text: str) -> None:
         ("servers:\n  - stats: /a\n    timeout: .nan\n", 3, "a number from 0.1 to 60"),
         ("servers:\n  - stats: /a\n    timeout: -1\n", 3, "a number from 0.1 to 60"),
         ("servers:\n  - stats: /a\n    size_cap: 16M\n", 3, "a number from 4096"),
+        ("servers:\n  - stats: /a\n    stuck: 25h\n", 3, "'25h' is not an age from 1s to 24h"),
+        ("servers:\n  - stats: /a\n    stuck: 30\n", 3, "'30' is not an age"),
         ("web:\n  listen_address: 9238\n", 2, "host:port"),
         ("web:\n  listen_address:\n    - :1\n    - :70000\n", 4, "host:port"),
         ("web: 127.0.0.1:9238\n", 1, "expected keys and values: listen_address"),

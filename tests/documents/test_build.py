@@ -18,9 +18,9 @@ from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.setup import Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App
@@ -231,7 +231,12 @@ def test_requests_in_service_have_ages() -> None:
     killed = document.workers[1]
     assert (killed.oldest_request_age, killed.request_ages, killed.busy_threads) == (None, (), 0)
     assert document.threads is not None
-    assert document.threads.stuck == 1
+    assert (document.threads.stuck, document.threads.stuck_seconds) == (1, 30.0)
+    watch = ScriptedWatch().read(server.read(100.0))
+    watch.watch.stuck_seconds = 5.0
+    document = watch.document()
+    assert document.threads is not None
+    assert (document.threads.stuck, document.threads.stuck_seconds) == (2, 5.0)
 
 
 def test_workers_that_were_never_spawned_or_left() -> None:
@@ -347,7 +352,7 @@ def identified(reading: Reading, *mountpoints: str, options: Options | None = No
 
 def test_which_server_it_is() -> None:
     """The master's PID comes from uWSGI, the rest from the kernel and the options."""
-    options = Options(application="shop:app", configuration_file="/etc/shop.ini")
+    options = Options(application="shop:app", configuration_files=("/etc/shop.ini",))
     reading = Server().read(1.0)
     assert identified(reading, "/other", options=options) == schema.Identity(
         pid=reading.snapshot.pid,

@@ -7,7 +7,7 @@ import pytest
 from tests.support.documents_with_waits import EXAMPLE, waits
 from uwsgi_headroom.documents.request_time import LABELS, split_request_time
 from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 
 
 def _described(section: Waits) -> tuple[str, list[str]]:

@@ -7,11 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.documents.waits import build_waits
-from uwsgi_headroom.kernel.waits.states import Waits
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.waits import Waits
 
 FIGURES = WaitFigures(
     threads={"cpu": 1.0, "sleep": 0.5, "backend": 4.0},
@@ -23,14 +21,9 @@ FIGURES = WaitFigures(
 )
 
 
-def reading(waits: Waits | None) -> Reading:
-    of = Server().read(10)
-    return replace(of, host=replace(of.host, waits=waits))
-
-
 def test_most_threads_come_first() -> None:
     """States and backends are sorted by their threads; a backend has its address."""
-    waits = build_waits(FIGURES, reading(Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})))
+    waits = build_waits(FIGURES, Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
     assert [(row.state, row.threads, row.per_request) for row in waits.states] == [
         ("backend", 4, 0.4),
         ("cpu", 1, 0.1),
@@ -47,7 +40,7 @@ def test_most_threads_come_first() -> None:
 def test_unknown_at_the_end(now: Waits | None) -> None:
     """Without addresses, the names and figures remain; without requests, times per request are null."""
     figures = replace(FIGURES, per_request=None, backends_per_request=None)
-    document = msgspec.to_builtins(build_waits(figures, reading(now)))
+    document = msgspec.to_builtins(build_waits(figures, now))
     assert {row["per_request"] for row in [*document["states"], *document["backends"]]} == {None}
     assert {row["address"] for row in document["backends"]} == {""}
 
@@ -55,5 +48,5 @@ def test_unknown_at_the_end(now: Waits | None) -> None:
 def test_nothing_in_service() -> None:
     """An idle server has no states, and no threads."""
     idle = WaitFigures({}, {}, {}, {}, 0.0, 0.0)
-    waits = build_waits(idle, reading(Waits()))
+    waits = build_waits(idle, Waits())
     assert (waits.states, waits.backends, waits.total) == ((), (), 0)

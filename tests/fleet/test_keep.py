@@ -25,7 +25,8 @@ OPTIONAL = {
 def exported() -> set[str]:
     """Every name that a uWSGI server with all options has, and the exporter itself."""
     shape = Shape(workers=8, backends=1, routes=1, cpus=1, objective=True, apps=2)
-    return {*cardinality.of_server(shape), *cardinality.of_exporter()}
+    configured = {"uwsgi_exporter_pattern_servers", "uwsgi_exporter_history_written"}  # by a glob, by a history file
+    return {*cardinality.of_server(shape), *cardinality.of_exporter(), *configured}
 
 
 def rule_files() -> list[Path]:

@@ -11,8 +11,8 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.rows import compare_rows, pack_row
 from uwsgi_headroom.history.totals import Totals, WaitTotals
-from uwsgi_headroom.kernel.waits.states import STATES, Waits
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.waits import STATES, Waits
 
 STEP = 1.0
 
@@ -130,9 +130,9 @@ def test_rows_wrap() -> None:
     assert before.waits
     assert after.waits
     before.waits.seconds[0], after.waits.seconds[0] = 42949670.0, 42949680.0
-    growth = compare_rows(pack_row(before), pack_row(after), 0, 1)
-    assert growth.waits[2] == pytest.approx(10)
-    assert growth.backends == [pytest.approx(2)]
+    _, _, states, backends = compare_rows(pack_row(before), pack_row(after), after).waits
+    assert states[0] == pytest.approx(10)
+    assert backends == [pytest.approx(2)]
 
 
 def test_backends_begin_a_new_history() -> None:

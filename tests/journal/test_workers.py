@@ -10,11 +10,10 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
-from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
 from uwsgi_headroom.kernel.oom import OomKills
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.setup import ConcurrencyKind, Setup
 
 
 class Watched:

@@ -24,7 +24,8 @@ from tests.support.other_namespaces import (
     wrapped,
 )
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until
-from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.record.backlog import Backlog
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,12 @@ from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.cron import crontab_schedule
 from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
+from uwsgi_headroom.record.setup import Setup
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -46,6 +47,14 @@ GOLDENS = {
     "router_http_subscriptions": up("router_http_subscriptions"),
     "down": down("down"),
 }
+
+
+def test_stuck_threads_are_counted_by_the_setting() -> None:
+    """A thread counts from the age that the server's setting gives."""
+    busy = up("threads_4x8_busy")
+    name = 'uwsgi_threads_stuck{server="threads_4x8_busy"}'
+    counts = [series(replace(busy, stuck_seconds=seconds))[name] for seconds in (30.0, 1e9)]
+    assert counts[0] > counts[1] == 0
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -236,8 +245,8 @@ def test_workers_sharing_one_cpu() -> None:
     """Workers share a CPU if each is pinned to it alone; a mask of several CPUs, or the master's, is not a pin."""
 
     def sharing(*masks: tuple[int, ...], master: tuple[int, ...] | None = (0, 1)) -> int:
-        workers = [WorkerProcess(1, None, None, None, None, None, None, mask or None, None, None) for mask in masks]
-        return count_workers_sharing_one_cpu(HostFacts(processes=dict(enumerate(workers)), master_affinity=master))
+        workers = tuple(WorkerRecord(1, "accepting", 1, affinity=mask or None) for mask in masks)
+        return count_workers_sharing_one_cpu(ServerRecord(workers, master_affinity=master))
 
     assert sharing((0,), (1,)) == 0
     assert sharing((0,), (0,), (0,), (1,)) == 3

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.other_namespaces import as_root
 from tools.scenarios.run import Result, run_rows
 from tools.scenarios.scenario import OUTCOMES
 from tools.scenarios.table import ROWS
@@ -25,7 +26,7 @@ def results() -> Mapping[str, Result]:
     return {result.row.name: result for result in run_rows(rows, lambda _: None, BESIDE)}
 
 
-@pytest.mark.parametrize("name", [row.name for row in QUICK])
+@pytest.mark.parametrize("name", [pytest.param(row.name, marks=[as_root] if row.as_nobody else []) for row in QUICK])
 def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None:
     """Verdict, first finding and advice are those of an expert; on a busy machine, a warning may become critical."""
     result = results[name]

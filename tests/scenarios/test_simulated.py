@@ -14,7 +14,7 @@ from tools.scenarios.variations import vary
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.verdict import worst_status
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.reading import describe_server
 
 VARIATIONS = 20
 
@@ -38,9 +38,8 @@ def see(row: Scenario, seed: int) -> Seen:
     waiting = round(window.queue_seconds[SOCKET] / window.seconds)
     server = Server(processes=row.server.processes, threads=row.server.threads, queue=waiting, cpus=64.0)
     reading = server.read(1000.0)
-    assert isinstance(reading.snapshot, Snapshot)
-    figures = compute_figures(window, reading.snapshot, reading.host.cpus)
-    findings = collect_findings(figures, reading)
+    figures = compute_figures(window, describe_server(reading))
+    findings = collect_findings(figures)
     return Seen(
         outcome="ok" if (status := worst_status(findings)) == "ok" else status,
         exit_status=0,

@@ -587,7 +587,7 @@ def test_a_name_that_does_not_resolve() -> None:
 @as_root
 @pytest.mark.parametrize("scheme", ["unix", "file"])
 def test_permission_denied(tmp_path: Path, scheme: str) -> None:
-    """If this user lacks the permission, the error says so; for a socket it names `chmod-socket`."""
+    """If this user lacks the permission, the error says so; for a socket it names the command that finds a way."""
     for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(0o755)
     path = tmp_path / "stats"
@@ -609,7 +609,7 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
         why, message = as_nobody(try_to_read)
     assert why == "permission"
     assert "permission denied" in message
-    assert ("chmod-socket" in message) == (scheme == "unix")
+    assert ("discover --user" in message) == (scheme == "unix")
 
 
 # ---------------------------------------------------------------- files

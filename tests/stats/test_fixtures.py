@@ -82,6 +82,16 @@ def test_requests_are_those_of_the_cores(name: str) -> None:
         assert worker.requests == (sum(core["requests"] for core in cores) if cores else written["requests"])
 
 
+@pytest.mark.parametrize("name", SERVERS)
+def test_write_errors_are_those_of_the_cores(name: str) -> None:
+    """Write errors are the sum over the worker's cores, and unknown if uWSGI omits the cores."""
+    text = document(name).decode("utf-8", "replace")
+    raw = json.loads("".join(character if character >= " " else " " for character in text), strict=False)["workers"]
+    for worker, written in zip(server(name).workers, raw, strict=True):
+        cores = written.get("cores")
+        assert worker.write_errors == (sum(core["write_errors"] for core in cores) if cores else None)
+
+
 def test_a_killed_worker_before_uwsgi_reaps_it_counts_as_uwsgi_says() -> None:
     """Until the master reaps a killed worker, the document does not show its death: its thread is busy as written."""
     ghost, other = server("killed_worker_ghost").workers

@@ -15,8 +15,10 @@ from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.store import encode
 from uwsgi_headroom.store.decode import decode_record
 from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.store.layout import CHECKSUM_BYTES
 from uwsgi_headroom.store.record import Levels, Record
 from uwsgi_headroom.store.varint import decode_numbers, encode_numbers
 
@@ -93,6 +95,34 @@ def test_a_record_survives(slo: Slo | None) -> None:
     assert again.response_times.counts == pytest.approx(record.response_times.counts, abs=0.006)
     assert again.response_times.doubt == pytest.approx(record.response_times.doubt, abs=0.006)
     assert again.response_times.bins.edges == record.response_times.bins.edges
+
+
+EARLIER = bytes.fromhex(
+    "04809f49c2b8028290dfc04a82c2d72f0402a29c01e0ec78809f49809f49809f4900000000000400000000000000000000000000000002"
+    "00d08603020000829f49c0ee6de0a71200829f49000402c0cf240480dddb010206809f490402d00f060200809f4982890f92a10feafb03"
+    "02acb4de75ff3f04a01f060200809f4982890f92a10f0002acb4de75ff3fe601a01fb80228068210849d01d804cc018e0e9d0f829f4904"
+    "0880d30e0ab0ea01f3285651"
+)
+"""`full_record()`, as a program of the layout before wrote it."""
+
+
+def test_a_record_of_the_layout_before() -> None:
+    """It is read as it was, without a checksum (version 1.0.0) too; quantities that it does not have are unknown."""
+    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
+    for data in (EARLIER, b"\x02" + EARLIER[1:-CHECKSUM_BYTES]):
+        again, record = decode_record(data, texts), full_record()
+        assert again.window == record.window
+        assert (again.levels, again.routes) == (record.levels, record.routes)
+
+
+def test_a_record_of_a_later_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quantities that this program does not know, of the server and of each worker, are left out."""
+    monkeypatch.setattr(encode, "_SERVER", [*encode._SERVER, ("server", "reloads", int)])
+    monkeypatch.setattr(encode, "_WORKER", [*encode._WORKER, ("worker", "requests", int), ("worker", "lost", int)])
+    record, texts = full_record(), Texts()
+    again = decode_record(encode_record(record, texts.number), texts.by_number())
+    assert again.window == record.window
+    assert (again.levels, again.routes) == (record.levels, record.routes)
 
 
 def test_unknown_is_not_zero() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_database import NOON, minute, requests
+from tests.support.other_namespaces import NOBODY, as_root, in_child
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store import writer as writer_module
@@ -195,7 +196,7 @@ def test_a_reader_beside_a_writer(path: Path, begin) -> None:
     for number in range(1, 301):
         writer.put(minute(number))
     wait_until(lambda: writer.written == 300, what="300 minutes")
-    with HistoryFile(path) as file:
+    with HistoryFile(path, NOON * 2.0) as file:
         records = file.records("shop", 0, NOON * 2, 60)
         next(records)
         for number in range(301, 311):
@@ -214,3 +215,63 @@ def test_the_lock_ends_with_the_process(path: Path, begin) -> None:
     writer.put(minute(1))
     wait_until(lambda: writer.written == 1, what="a minute")
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("mode", [None, 0o640, 0o666], ids=["new", "of version 1.0.0", "open to all"])
+def test_the_lock_file_is_for_its_user_alone(path: Path, begin, mode: int | None) -> None:
+    """To hold a lock, the right to read is enough."""
+    lock = Path(f"{path}-lock")
+    if mode is not None:
+        lock.touch()
+        lock.chmod(mode)
+    writer = begin(path)
+    writer.put(minute(1))
+    wait_until(lambda: writer.written == 1, what="a minute")
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
+def link_elsewhere(lock: Path) -> None:
+    lock.with_name("elsewhere").write_text("")
+    lock.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (link_elsewhere, "symbolic link"),
+        (Path.mkdir, "Is a directory"),
+        (os.mkfifo, "is not a file of the exporter's user"),
+        pytest.param(lambda lock: (lock.touch(), os.chown(lock, 65534, -1)), "is not a file of", marks=as_root),
+    ],
+    ids=["a link", "a directory", "a pipe", "of another user"],
+)
+def test_a_lock_file_of_somebody_else(path: Path, begin, prepare, says: str) -> None:
+    """It is neither followed nor used, and the sentence names it; when it is gone, writing begins."""
+    lock = Path(f"{path}-lock")
+    prepare(lock)
+    writer = begin(path)
+    writer.put(minute(1))
+    wait_until(lambda: says in writer.problem, what=f"{says!r}, not {writer.problem!r}")
+    assert str(lock) in writer.problem
+    lock.rename(lock.with_name("old"))
+    wait_until(lambda: writer.written == 1, what="a minute")
+
+
+@as_root
+def test_another_user_cannot_hold_the_lock(path: Path, begin) -> None:
+    """Not even one of the group that may read the history."""
+    begin(path).put(minute(1))
+    wait_until(path.exists, what="a file")
+    path.parent.chmod(0o755)
+    directory = os.open(path.parent, os.O_RDONLY)  # those above it are closed to others
+
+    def find_allowed() -> list[str]:
+        os.setgroups([])
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        names = [path.name, f"{path.name}-lock"]
+        return [name for name in names if os.access(name, os.R_OK, dir_fd=directory, effective_ids=True)]
+
+    try:
+        assert in_child(find_allowed) == [path.name]
+    finally:
+        os.close(directory)

@@ -30,6 +30,8 @@ class Server:
     its listen queue, None if it cannot be measured; sharing: workers pinned to the same CPU as another.
     cores: whether uWSGI reports its threads (False is stats-no-cores); host: whether its processes are proven.
     idle: idle CPUs, None if unknown; others: CPUs in use by others; follow: whether their use grows with the load.
+    ready: mean threads that wait for a CPU; lock_wait: those of each worker that wait for its interpreter lock; None
+    if what threads wait for is not known.
     """
 
     workers: Sequence[Worker]
@@ -43,6 +45,8 @@ class Server:
     idle: float | None = None
     others: float = 0
     follow: bool = False
+    ready: float | None = None
+    lock_wait: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,16 @@ def _samples(server: Server) -> Iterator[tuple[str, dict[str, str], float, bool]
             yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "user"}, 0.75 * worker.load, True
             yield "uwsgi_worker_cpu_seconds_total", {**own, "mode": "system"}, 0.25 * worker.load, True
             yield "uwsgi_worker_cpu_affinity_cpus", own, server.affinity, False
+        if server.lock_wait is not None:
+            yield "uwsgi_worker_interpreter_lock_wait_thread_seconds_total", own, server.lock_wait, True
     yield "uwsgi_up", {}, 1, False
     yield "uwsgi_workers", {"state": "idle"}, len(spawned), False
     yield "uwsgi_workers", {"state": "never_spawned"}, len(server.workers) - len(spawned), False
     yield "uwsgi_exporter_observed_seconds_total", {}, 1, True
+    if server.ready is not None or server.lock_wait is not None:
+        yield "uwsgi_wait_observed_seconds_total", {}, 1, True
+    if server.ready is not None:
+        yield "uwsgi_wait_thread_seconds_total", {"state": "cpu_wait"}, server.ready, True
     if server.queue is not None:
         yield "uwsgi_socket_queue_seconds_total", {"socket": "/run/api.sock"}, server.queue, True
     if server.cores:

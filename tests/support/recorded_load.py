@@ -14,9 +14,9 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.kernel.waits.states import STATES, Waits
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record.waits import STATES, Waits
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 
@@ -58,7 +58,7 @@ def tell_story(rng: random.Random, name: str, instance: str) -> Story:
     window = history.window(WINDOW)
     assert window
     assert reading
-    story.figures = compute_figures(window, reading.snapshot, reading.host.cpus, story.others_follow)
+    story.figures = compute_figures(window, describe_server(reading), story.others_follow)
     story.cpus = reading.host.cpus.count if reading.host.cpus else None
     return story
 

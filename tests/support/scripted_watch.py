@@ -36,10 +36,11 @@ class ScriptedWatch:
         self.watch = Watch(name, address or Unix("/run/shop.stats"), slo=slo, clock=self.clock, writer=writer)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:
-        """Adds the outcome of a read, at its own time or, for a failure, at `at`."""
+        """Adds the outcome of a read, at its own time or, for a failure, at `at`; the server is then judged if due."""
         self.now = outcome.at if isinstance(outcome, Reading) else self.now if at is None else at
         self.watch._record(self.now, outcome)
         self.watch.reader.outcome = outcome
+        self.watch.judge.judge_if_due()
         return self
 
     def seconds(self, server: Server, count: int, each: Callable[[int], None] = lambda _second: None) -> ScriptedWatch:

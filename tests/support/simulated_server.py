@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from uwsgi_headroom.kernel.backlogs import Backlog
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.server_cpu import CpuTimes
-from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record.waits import Waits
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Socket, State, Worker
 
@@ -34,6 +34,7 @@ class Slot:
     running_time: float | None = 0.0
     exceptions: int = 0
     harakiris: int = 0
+    write_errors: int = 0
     respawns: int = 0
     before_spawn: int = 0
     last_spawn: int | None = None
@@ -210,6 +211,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         serving=dict(enumerate(slot.request_starts)),
         thread_requests=_spread(slot.requests, slot.threads) if cores else (),
         apps=(),
+        write_errors=slot.write_errors if cores else None,
     )
 
 

@@ -13,7 +13,7 @@ from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event, Kind
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database

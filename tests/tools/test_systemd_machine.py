@@ -44,7 +44,7 @@ def test_its_ends(monkeypatch, capsys, error, status):
         raise error
 
     monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
-    monkeypatch.setattr(systemd_machine, "_missing", lambda: None)
+    monkeypatch.setattr(systemd_machine, "missing", lambda: None)
     monkeypatch.setattr(systemd_machine, "_check", check)
     assert systemd_machine.main(["trixie"]) == status
     assert (str(error) or "stopped") in capsys.readouterr().err

@@ -19,7 +19,8 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module
 from uwsgi_headroom.watch import supervise
-from uwsgi_headroom.watch.fleet import FORGET_SECONDS, GLOB_SECONDS, Fleet
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS
 from uwsgi_headroom.watch.observation import Observation
 
 

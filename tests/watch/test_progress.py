@@ -13,7 +13,8 @@ from tests.support.clock import MovableClock
 from uwsgi_headroom.config.values import make_server
 from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import supervise
-from uwsgi_headroom.watch.fleet import GLOB_SECONDS, Fleet
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS
 from uwsgi_headroom.watch.progress import SLACK_SECONDS, Progress, longest_seconds
 from uwsgi_headroom.watch.watch import Watch
 

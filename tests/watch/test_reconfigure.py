@@ -73,12 +73,14 @@ def test_another_line_of_the_file_is_no_change() -> None:
 
 
 def test_limits_change_in_place() -> None:
-    """A server keeps its history when its timeout and its size limit change."""
+    """A server keeps its history when its timeout, its size limit, and the age of stuck requests change."""
     first, then, counts = reconfigured(
         [make_server("/run/shop", name="shop", timeout=5.0)],
         [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
+        new=replace(SETTINGS, stuck_seconds=300.0),
     )
     assert then["shop"] is first["shop"]
+    assert then["shop"].stuck_seconds == 300.0
     assert (then["shop"].reader.timeout, then["shop"].reader.size_cap) == (9.0, 5000)
     assert counts == (0, 0)
 
@@ -113,7 +115,8 @@ def test_globs(tmp_path: Path) -> None:
         assert then == {"shop": first["shop"]}
         assert then["shop"].reader.timeout == 7.0
         assert counts == (0, 1)
-        first, then, counts = reconfigured([every], [every, make_server("/other/*.sock")])
+        other = make_server(f"/{'x/' * len(tmp_path.parts[1:])}*.sock")  # as deep: names keep their endings beside it
+        first, then, counts = reconfigured([every], [every, other])
         assert sorted(then) == [f"{tmp_path}/api.stats"[1:], f"{tmp_path}/shop.stats"[1:]]
         assert counts == (2, 2)
 

@@ -15,14 +15,14 @@ def test_the_sum_fits(limit: int, servers: int) -> None:
     """Connections, four times the backlog, and all other needs fit into the limit."""
     capacity = descriptors.share_out(limit, servers, 1)
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + 1
-    assert capacity.connections + 4 * capacity.backlog + needed <= limit
+    assert capacity.connections + 4 * capacity.accepts + needed <= limit
     assert 0 < capacity.streams < capacity.connections
 
 
 def test_plenty() -> None:
     """With the usual limit, every bound is its constant, and nothing is logged."""
     capacity = descriptors.share_out(1024, 10, 2)
-    assert (capacity.connections, capacity.backlog) == (bounds.MOST_CONNECTIONS, bounds.BACKLOG)
+    assert (capacity.connections, capacity.accepts) == (bounds.MOST_CONNECTIONS, bounds.ACCEPTS_IN_A_TURN)
     assert capacity.streams == bounds.MOST_STREAMS
 
 

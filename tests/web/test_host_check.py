@@ -111,3 +111,24 @@ def test_redirects_name_no_host(port: int, path: str, location: bytes) -> None:
     """The Location of a redirect has no host."""
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
     assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")
+
+
+def test_pages_of_other_sites_have_nothing_built(port: int) -> None:
+    """What a page of another site requests is refused on every route but those for liveness, in every manner; so is a
+    page of another port of this host. A client that is no browser sends no such header."""
+    for path in ("/", "/metrics", "/api/v1/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
+        for site in ("cross-site", "same-site", "?"):
+            for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("navigate", "object")):
+                headers = f"Sec-Fetch-Site: {site}", f"Sec-Fetch-Mode: {mode}", f"Sec-Fetch-Dest: {dest}"
+                assert answer(port, path, *headers).startswith(b"HTTP/1.1 403 "), (path, headers)
+    assert answer(port, "/-/healthy", "Sec-Fetch-Site: cross-site").startswith(b"HTTP/1.1 200 ")
+    for site in ("none", "same-origin"):
+        assert answer(port, "/", f"Sec-Fetch-Site: {site}").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_link_on_another_site_is_followed(port: int) -> None:
+    """Alerts, and Prometheus' list of targets, link here. No link starts a probe."""
+    headers = "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"
+    for path in ("/", "/metrics", "/runbooks/UwsgiDown", "/api/v1/servers"):
+        assert answer(port, path, *headers).startswith(b"HTTP/1.1 200 "), path
+    assert answer(port, "/probe?target=x", *headers).startswith(b"HTTP/1.1 403 ")

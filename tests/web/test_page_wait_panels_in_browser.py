@@ -7,7 +7,7 @@ import pytest
 from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 
 pytestmark = pytest.mark.integration
 

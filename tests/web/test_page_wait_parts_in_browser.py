@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 
 pytestmark = pytest.mark.integration
 

@@ -22,7 +22,7 @@ from uwsgi_headroom.documents.history import Capacity, Concurrency, History, Wai
 from uwsgi_headroom.documents.response_times import Burn, Objective
 from uwsgi_headroom.documents.routes import Route, RouteHistory
 from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
-from uwsgi_headroom.kernel.waits.states import STATES, State
+from uwsgi_headroom.record.waits import STATES, State
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 from uwsgi_headroom.web import assets
 
 TEXT = [

@@ -76,7 +76,7 @@ def test_a_runbook_is_a_page(port: int, name: str) -> None:
     """The page has every command with its placeholders marked, and no script."""
     text = (FOLDER / name).read_text()
     html = page(port, name.removesuffix(".md"))
-    assert re.search("<mark>(?:SERVER|STATS)</mark>", html)
+    assert re.search("<mark>(?:SERVER|STATS|UNIT)</mark>", html)
     assert "<script" not in html
     for language in ("sh", "promql"):
         written = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)

@@ -32,7 +32,7 @@ class DocumentOnly(fleet.Fleet):
         self._server = server
         self._pace = Pace()
 
-    async def observe(self) -> list[Observation]:
+    async def observe(self, wait: float = 0.0) -> list[Observation]:
         server = self._server
         assert server.address is not None
         start = time.monotonic()

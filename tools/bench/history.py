@@ -22,7 +22,7 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
 from uwsgi_headroom.documents.stored_history import build_stored_history
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database
@@ -184,7 +184,7 @@ def _record(processes: int) -> Record:
 def _workers(ids: Iterable[int]) -> Iterator[WorkerWindow]:
     for worker_id in ids:
         yield WorkerWindow(
-            worker_id, 1234 + worker_id, 0, 123.4567, 125.6789, 60.0123, 45.6789, 0, 0, 51_234_816, 4096, 1.2345
+            worker_id, 1234 + worker_id, 0, 0, 0, 60.0123, 123.4567, 125.6789, 45.6789, 1.2345, 51_234_816, 4096
         )
 
 

@@ -14,29 +14,29 @@ from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import Worker
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The figures of one window.
 
-    snapshot: the server's stats document at the end of the window.
+    server: at the end of the window.
     configured, available: threads; None if uWSGI omits them.
     ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
         count in proportion to its presence in the window.
     cpu, waits: None if the kernel does not report them. response_times: None without completed requests, or if uWSGI
         omits threads. objective: None if the server has none. routes: None while they are off.
+    stuck_seconds: the age from which on a request in service counts as stuck.
     """
 
     window: Window
-    snapshot: Snapshot
+    server: ServerRecord
     flow: Flow
     balance: Balance
     headroom: Headroom
@@ -48,20 +48,21 @@ class Figures:
     response_times: ResponseTimes | None = None
     objective: ObjectiveFigures | None = None
     routes: RouteFigures | None = None
+    stuck_seconds: float = STUCK_SECONDS
 
 
 def compute_figures(
     window: Window,
-    snapshot: Snapshot,
-    cpus: UsableCpus | None,
+    server: ServerRecord,
     others_follow: bool | None = None,
     response_times: ResponseTimeWindow | None = None,
     routes: RouteWindow | None = None,
+    stuck_seconds: float = STUCK_SECONDS,
 ) -> Figures:
-    """The figures of a window that ends with this snapshot of a server. cpus: the CPUs that its workers may use.
-    others_follow: whether the CPU use of other programs grows with the server's requests. response_times, routes: of
-    the same window; None if they are unknown or off."""
-    workers = snapshot.workers
+    """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
+    programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
+    off."""
+    workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
     ceiling = count_ceiling(
         workers, {each.worker_id: ratio(each.up_seconds, seconds) or 0.0 for each in window.workers}
@@ -69,7 +70,7 @@ def compute_figures(
     rates, shares, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     return Figures(
         window=window,
-        snapshot=snapshot,
+        server=server,
         flow=rates,
         balance=shares,
         headroom=compute_headroom(rates, shares, ceiling, cpus.count if cpus else None, cpu, others_follow),
@@ -80,10 +81,11 @@ def compute_figures(
         waits=compute_waits(window, rates),
         response_times=compute_percentiles(response_times),
         routes=compute_routes(routes),
+        stuck_seconds=stuck_seconds,
     )
 
 
-def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = None) -> int | None:
+def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve: available ones, and those of workers that cheaper mode keeps in reserve. None if
     uWSGI omits threads. up: the fraction for which the threads of an absent worker count, by worker id."""
     parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
@@ -91,5 +93,5 @@ def count_ceiling(workers: Sequence[Worker], up: Mapping[int, float] | None = No
     return None if threads is None else ceil(threads)
 
 
-def _part(worker: Worker, up: Mapping[int, float]) -> float:
-    return 1.0 if worker.accepting or worker.in_reserve else min(1.0, up.get(worker.worker_id, 0.0))
+def _part(worker: WorkerRecord, up: Mapping[int, float]) -> float:
+    return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, up.get(worker.worker_id, 0.0))

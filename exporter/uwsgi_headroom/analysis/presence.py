@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
 
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
@@ -21,10 +20,10 @@ RESUME = (
 """The advice about paused workers."""
 
 
-def part_away(figures: Figures, reading: Reading) -> float | None:
+def part_away(figures: Figures) -> float | None:
     """The fraction of a window in which workers were down; None if unknown, or if cheaper mode may be the reason."""
-    options = reading.host.setup.options if reading.host.setup else None
-    if options is None or not options.complete or options.cheaper:
+    options = figures.server.setup.options
+    if not options.complete or options.cheaper:
         return None
     up = [worker.up_seconds for worker in figures.window.workers]
     observed = figures.window.observed_seconds * len(up)
@@ -33,7 +32,7 @@ def part_away(figures: Figures, reading: Reading) -> float | None:
 
 def find_failing(figures: Figures) -> list[int]:
     """The ids of workers that ended repeatedly, serve nothing in between, and are not up now."""
-    up = {worker.worker_id for worker in figures.snapshot.workers if worker.accepting}
+    up = {worker.worker_id for worker in figures.server.workers if worker.state == "accepting"}
     return [
         worker.worker_id
         for worker in figures.window.workers
@@ -43,16 +42,15 @@ def find_failing(figures: Figures) -> list[int]:
     ]
 
 
-def find_paused(workers: Sequence[Worker]) -> list[Worker]:
+def find_paused(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     """The workers that are paused: they take no request until they are resumed."""
-    return [worker for worker in workers if worker.state == "pause"]
+    return [worker for worker in workers if worker.state == "paused"]
 
 
-def find_without_application(reading: Reading, workers: Sequence[Worker]) -> tuple[list[Worker], list[Worker]] | None:
+def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
     """The accepting workers, and those among them without a loaded application; None if the configuration names no
     application or cannot be read."""
-    setup = reading.host.setup
-    if setup is None or not setup.options.names_application:
+    if not server.setup.options.names_application:
         return None
-    accepting = [worker for worker in workers if worker.accepting and not reading.process_is_missing(worker)]
-    return accepting, [worker for worker in accepting if not worker.apps]
+    accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
+    return accepting, [worker for worker in accepting if not worker.has_application]

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.formatting import duration, percent
-from uwsgi_headroom.analysis.stuck import request_ages_by_thread
 from uwsgi_headroom.history.route_hour import RouteWindow
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.server import ServerRecord
 from uwsgi_headroom.routes.book import OTHER_ROUTE
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +34,13 @@ def compute_routes(window: RouteWindow | None) -> RouteFigures | None:
     return RouteFigures(threads, sum(threads.values()))
 
 
-def find_ages(reading: Reading) -> dict[str, list[float | None]]:
+def find_ages(server: ServerRecord) -> dict[str, list[float | None]]:
     """The ages in seconds of the requests in service now, by route; None for one that uWSGI does not report."""
     ages: dict[str, list[float | None]] = {}
-    if isinstance(reading.snapshot, Snapshot):
-        for worker in reading.snapshot.workers:
-            for thread, route in routes_by_thread(reading, worker).items():
-                ages.setdefault(route, []).append(request_ages_by_thread(reading, worker).get(thread))
+    for worker in server.workers:
+        for thread, route in worker.routes.items():
+            ages.setdefault(route, []).append(worker.ages.get(thread))
     return ages
-
-
-def routes_by_thread(reading: Reading, worker: Worker) -> dict[int, str]:
-    """The route of the request in each busy thread of a worker, by thread number; empty while routes are off."""
-    if reading.routes is None or reading.process_is_missing(worker):
-        return {}
-    return reading.routes.of_worker(worker.worker_id)
 
 
 def oldest(ages: list[float | None]) -> float | None:
@@ -59,7 +48,7 @@ def oldest(ages: list[float | None]) -> float | None:
     return max((age for age in ages if age is not None), default=None)
 
 
-def describe_route(routes: RouteFigures | None, reading: Reading, route: str | None = None) -> str:
+def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str | None = None) -> str:
     """A sentence about a route, or about the one that holds most threads, with a space before it; empty if there is
     none with a name. It is evidence of a finding."""
     if routes is None:
@@ -68,17 +57,17 @@ def describe_route(routes: RouteFigures | None, reading: Reading, route: str | N
     route = route or max(named, key=routes.share, default=OTHER_ROUTE)
     if route == OTHER_ROUTE or not routes.share(route):
         return ""
-    age = oldest(find_ages(reading).get(route, []))
+    age = oldest(find_ages(server).get(route, []))
     old = "" if age is None else f"; its oldest request is {duration(age)} old"
     return f" `{route}` holds {percent(routes.share(route))} of the busy threads{old}."
 
 
-def describe_stuck_route(routes: RouteFigures | None, reading: Reading, least_seconds: float) -> str:
+def describe_stuck_route(routes: RouteFigures | None, server: ServerRecord, least_seconds: float) -> str:
     """A sentence about the route with the most requests that are at least this old, as `describe_route` writes it."""
     stuck = {
         route: sum(age is not None and age >= least_seconds for age in ages)
-        for route, ages in find_ages(reading).items()
+        for route, ages in find_ages(server).items()
         if route != OTHER_ROUTE
     }
     route = max(stuck, key=lambda name: stuck[name], default=None)
-    return describe_route(routes, reading, route) if route and stuck[route] else ""
+    return describe_route(routes, server, route) if route and stuck[route] else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.server import ServerRecord
 
 ASYNC = "async cores"
 
+ASYNC_FULL = 0.9
+"""Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
 
-def name_slots(reading: Reading) -> str:
+
+def name_slots(server: ServerRecord) -> str:
     """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
-    setup = reading.host.setup
-    return ASYNC if setup and setup.concurrency_kind == "async" else "threads"
+    return ASYNC if server.setup.concurrency_kind == "async" else "threads"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.record.waits import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class WaitFigures:
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
         return self.threads.get(state, 0.0) / self.total if self.total else 0.0
+
+
+def list_gaps(server: ServerRecord) -> tuple[str, ...]:
+    """Why it is unknown, at all or in part, what the threads wait for, as sentences for an operator; empty if it is
+    known."""
+    if server.waits is None:
+        return (server.processes_off or "off: enable it with --waits true",)
+    return (server.waits.off,) if server.waits.off else server.waits.gaps
 
 
 def largest_backend(waits: WaitFigures) -> str | None:

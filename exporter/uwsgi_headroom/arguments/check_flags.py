@@ -7,7 +7,7 @@ from uwsgi_headroom.arguments.numbers import seconds_between
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
 from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
 _STATUSES = (
     "Exit status, as for a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown: the server could not be read, "
@@ -44,6 +44,11 @@ def add_check_flags(parser: Parser) -> None:
         choices=FORMATS,
         default="text",
         help="text; json: one document, even after a failure; nagios: one line with performance data (default text)",
+    )
+    parser.add_argument(
+        "--stuck",
+        metavar="AGE",
+        help=f"the age from which on a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--what-if",

@@ -16,7 +16,7 @@ from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
 from uwsgi_headroom.arguments.tune_flags import add_tune_flags
 from uwsgi_headroom.completion.shells import SHELLS
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, SHIPPED_HISTORY
 from uwsgi_headroom.config.flags import add_flags
 
 PROGRAM = "uwsgi-headroom"
@@ -67,6 +67,7 @@ def make_command_line() -> CommandLine:
         "report": _add_report(commands),
         "tune": _add_tune(commands),
         "discover": _add_discover(commands),
+        "retire": _add_retire(commands),
         "hash-password": _add_hash_password(commands),
         "completion": _add_completion(commands),
     }
@@ -152,13 +153,38 @@ def _add_tune(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 
 def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
-    return _add_command(
+    parser = _add_command(
         commands,
         "discover",
         summary="find the uWSGI masters on this machine",
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
-        "watches them. Exit status: 0, or 1 if there is no stats server.",
+        "watches them. For a uWSGI without a stats server, print the steps that turn it on, after trying as uWSGI's "
+        "user whether they will work; run it as root for that. Changes nothing in uWSGI. Exit status: 0, or 1 if there "
+        "is no stats server.",
     )
+    parser.add_argument(
+        "--user",
+        metavar="NAME",
+        help="the user that runs the exporter and has to read the stats (default: the exporter's systemd unit, else "
+        "the user who runs sudo, else you)",
+    )
+    return parser
+
+
+def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "retire",
+        summary="stop expecting a server that is gone for good",
+        description="Tell the exporter that a server which a pattern found is gone for good, so that it is no longer "
+        "reported as down. Writes a line beside the exporter's history file, which a running exporter reads; run it as "
+        f"root. Finds the file as the exporter does, or at {SHIPPED_HISTORY}.",
+    )
+    parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
+    parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
+    parser.add_argument("--config", metavar="FILE", help="the exporter's configuration file, which names its history")
+    parser.add_argument("--force", action="store_true", help="retire it although the history does not have it")
+    return parser
 
 
 def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:

@@ -22,7 +22,8 @@ class UsageError(HeadroomError):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises UsageError where argparse would print and exit.
+    """An argparse parser that raises UsageError where argparse would print and exit, and that knows options by their
+    whole names only: an abbreviation would become ambiguous with the next option of a similar name.
 
     `arguments` are the options and positional arguments in the order they were added; `summary` describes the command
     in one line.
@@ -31,7 +32,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.arguments: list[argparse.Action] = []
         self.summary = ""
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         action = super().add_argument(*args, **kwargs)

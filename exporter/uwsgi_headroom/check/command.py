@@ -14,12 +14,14 @@ from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
 from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
 from uwsgi_headroom.check.watching import judge_targets
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.values import parse_stuck
+from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.watch.discover import discover_servers
 
 
 def run(request: Request) -> int:
@@ -27,9 +29,10 @@ def run(request: Request) -> int:
     and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
+    stuck_seconds = parse_stuck(request.stuck, "--stuck") if request.stuck else STUCK_SECONDS
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
-        judged, single = asyncio.run(_judge(servers, request, settings))
+        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     print_lines(_render(judged, request, single=single))
@@ -47,15 +50,17 @@ def _parse_settings(request: Request) -> tuple[Setting, ...]:
 
 
 async def _judge(
-    servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting]
+    servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
-    threshold cannot be judged."""
+    threshold cannot be judged, or --stuck cannot be applied."""
     access = load_optional(request.http_config)
     targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
     if targets.watched:
         refuse_too_short(request.thresholds)
-    documents = await judge_targets(targets, request.seconds, settings)
+    if targets.exporters and request.stuck:
+        raise ConfigError("--stuck: an exporter judges by its own setting of that name; set it there")
+    documents = await judge_targets(targets, request.seconds, settings, stuck_seconds)
     judged = [apply_thresholds(document, request.thresholds) for document in documents]
     return sorted(judged, key=_gravity), targets.single
 

@@ -21,7 +21,8 @@ class Request:
     addresses: stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this machine.
     seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
     exporter's page shows. what_if: settings to predict,
-    such as `8x4`. http_config: the path of an HTTP client configuration for exporters.
+    such as `8x4`. http_config: the path of an HTTP client configuration for exporters. stuck: the age from which on a
+    request counts as stuck, such as `5m`; None: the default, or the exporter's own.
     """
 
     addresses: tuple[str, ...] = ()
@@ -30,3 +31,4 @@ class Request:
     thresholds: Thresholds = NO_THRESHOLDS
     what_if: tuple[str, ...] = ()
     http_config: str | None = None
+    stuck: str | None = None

@@ -15,6 +15,7 @@ from uwsgi_headroom.check.judge import describe_unread, judge
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.check.targets import Targets
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.model import ServerConfig, Settings
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Server
@@ -29,14 +30,20 @@ _NOBODY_LISTENS = "It cannot be read: nothing listens there, neither an exporter
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
 
 
-async def judge_targets(targets: Targets, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+async def judge_targets(
+    targets: Targets,
+    seconds: float | None,
+    settings: Sequence[Setting] = (),
+    stuck_seconds: float = STUCK_SECONDS,
+) -> list[Server]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
+    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
     """
     length = seconds or WATCH_SECONDS
-    fleet = Fleet(targets.watched, Settings(windows=(length,)))
+    fleet = Fleet(targets.watched, Settings(windows=(length,), stuck_seconds=stuck_seconds))
     fleet.refresh()
     watches = fleet.watches()
     progress = _Progress(len(watches))

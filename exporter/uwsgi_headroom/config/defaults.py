@@ -14,6 +14,13 @@ DEFAULT_SAMPLES_PER_SECOND = 5.0
 MOST_BACKENDS = 20
 """The most backends that can have a name: each has a time series, and a name of its own in all figures."""
 
+STUCK_SECONDS = 30.0
+"""A request in service for at least this long counts as stuck. Web servers in front give up after 60 s (nginx, Apache),
+so at 30 s there is time to look; few requests take that long unless they are meant to."""
+
+STUCK_SECONDS_RANGE = (1.0, 86400.0)
+"""Lowest and highest. uWSGI reports the start of a request in whole seconds."""
+
 HISTORY_SECONDS = 3600
 """Length of a server's history, and so of the longest window."""
 
@@ -41,3 +48,12 @@ PASSWORD_COST_RANGE = (4, 20)
 
 DEFAULT_PASSWORD_COST = 12
 """A check takes a quarter of a second, once for each client."""
+
+MOST_SERVERS = 400
+"""Servers that patterns find, at most. One of 8 workers takes some 0.45 MB (docs/benchmarks.md), so that 400 fit into
+the 256 MB of the shipped systemd unit."""
+
+MOST_SERVERS_RANGE = (1, 10_000)
+
+SHIPPED_HISTORY = "/var/lib/uwsgi-headroom/history.sqlite"
+"""The history file of the shipped systemd unit and of the Debian package."""

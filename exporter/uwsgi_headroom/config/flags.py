@@ -64,6 +64,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "second" + _also("slo"),
     )
     parser.add_argument(
+        "--stuck",
+        metavar="AGE",
+        help="the age from which on a request in service counts as stuck, 1s to 24h, for every server without its own "
+        "(default 30s)" + _also("stuck"),
+    )
+    parser.add_argument(
         "--cpu-residency",
         nargs="?",
         const="true",

@@ -25,7 +25,8 @@ class ServerConfig:
     """One server, or a glob of UNIX sockets (then `address` is None and every socket is named after its file).
 
     timeout: of one read, in seconds; size_cap: of one document, in bytes; where: the line or flag that sets the server.
-    slo: None for that of the settings.
+    slo, stuck_seconds: None for those of the settings. Of a glob, expect_names: servers that are down if they are not
+    there; expect_number: how many there should be at least.
     """
 
     name: str
@@ -35,6 +36,9 @@ class ServerConfig:
     size_cap: int = defaults.SIZE_CAP
     where: str = ""
     slo: Slo | None = None
+    stuck_seconds: float | None = None
+    expect_names: tuple[str, ...] = ()
+    expect_number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,10 @@ class Settings:
     windows: lengths in seconds, ascending; figures of single workers use the last. cpu_residency: also read every
     thread of the workers, for workers x CPUs more series. waits: also read what request threads wait for, where the
     kernel permits it. backends: the names of backends, and the address of each, `10.0.0.5:5432`, `*:5432` or a path.
-    read_pollfds: also read from the workers' memory which descriptors a thread polls. slo: of every server that has
-    none of its own; None for no objective. routes: also name the routes of requests in service; route_templates: paths
-    such as `/orders/{id}`.
+    read_pollfds: also read from the workers' memory which descriptors a thread polls. slo, stuck_seconds: of
+    every server that has none of its own: the objective, None for none, and the age from which on a request in service
+    counts as stuck. routes: also name the routes of requests in service; route_templates: paths such as `/orders/{id}`.
+    max_servers: the most servers that globs find.
     """
 
     samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
@@ -56,8 +61,10 @@ class Settings:
     backends: tuple[tuple[str, str], ...] = ()
     read_pollfds: bool = False
     slo: Slo | None = None
+    stuck_seconds: float = defaults.STUCK_SECONDS
     routes: bool = False
     route_templates: tuple[str, ...] = ()
+    max_servers: int = defaults.MOST_SERVERS
 
 
 SETTINGS = Settings()

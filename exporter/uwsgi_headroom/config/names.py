@@ -6,6 +6,7 @@ only on the server's address and the configuration, never on which servers run o
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, count, takewhile
@@ -13,13 +14,21 @@ from itertools import chain, count, takewhile
 from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.terminal_text import escape_text
 
 _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
 
 
+_APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/stats")
+"""Where Debian's uWSGI keeps the sockets of an application, and where `discover` proposes a stats socket."""
+
+
 def default_name(address: Address) -> str:
-    """Return the default name of a server: its socket's file name without the extension, or its host and port."""
+    """Return the default name of a server: the application's, its socket's file name without the extension, or its host
+    and port."""
     match address:
+        case Unix(path) if application := _APPLICATION.fullmatch(path):
+            return printable_name(application[1])
         case Unix(path) | File(path):
             file_name = path.rstrip("/").rpartition("/")[2].removeprefix("@")
             return printable_name(file_name.rpartition(".")[0] or file_name)
@@ -35,22 +44,44 @@ def address_name(address: Address) -> str:
 class GlobNames:
     """Names the sockets that match the patterns of a configuration.
 
-    A name is the part of the path that the patterns leave open: the path without the directory and the ending that all
-    patterns share. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`, `/srv/*/run/stats` finds
-    `shop`. If a configured server already has that name, the whole path is the name.
+    A name is the part of the path that the patterns leave open: the path without the directory that all patterns share,
+    and without its ending. `/run/uwsgi/*.stats` finds `shop`, `/run/*/*.stats` finds `uwsgi/shop`, `/srv/*/run/stats`
+    finds `shop`. Endings stay if two patterns could give one name without them, as `/run/*.a` and `/run/*.b` could.
+    Without them, `/run/*.stats` and `/run/app/*/stats` give names with different numbers of slashes. If a configured
+    server already has that name, the whole path is the name.
     """
 
-    def __init__(self, patterns: Sequence[str], given: Collection[str]) -> None:
+    def __init__(self, patterns: Sequence[str], given: Collection[str] = ()) -> None:
         self._given = given
         self._prefix = _common_directory(patterns)
-        endings = {_fixed_ending(pattern) for pattern in patterns}
-        self._suffix = endings.pop() if len(endings) == 1 else ""
+        endings = {(pattern.count("/"), _fixed_ending(pattern)) for pattern in patterns}
+        by_path = {slashes for slashes, _ in endings}  # `*` matches no slash, so a path has as many as its pattern
+        by_name = {slashes - ending.count("/") for slashes, ending in endings}
+        self._endings = dict(endings) if len(by_path) == len(by_name) == len(endings) else {}
 
     def name(self, path: str) -> str:
         """Return the name of the socket at a path that one of the patterns matches."""
-        short = path.removeprefix(self._prefix).removesuffix(self._suffix)
+        short = path.removeprefix(self._prefix).removesuffix(self._endings.get(path.count("/"), ""))
         names = chain((_escaped(short), _escaped(path)), (f"{_escaped(path)}#{number}" for number in count(2)))
         return next(name for name in names if name and name not in self._given)
+
+    def path(self, name: str, pattern: str) -> str | None:
+        """Return the path that a pattern of these matches and whose socket has this name; None if there is none, or if
+        the name has escapes."""
+        if not name or "\\" in name:
+            return None
+        ending = self._endings.get(pattern.count("/"), "")
+        paths = (f"{self._prefix}{name}{ending}", name)
+        return next((path for path in paths if _matches(path, pattern) and self.name(path) == name), None)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether `glob.glob` would find the path. In a glob, no wildcard matches a slash, or a dot at the beginning."""
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(
+        fnmatch.fnmatchcase(part, like) and part.startswith(".") <= like.startswith(".")
+        for part, like in zip(parts, wanted, strict=True)
+    )
 
 
 def _common_directory(patterns: Sequence[str]) -> str:
@@ -71,8 +102,9 @@ def _escaped(path: str) -> str:
 
 
 def printable_name(path: str) -> str:
-    """Turn a path into a name: bytes that are not UTF-8, which a label cannot hold, are written as escapes."""
-    return path.encode("utf-8", "backslashreplace").decode()
+    """Turn a path into a name: bytes that are not UTF-8, which a label cannot hold, and characters that a terminal
+    obeys or does not show are written as escapes."""
+    return escape_text(path.encode("utf-8", "backslashreplace").decode())
 
 
 def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
@@ -104,3 +136,15 @@ def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
                 f"{server.where}: {server.address} is already configured as {other.name!r} ({other.where}); "
                 "give each stats server only one name"
             )
+
+
+def refuse_impossible_expectations(servers: Sequence[ServerConfig]) -> None:
+    """Raise ConfigError if a glob expects a server with a name that none of its sockets can have."""
+    names = GlobNames([server.pattern for server in servers if server.address is None])
+    for server in servers:
+        for name in server.expect_names:
+            if names.path(name, server.pattern) is None:
+                raise ConfigError(
+                    f"{server.where}: expect: no socket that {server.pattern} matches is named {name!r}; a name is "
+                    "the part of the path that all patterns leave open"
+                )

@@ -10,7 +10,11 @@ from pathlib import Path
 
 from uwsgi_headroom.config import defaults, values, variables, yaml_file
 from uwsgi_headroom.config.model import Config, Settings
-from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
+from uwsgi_headroom.config.names import (
+    refuse_duplicate_addresses,
+    refuse_duplicate_names,
+    refuse_impossible_expectations,
+)
 from uwsgi_headroom.config.slo import parse_slo, refuse_too_short
 from uwsgi_headroom.config.variables import PREFIX
 from uwsgi_headroom.errors import ConfigError
@@ -28,6 +32,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
         [*settings.servers, *(values.parse_server_argument(argument, where) for argument in stats)]
     )
     refuse_duplicate_addresses(servers)
+    refuse_impossible_expectations(servers)
     settings = replace(settings, servers=servers)
     addresses, where = _values(flags, environment, "web_listen_address")
     if addresses:
@@ -74,6 +79,9 @@ def _watching(watching: Settings, flags: argparse.Namespace, environment: Mappin
     slo, where = _value(flags, environment, "slo")
     if slo:
         watching = replace(watching, slo=parse_slo(slo, where))
+    stuck, where = _value(flags, environment, "stuck")
+    if stuck:
+        watching = replace(watching, stuck_seconds=values.parse_stuck(stuck, where))
     backends, where = _values(flags, environment, "backends")
     if backends:
         watching = replace(watching, backends=values.parse_backends(backends, where))

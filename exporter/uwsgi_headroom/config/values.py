@@ -17,6 +17,7 @@ from uwsgi_headroom.config.defaults import (
     LISTEN_ADDRESS,
     MOST_BACKENDS,
     SIZE_CAP,
+    STUCK_SECONDS_RANGE,
     TIMEOUT_SECONDS,
 )
 from uwsgi_headroom.config.model import ServerConfig
@@ -89,12 +90,26 @@ def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
     """Parse window lengths such as `90s`, `5m` or `1h` to seconds, ascending. Raises ConfigError."""
     lengths = set()
     for text in texts:
-        match = re.fullmatch(r"(\d{1,5})([smh])", text.strip(), re.ASCII)
-        seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+        seconds = _parse_length(text)
         if not 10 <= seconds <= HISTORY_SECONDS:
             raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")
-        lengths.add(float(seconds))
+        lengths.add(seconds)
     return tuple(sorted(lengths))
+
+
+def parse_stuck(text: str, where: str) -> float:
+    """Parse the age from which on a request counts as stuck, such as `30s`, `5m` or `12h`, to seconds. Raises
+    ConfigError."""
+    seconds = _parse_length(text)
+    if not STUCK_SECONDS_RANGE[0] <= seconds <= STUCK_SECONDS_RANGE[1]:
+        raise ConfigError(f"{where}: {text!r} is not an age from 1s to 24h, such as 30s or 5m")
+    return seconds
+
+
+def _parse_length(text: str) -> float:
+    """Parse `90s`, `5m` or `1h` to seconds; 0 for anything else."""
+    match = re.fullmatch(r"(\d{1,5})([smh])", text.strip(), re.ASCII)
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
 
 
 def parse_backends(texts: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:

@@ -29,6 +29,7 @@ SETTINGS = (
     "backends",
     "read_pollfds",
     "slo",
+    "stuck",
     "routes",
     "route_template",
     "routes_beyond_loopback",

@@ -5,14 +5,17 @@ servers:
     stats: unix:///run/uwsgi/shop.stats
     timeout: 5            # seconds for one read
     size_cap: 6291456     # bytes of one document
+    stuck: 30s            # a request in service for this long counts as stuck
     slo: {threshold: 1s, objective: 99%}   # response time inside uWSGI, and the share of requests within it
   - stats: /run/uwsgi/*.stats
+    expect: [shop, blog]  # servers that are down if they are not there; also a number, such as 2
 sampling:
   samples_per_second: 5   # between scrapes, of each server
   windows: [1m, 5m]       # to average figures over; figures of single workers use the longest
   cpu_residency: false    # CPU time by worker and CPU: workers x CPUs more series
   waits: true             # what request threads wait for, where the kernel permits it
   read_pollfds: false     # read from the workers' memory which descriptors a thread polls
+  max_servers: 400        # that patterns find
 backends:                 # names for what request threads wait for
   postgres: 10.0.0.5:5432
 routes:                   # which routes hold the busy threads; off without this key; also `routes: true`
@@ -42,7 +45,7 @@ from pathlib import Path
 import yaml
 
 from uwsgi_headroom.config import slo, values
-from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, SAMPLES_PER_SECOND_RANGE
+from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS, MOST_SERVERS_RANGE, SAMPLES_PER_SECOND_RANGE
 from uwsgi_headroom.config.model import SETTINGS, Config, ProbeConfig, ServerConfig, Settings, Slo
 from uwsgi_headroom.config.probe_targets import parse_pattern
 from uwsgi_headroom.config.read_file import LARGEST
@@ -105,7 +108,9 @@ class _File(YamlNodes):
         )
 
     def _sampling(self, node: yaml.Node | None) -> Settings:
-        keys = self._mapping(node, ("samples_per_second", "windows", "cpu_residency", "waits", "read_pollfds"))
+        keys = self._mapping(
+            node, ("samples_per_second", "windows", "cpu_residency", "waits", "read_pollfds", "max_servers")
+        )
         defaults = SETTINGS
         windows = keys.get("windows")
         return Settings(
@@ -116,6 +121,7 @@ class _File(YamlNodes):
             cpu_residency=self._boolean(keys.get("cpu_residency"), defaults.cpu_residency),
             waits=self._boolean(keys.get("waits"), defaults.waits),
             read_pollfds=self._boolean(keys.get("read_pollfds"), defaults.read_pollfds),
+            max_servers=int(self._number(keys.get("max_servers"), defaults.max_servers, *MOST_SERVERS_RANGE)),
         )
 
     def _windows(self, node: yaml.Node) -> tuple[float, ...]:
@@ -147,7 +153,7 @@ class _File(YamlNodes):
         else:
             keys = self._mapping(node, ("file", "max_size"))
         file = keys.get("file")
-        if file and file.tag in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"):
+        if file and file.tag != "tag:yaml.org,2002:str":  # `yes` and `.nan` are no paths
             self._fail(file, "expected the path of a file; without this key, the history stays in memory")
         return keys
 
@@ -169,7 +175,7 @@ class _File(YamlNodes):
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
             return values.parse_server_argument(self._text(node), self._where(node))
-        keys = self._mapping(node, ("name", "stats", "timeout", "size_cap", "slo"))
+        keys = self._mapping(node, ("name", "stats", "timeout", "size_cap", "slo", "stuck", "expect"))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
         defaults = ServerConfig("", None)
@@ -183,7 +189,20 @@ class _File(YamlNodes):
             )
         except AddressError as error:
             self._fail(keys["stats"], str(error))
+        if "stuck" in keys:
+            age = values.parse_stuck(self._text(keys["stuck"]), self._where(keys["stuck"]))
+            server = replace(server, stuck_seconds=age)
+        if "expect" in keys:
+            server = self._expect(server, keys["expect"])
         return replace(server, slo=self._slo(keys["slo"])) if "slo" in keys else server
+
+    def _expect(self, server: ServerConfig, node: yaml.Node) -> ServerConfig:
+        """The servers that a pattern should find: a number, or their names."""
+        if server.address is not None:
+            self._fail(node, "expect belongs to a pattern: a server of its own is always expected")
+        if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:str":
+            return replace(server, expect_number=int(self._number(node, 0, *MOST_SERVERS_RANGE)))
+        return replace(server, expect_names=tuple(dict.fromkeys(self._text(each) for each in self._one_or_more(node))))
 
     def _slo(self, node: yaml.Node) -> Slo:
         keys = self._mapping(node, ("threshold", "objective"))

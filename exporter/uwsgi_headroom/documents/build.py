@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
@@ -24,11 +25,22 @@ from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
+from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 
 SERVERS_PATH = "/api/v1/servers"
+
+Cursor = tuple[float, int]
+"""A place in a journal: the time and the id of an event."""
+
+NEWEST: Cursor = (float("inf"), 0)
+"""The place from which a journal begins."""
+
+FindEarlier = Callable[[float, Cursor, int], Awaitable[list[Event]]]
+"""Finds the latest events since a time (epoch seconds) and before a place, at most this many, newest first."""
 
 LATEST_EVENTS = 20
 """Number of events in the document of a server."""
@@ -60,11 +72,11 @@ def _build_server(
     latest = watch.figures(reading, (window,))[0:1] if reading else []
     figures = latest[0] if latest else None
     snapshot = reading.snapshot if reading else None
-    judged = collect_findings(figures, reading) if figures and reading else []
+    record = figures.server if figures else describe_server(reading) if reading else None
+    judged = collect_findings(figures) if figures else []
     if isinstance(snapshot, EmperorSnapshot):
-        judged = collect_emperor_findings(snapshot)
+        judged = collect_emperor_findings(describe_emperor(snapshot))
     status, verdict = server_state.judge(watch, figures, judged)
-    is_server = isinstance(snapshot, Snapshot)
     return schema.Server(
         name=watch.name,
         address=printable_name(str(watch.address)),
@@ -82,16 +94,16 @@ def _build_server(
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         headroom=sections.build_headroom(figures.headroom) if figures else None,
         flow=sections.build_flow(figures.flow) if figures else None,
-        threads=sections.build_threads(reading) if reading and is_server else None,
+        threads=sections.build_threads(reading, record, watch.stuck_seconds) if reading and record else None,
         occupancy=sections.build_occupancy(figures.window) if figures else None,
         balance=sections.build_balance(figures.balance) if figures else None,
-        workers=tuple(build_workers(reading, figures, watch.integrals.totals)) if reading and is_server else (),
-        sockets=tuple(sections.build_sockets(reading, figures)) if reading and is_server else (),
-        host=_build_host(reading) if reading and is_server else None,
+        workers=tuple(build_workers(reading, record, figures, watch.integrals.totals)) if reading and record else (),
+        sockets=tuple(sections.build_sockets(record, figures)) if record else (),
+        host=_build_host(reading, record) if reading and record else None,
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
-        thunder_lock=snapshot.thunder_lock if isinstance(snapshot, Snapshot) else None,
+        thunder_lock=record.thunder_lock if record else None,
         findings=tuple(_build_finding(finding, watch) for finding in judged),
-        unknown=tuple(_list_unknowns(reading, figures)) if reading and is_server else (),
+        unknown=tuple(_list_unknowns(reading, record, figures)) if reading and record else (),
         sampling=sections.build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
         if reading and isinstance(snapshot, EmperorSnapshot)
@@ -100,8 +112,8 @@ def _build_server(
         identity=build_identity(reading) if reading else None,
         cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
-        routes=build_routes(figures.routes, reading) if figures and figures.routes and reading else None,
-        waits=build_waits(figures.waits, reading) if figures and figures.waits and reading else None,
+        routes=build_routes(figures.routes, figures.server) if figures and figures.routes else None,
+        waits=build_waits(figures.waits, figures.server.waits) if figures and figures.waits else None,
         response_times=build_response_times(figures.response_times) if figures and figures.response_times else None,
         objective=build_objective(figures.objective, figures.flow.queue_wait)
         if figures and figures.objective
@@ -121,12 +133,15 @@ async def build_servers(
     return servers
 
 
-def build_server_list(documents: Iterable[schema.Server], clock: Clock) -> schema.Servers:
-    """Build the list of servers from their documents."""
+def build_server_list(
+    documents: Iterable[schema.Server], clock: Clock, patterns: Iterable[PatternServers] = ()
+) -> schema.Servers:
+    """Build the list of servers from their documents, with the patterns that found them."""
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
+        patterns=msgspec.convert(list(patterns), tuple[schema.Pattern, ...], from_attributes=True),
     )
 
 
@@ -179,17 +194,30 @@ def runbook_path(code: str, server: str) -> str | None:
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
 
-def build_journal(watch: Watch, clock: Clock, seconds: float, earlier: Sequence[Event] = ()) -> schema.Journal:
-    """Build the document with the events of the last `seconds`. earlier: those of a history file, oldest first."""
+async def build_journal(
+    watch: Watch,
+    clock: Clock,
+    seconds: float,
+    limit: int,
+    before: Cursor = NEWEST,
+    find_earlier: FindEarlier | None = None,
+) -> schema.Journal:
+    """Build the document with the latest `limit` events of the last `seconds` that are older than `before`.
+    find_earlier: finds those of a history file."""
     now = clock.epoch()
     since = now - seconds
-    events = watch.recorder.journal.since(since)
-    oldest = min([event.since for event in events], default=now)
+    known = watch.recorder.journal.since(since)
+    events = [event for event in known if (event.time, event.id) < before][: limit + 1]
+    if find_earlier and len(events) <= limit:
+        oldest = min([event.since for event in known], default=now)
+        events += await find_earlier(since, min(before, (oldest, 0)), limit + 1 - len(events))
+    last = events[limit - 1] if len(events) > limit else None
     return schema.Journal(
         name=watch.name,
         time=now,
         since=since,
-        events=(*events, *(event for event in reversed(earlier) if event.time < oldest)),
+        events=tuple(events[:limit]),
+        next=f"{last.time!r},{last.id}" if last else None,
     )
 
 
@@ -208,7 +236,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     )
 
 
-def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema.Unknown]:
+def _list_unknowns(reading: Reading, record: ServerRecord, figures: Figures | None) -> Iterator[schema.Unknown]:
     if figures is None:
         why = "figures need two readings, a second apart"
         yield schema.Unknown(what="figures", why=why, socket=None)
@@ -218,31 +246,29 @@ def _list_unknowns(reading: Reading, figures: Figures | None) -> Iterator[schema
         yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
     if reading.host.limits_off:
         yield schema.Unknown(what="limits", why=reading.host.limits_off, socket=None)
-    if waits := reading.host.waits:
-        for why in (waits.off,) if waits.off else waits.gaps:
+    if not reading.host.off:
+        for why in list_gaps(record):
             yield schema.Unknown(what="waits", why=why, socket=None)
-    elif not reading.host.off:
-        yield schema.Unknown(what="waits", why="off; enable it with --waits true", socket=None)
-    if sections.build_threads(reading).configured is None:
+    if any(worker.threads is None for worker in record.workers):
         why = (
             "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
             "times are unknown"
         )
         yield schema.Unknown(what="threads", why=why, socket=None)
-    for name, backlog in reading.listen_queues().items():
+    for name, backlog in record.queues.items():
         if backlog.queue is None:
             why = backlog.reason or "the kernel does not report it"
             yield schema.Unknown(what="queue", why=why, socket=name)
 
 
-def _build_host(reading: Reading) -> schema.Host:
+def _build_host(reading: Reading, record: ServerRecord) -> schema.Host:
     host = reading.host
     return schema.Host(
         cpus=host.cpus.count if host.cpus else None,
         limited_by=host.cpus.limited_by if host.cpus else None,
         quota=host.cpus.quota if host.cpus else None,
         host_cpus=host.cpus.host if host.cpus else None,
-        sharing_one_cpu=count_workers_sharing_one_cpu(host) if host.processes else None,
+        sharing_one_cpu=count_workers_sharing_one_cpu(record) if host.processes else None,
         listen_overflows=host.overflows.overflows if host.overflows else None,
         listen_drops=host.overflows.drops if host.overflows else None,
         memory=sections.build_memory(host.memory) if host.memory else None,

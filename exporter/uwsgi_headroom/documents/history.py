@@ -20,8 +20,8 @@ from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.row_blocks import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.waits.states import STATES
-from uwsgi_headroom.kernel.waits.states import State as ThreadState
+from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record.waits import State as ThreadState
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600

@@ -13,9 +13,10 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.history import MOST_POINTS, History
 from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
+from uwsgi_headroom.journal.events import MOST_EVENTS
 
 FILE = Path(__file__).with_name("openapi.json")
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
@@ -61,12 +62,12 @@ def _plain(docstring: str) -> str:
 def _paths() -> dict[str, Any]:
     one = "/api/v1/servers/{server}"
     return {
-        "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400),
+        "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
         "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
-        one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404),
-        f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404),
-        f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404),
-        f"{one}/journal": _get("The events of a server", Journal, [_SERVER, _JOURNAL], 400, 404),
+        one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404, 503),
+        f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404, 503),
+        f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404, 503),
+        f"{one}/journal": _get("The events of a server", Journal, [_SERVER, *_JOURNAL], 400, 404, 503),
         f"{one}/what-if": _get("Predictions for other settings", WhatIf, [_SERVER, _SETTINGS], 400, 404, 503),
         f"{one}/events": _events("The document of a server, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
     }
@@ -106,7 +107,21 @@ _HISTORY = [
         "schema": {"type": "number"},
     },
 ]
-_JOURNAL = {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}}
+_JOURNAL = [
+    {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}},
+    {
+        "name": "limit",
+        "in": "query",
+        "description": "Maximum number of events.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_EVENTS, "default": MOST_EVENTS},
+    },
+    {
+        "name": "before",
+        "in": "query",
+        "description": "Only events before this place: `next` of the answer before.",
+        "schema": {"type": "string"},
+    },
+]
 _SETTINGS = {
     "name": "settings",
     "in": "query",
@@ -117,7 +132,7 @@ _SETTINGS = {
 _WHY = {
     400: "A parameter is invalid",
     404: "No server has this name",
-    503: "Too many streams are open, or predictions are being made: retry after the seconds in Retry-After",
+    503: "Too many streams are open, or too many answers are being built: retry after the seconds in Retry-After",
 }
 
 

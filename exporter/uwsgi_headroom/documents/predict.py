@@ -53,7 +53,7 @@ async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:
     if peak is not None and peak.throughput <= (figures.flow.throughput or 0.0):
         peak = None
     follow = watch.neighbours.others_follow
-    return figures.window.seconds, measure_server(figures, reading, others_follow=follow, peak=peak)
+    return figures.window.seconds, measure_server(figures, others_follow=follow, peak=peak)
 
 
 async def _find_peak(watch: Watch) -> Observed | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 
 LABELS: Mapping[State, str] = {
     "cpu": "CPU",

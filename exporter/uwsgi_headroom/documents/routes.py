@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
 from uwsgi_headroom.history.route_hour import RouteHour, RouteWindow
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.server import ServerRecord
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -30,10 +30,10 @@ class RouteHistory(Struct, frozen=True, kw_only=True):
     threads: list[list[float | None]] = field(default_factory=list)
 
 
-def build_routes(figures: RouteFigures, reading: Reading) -> tuple[Route, ...]:
-    """Build the section from the figures of a window, which ends with this reading: routes that have busy threads in it
+def build_routes(figures: RouteFigures, server: ServerRecord) -> tuple[Route, ...]:
+    """Build the section from the figures of a window, which ends with this record: routes that have busy threads in it
     or now, most busy threads first."""
-    ages = find_ages(reading)
+    ages = find_ages(server)
     routes = sorted(figures.threads, key=lambda route: (-figures.threads[route], route))
     return tuple(
         Route(

@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.waiting import Waiting
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
@@ -17,7 +18,7 @@ from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
+from uwsgi_headroom.record.setup import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt
@@ -103,12 +104,14 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
-    serving a request at the last reading; stuck: serving one for longer than 30 s. Null with stats-no-cores."""
+    serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. Null with
+    stats-no-cores. stuck_seconds: a setting."""
 
     configured: int | None
     available: int | None
     busy: int | None
     stuck: int | None
+    stuck_seconds: float = STUCK_SECONDS
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):
@@ -218,7 +221,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 class Identity(Struct, frozen=True, kw_only=True):
     """Identifies a server. pid: of the master, as uWSGI reports it; local_pid: in the exporter's PID namespace; host:
     name of the host; application: the module or file that its options name, else the mountpoint of its only
-    application; configuration_file: the first one on its command line, as written there; working_directory: of the
+    application; configuration_file: its own, the last on the command line, as written there; working_directory: of the
     master; started: start of the master's process in epoch seconds, which a reload does not change; uptime: seconds
     since then; emperor_pid: of the uWSGI emperor that started this vassal. Null: not visible, or none."""
 
@@ -328,12 +331,13 @@ class Server(Struct, frozen=True, kw_only=True):
 
 class Journal(Struct, frozen=True, kw_only=True):
     """The events of one server, newest first, kept as long as its history. since: start of the requested range in epoch
-    seconds."""
+    seconds. next: the parameter `before` of the request for the following events, null if there are none."""
 
     name: str
     time: float
     since: float
     events: tuple[Event, ...]
+    next: str | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -366,12 +370,26 @@ class Summary(Struct, frozen=True, kw_only=True):
     p95: Percentile | None = None
 
 
+class Pattern(Struct, frozen=True, kw_only=True):
+    """A pattern of the configuration. found: sockets that match and are watched; expected: how many servers there
+    should be; missing: expected servers whose socket is not there, each of which is in the list, and down; left_out:
+    sockets that match and are not watched, because there are too many."""
+
+    pattern: str
+    found: int
+    expected: int
+    missing: int
+    left_out: int
+
+
 class Servers(Struct, frozen=True, kw_only=True):
-    """Every server: servers that are down first, then by headroom, least first. version: of the exporter."""
+    """Every server: servers that are down first, then by headroom, least first. version: of the exporter; patterns:
+    those of its configuration."""
 
     time: float
     version: str
     servers: tuple[Summary, ...]
+    patterns: tuple[Pattern, ...] = ()
 
 
 class Findings(Struct, frozen=True, kw_only=True):

@@ -9,14 +9,15 @@ import msgspec
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law, neighbours
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
+from uwsgi_headroom.analysis.memory_headroom import count_more_workers
 from uwsgi_headroom.analysis.stuck import find_stuck_requests
 from uwsgi_headroom.analysis.waiting import judge_waiting
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_memory
+from uwsgi_headroom.record.server import ServerRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
@@ -59,8 +60,9 @@ def build_balance(balance: evenness.Balance) -> schema.Balance:
     )
 
 
-def build_threads(reading: Reading) -> schema.Threads:
-    """Build the section about threads, and how many of them are in use now."""
+def build_threads(reading: Reading, record: ServerRecord, stuck_seconds: float) -> schema.Threads:
+    """Build the section about threads, and how many of them are in use now. stuck_seconds: the age from which on a
+    request counts as stuck."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     configured = sum_if_all_known([worker.threads for worker in workers])
@@ -68,19 +70,20 @@ def build_threads(reading: Reading) -> schema.Threads:
         configured=configured,
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
-        stuck=None if configured is None else len(find_stuck_requests(reading, workers)),
+        stuck=None if configured is None else len(find_stuck_requests(record.workers, stuck_seconds)),
+        stuck_seconds=stuck_seconds,
     )
 
 
 def build_memory(memory: Memory) -> schema.Memory:
     """Build the section about memory: available, used by a worker, and how many more workers fit."""
-    room = compute_memory_headroom(memory)
+    room = describe_memory(memory)
     return schema.Memory(
         available=memory.available.byte_count if memory.available else None,
         limited_by=memory.available.limited_by if memory.available else None,
         per_worker=memory.worker.largest if memory.worker else None,
         source=memory.worker.source if memory.worker else None,
-        more_workers=room.more_workers if room else None,
+        more_workers=count_more_workers(room) if room else None,
     )
 
 
@@ -102,9 +105,9 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
     )
 
 
-def build_sockets(reading: Reading, figures: Figures | None) -> Iterator[schema.Socket]:
+def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window."""
-    queues = reading.listen_queues()
+    queues = record.queues
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
         yield schema.Socket(

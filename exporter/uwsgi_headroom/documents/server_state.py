@@ -26,8 +26,8 @@ def judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> t
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
-    if figures and watch.reading:
-        return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(watch.reading))
+    if figures:
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(figures.server))
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.options.model import NAMES
+from uwsgi_headroom.record.setup import Setup
 
 
-def build_setup(known: setup.Setup) -> schema.Setup:
+def build_setup(known: Setup) -> schema.Setup:
     """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = known.options
     return schema.Setup(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -21,29 +20,28 @@ from uwsgi_headroom.documents.response_times import append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.store.tiers import MINUTES, TIERS, Tier
-
-_TURN_SECONDS = 0.002
-"""How long this thread computes before the thread that samples may run."""
-
-_PAUSE_SECONDS = 0.0002
+from uwsgi_headroom.watch.turns import ThreadTurns
 
 _LATEST_SECONDS = 15.0
 """When the last record of a slice is in the file at the latest, in seconds after its end."""
 
 
-def build_stored_history(path: Path, name: str, step: float, since: float, until: float, now: float) -> History:
+def build_stored_history(
+    path: Path, name: str, step: float, since: float, until: float, now: float, turns: ThreadTurns | None = None
+) -> History:
     """Build the history of the server `name` between two times (epoch seconds) from a history file, in slices of about
-    `step` seconds or of the shortest records that are kept for that long. now: the present time. For a thread: pauses
-    often. Raises HistoryFileError."""
+    `step` seconds or of the shortest records that are kept for that long. now: the present time. turns: of the thread
+    that this runs in. Raises HistoryFileError, GivenUpError."""
+    turns = turns or ThreadTurns()
     tier = choose_tier(step, since, now)
     step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
     from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
-    with HistoryFile(path) as file:
+    with HistoryFile(path, now) as file:
         # Start one step early, as every slice begins with the end of the previous one.
         records = file.records(name, since - step, until, tier.seconds)
-        slices = list(_merge_slices(records, step, tier, now))
-    return _build(name, step, since, until, slices)
+        slices = list(_merge_slices(records, step, tier, now, turns))
+    return _build(name, step, since, until, slices, turns)
 
 
 def choose_tier(step: float, since: float, now: float) -> Tier:
@@ -53,17 +51,16 @@ def choose_tier(step: float, since: float, now: float) -> Tier:
     return max([tier for tier in kept if tier.seconds <= step], key=lambda tier: tier.seconds, default=kept[0])
 
 
-def _merge_slices(records: Iterator[Record], step: float, tier: Tier, now: float) -> Iterator[Record]:
+def _merge_slices(
+    records: Iterator[Record], step: float, tier: Tier, now: float, turns: ThreadTurns
+) -> Iterator[Record]:
     """One record for each multiple of `step` seconds of the epoch, but for the last one if it has not ended."""
-    began = time.monotonic()
     for slot, group in groupby(records, key=lambda record: _slot(record.until, step)):
         parts = list(group)
         has_last = _slot(parts[-1].until, tier.seconds) * tier.seconds >= slot * step
         if has_last or slot * step < now - _LATEST_SECONDS:
             yield merge_records(parts)
-        if time.monotonic() - began > _TURN_SECONDS:
-            time.sleep(_PAUSE_SECONDS)
-            began = time.monotonic()
+        turns.pause_if_due()
 
 
 def _slot(until: float, step: float) -> int:
@@ -71,7 +68,7 @@ def _slot(until: float, step: float) -> int:
     return math.ceil((until - MINUTES.seconds / 2) / step)
 
 
-def _build(name: str, step: float, since: float, until: float, slices: Sequence[Record]) -> History:
+def _build(name: str, step: float, since: float, until: float, slices: Sequence[Record], turns: ThreadTurns) -> History:
     backends = _union(record.window.waits.backends if record.window.waits else () for record in slices)
     routes = _union(record.routes.seconds if record.routes else () for record in slices)
     sockets = _union(record.window.queue_seconds for record in slices)
@@ -86,7 +83,6 @@ def _build(name: str, step: float, since: float, until: float, slices: Sequence[
         sockets=[SocketHistory(name=socket) for socket in sockets],
         workers=[WorkerHistory(worker_id=worker_id) for worker_id in workers],
     )
-    began = time.monotonic()
     for record in slices:
         if record.until <= since:
             continue
@@ -94,9 +90,7 @@ def _build(name: str, step: float, since: float, until: float, slices: Sequence[
         append_slice(columns, record.window, record.levels.cpus, record.levels.others_follow)
         append_percentiles(columns.response_times, record.response_times, DIGITS)
         append_routes(columns, record.window, record.routes)
-        if time.monotonic() - began > _TURN_SECONDS:
-            time.sleep(_PAUSE_SECONDS)
-            began = time.monotonic()
+        turns.pause_if_due()
     return columns
 
 

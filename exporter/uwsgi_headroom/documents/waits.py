@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.wait_states import WaitFigures
-from uwsgi_headroom.kernel.waits.states import State
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record.waits import Waits as WaitsNow
 
 
 class WaitState(Struct, frozen=True, kw_only=True):
@@ -39,9 +39,9 @@ class Waits(Struct, frozen=True, kw_only=True):
     disagreement: float
 
 
-def build_waits(waits: WaitFigures, reading: Reading) -> Waits:
-    """Build the section from the figures of a window, which ends with this reading."""
-    addresses = reading.host.waits.addresses if reading.host.waits else {}
+def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
+    """Build the section from the figures of a window. now: at its end."""
+    addresses = now.addresses if now else {}
     states = sorted(waits.threads.items(), key=lambda item: -item[1])
     backends = sorted(waits.backends.items(), key=lambda item: -item[1])
     return Waits(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis import stuck
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
 from uwsgi_headroom.stats.server import Snapshot, State
 from uwsgi_headroom.stats.server import Worker as Stats
 
@@ -74,7 +74,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     lock_waiters: float | None = None
 
 
-def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
+def build_workers(reading: Reading, record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
     """Build the sections of all workers of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
@@ -84,6 +84,7 @@ def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> 
         yield _build_worker(
             reading,
             worker,
+            record.workers[index],
             served,
             known.balance.workers[index] if known else None,
             known.window.workers[index] if known else None,
@@ -95,6 +96,7 @@ def build_workers(reading: Reading, figures: Figures | None, totals: Totals) -> 
 def _build_worker(
     reading: Reading,
     worker: Stats,
+    record: WorkerRecord,
     served: int,
     figures: WorkerFigures | None,
     window: WorkerWindow | None,
@@ -103,7 +105,7 @@ def _build_worker(
 ) -> Worker:
     process = reading.host.processes.get(worker.pid or 0)
     memory = reading.host.memory
-    ages = stuck.request_ages(reading, worker)
+    ages = sorted((age for age in record.ages.values() if age is not None), reverse=True)
     return Worker(
         worker_id=worker.worker_id,
         pid=worker.pid,
@@ -136,7 +138,7 @@ def _build_worker(
         oldest_request_age=ages[0] if ages else None,
         request_ages=tuple(ages),
         thread_requests=worker.thread_requests or None,
-        serving=stuck.request_ages_by_thread(reading, worker) if worker.thread_requests else None,
+        serving=dict(record.ages) if worker.thread_requests else None,
         affinity=process.affinity if process else None,
         last_cpu=process.last_cpu if process else None,
         residency=dict(residency) if reading.host.threads else None,

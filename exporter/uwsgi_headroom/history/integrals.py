@@ -17,13 +17,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter
 
 from uwsgi_headroom.history.cpu_use import CpuUse
 from uwsgi_headroom.history.levels import Levels, add_levels, find_levels
 from uwsgi_headroom.history.reloads import is_reload
 from uwsgi_headroom.history.route_time import add_route_time
 from uwsgi_headroom.history.service_time import ServiceTime
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, WorkerTotals, sum_if_all_known
+from uwsgi_headroom.history.totals import (
+    OCCUPANCY_BOUNDS,
+    QUANTITIES,
+    WORKER,
+    Totals,
+    WorkerTotals,
+    sum_if_all_known,
+)
 from uwsgi_headroom.history.wait_time import add_waits
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
@@ -158,6 +167,10 @@ def _is_as_before(worker: Worker, before: Reading, reading: Reading) -> bool:
     return then.off == now.off and not now.threads and then.processes.get(pid) is now.processes.get(pid)
 
 
+_COUNTERS = tuple(dict.fromkeys(each.name for each in chain(*QUANTITIES) if each.counter and each.kind == "count"))
+_get_counters = attrgetter(*_COUNTERS)
+
+
 def _add_counters(
     total: WorkerTotals, then: Worker | None, now: Worker, reloaded: bool, most_running_time: float
 ) -> None:
@@ -168,11 +181,9 @@ def _add_counters(
         if not reloaded:
             return
         then = now
-    total.requests += int(_increase(then.requests, now.requests, reloaded))
-    total.static_requests += int(_increase(then.static_requests, now.static_requests, reloaded))
-    total.exceptions += int(_increase(then.exceptions, now.exceptions, reloaded))
-    total.harakiris += int(_increase(then.harakiris, now.harakiris, reloaded))
-    total.respawns += int(_increase(then.respawns, now.respawns, reloaded))
+    for name, before, after in zip(_COUNTERS, _get_counters(then), _get_counters(now), strict=True):
+        if after is not None and (reloaded or after != before):
+            setattr(total, name, (getattr(total, name) or 0) + int(_increase(before, after, reloaded)))
     if total.running_time is not None:
         total.running_time += min(most_running_time, _increase(then.running_time, now.running_time, reloaded))
 
@@ -202,7 +213,7 @@ def _add_process(
     process = reading.host.processes.get(now.pid or 0)
     if process is None:
         return
-    total.resident_bytes = process.resident_bytes
+    total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
     seconds = _cpu_seconds(process)
     if seconds is None:
         return
@@ -233,7 +244,12 @@ def _note_known_since(total: WorkerTotals, reading: Reading, now: Worker) -> Non
     process = reading.host.processes.get(now.pid or 0)
     cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
     total.cpu_since = _since(total.cpu_since, cpu, reading.at)
-    total.running_time_since = _since(total.running_time_since, now.running_time is not None, reading.at)
+    for name, since in _KNOWN_SINCE:
+        setattr(total, since, _since(getattr(total, since), getattr(now, name) is not None, reading.at))
+
+
+_KNOWN_SINCE = [(each.name, each.known) for each in WORKER if each.counter and each.known]
+"""uWSGI's counters that a document may not have."""
 
 
 def _since(since: float | None, known: bool, at: float) -> float | None:

@@ -1,22 +1,114 @@
-"""The totals of a server and its workers, which never decrease. `integrals` updates them."""
+"""The totals of a server and its workers, which never decrease, and the table of those that a window has.
+
+`integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
+windows are merged and written to a file (`store`). By this table a row takes 52 bytes a worker and 192 for the server,
+without sockets and backends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from uwsgi_headroom.history.route_totals import RouteTotals, copy_routes
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 
 Number = TypeVar("Number", int, float)
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 """Upper bounds of the histogram of busy / available threads; 0.99 separates "all" from "nearly all"."""
+
+
+Kind = Literal["count", "time", "level", "change"]
+
+Of = Literal["server", "all workers", "occupancy", "socket", "cpu", "waits", "state", "backend", "worker"]
+
+
+class Quantity(NamedTuple):
+    """A figure of a window, by the name of its attribute, in the totals and in the window alike.
+
+    of: what has a value of it. "all workers" is the sum over the workers' totals; "occupancy" has one for each of
+        `OCCUPANCY_BOUNDS`, "state" one for each of `STATES`, and "socket" and "backend" one for each name.
+    kind: a window has the growth of a `count` and of a `time` (in seconds), and the value of a `level` at its end.
+        A `change` is the difference of the level before it in the table. Two windows merge to the sum, or to the last
+        level.
+    per_unit: the whole numbers in which a row keeps a unit of it, modulo 2**32, or DOUBLE.
+    known: "" if it always is; "reported" if it is while its total is not None; "waits" if it is while those of the
+        server are; else the attribute of the totals since when it is. Levels are known while they are not None, and
+        changes if the level was known at both ends.
+    counter: whether it is uWSGI's own counter, a field of the same name in `Worker`. Only a full reload resets it.
+    """
+
+    of: Of
+    name: str
+    kind: Kind
+    per_unit: float = 1
+    known: str = ""
+    counter: bool = False
+
+    @property
+    def may_be_unknown(self) -> bool:
+        """Whether a window may have None."""
+        return bool(self.known) or self.kind in ("level", "change")
+
+
+DOUBLE = 0
+_TICKS = 10_000  # per second: enough for a process that uses 119 CPUs for an hour
+_WAIT_TICKS = 100  # per second: enough for an hour of 11,900 threads
+_PER_BYTE = 1 / 1024  # resident memory up to 4 TiB
+
+SERVER = (
+    Quantity("server", "observed_seconds", "time", DOUBLE),
+    Quantity("server", "full_seconds", "time", DOUBLE),
+    Quantity("server", "gap_seconds", "time", DOUBLE),
+    Quantity("server", "reloads", "count"),
+    Quantity("all workers", "exceptions", "count", counter=True),
+    Quantity("all workers", "harakiris", "count", counter=True),
+    Quantity("all workers", "respawns", "count", counter=True),
+    Quantity("occupancy", "occupancy", "count"),
+    Quantity("server", "overflows", "count", known="reported"),
+    Quantity("server", "configured", "level"),
+    Quantity("server", "available", "level"),
+)
+SOCKET = (
+    Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
+    Quantity("socket", "queue_full_seconds", "time", DOUBLE, known="queue_since"),
+)
+CPU = (
+    Quantity("cpu", "measured_seconds", "time", DOUBLE),
+    Quantity("cpu", "own_seconds", "time", DOUBLE),
+    Quantity("cpu", "idle_seconds", "time", DOUBLE),
+    Quantity("cpu", "others_seconds", "time", DOUBLE, known="others_since"),
+)
+WAITS = (
+    Quantity("waits", "observed_seconds", "time", _WAIT_TICKS),
+    Quantity("waits", "disagreement_seconds", "time", _WAIT_TICKS),
+    Quantity("state", "seconds", "time", _WAIT_TICKS),
+    Quantity("backend", "backends", "time", _WAIT_TICKS),
+)
+WORKER = (
+    Quantity("worker", "requests", "count", counter=True),
+    Quantity("worker", "static_requests", "count", counter=True),
+    Quantity("worker", "respawns", "count", counter=True),
+    Quantity("worker", "lost", "count"),
+    Quantity("worker", "up_seconds", "time", _TICKS),
+    Quantity("worker", "running_time", "time", DOUBLE, known="running_time_since", counter=True),
+    Quantity("worker", "busy_seconds", "time", DOUBLE, known="reported"),
+    Quantity("worker", "cpu_seconds", "time", _TICKS, known="cpu_since"),
+    Quantity("worker", "interpreter_lock_seconds", "time", _WAIT_TICKS, known="waits"),
+    Quantity("worker", "resident_bytes", "level", _PER_BYTE),
+    Quantity("worker", "resident_growth", "change", _PER_BYTE),
+    Quantity("worker", "write_errors", "count", known="write_errors_since", counter=True),
+)
+
+QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
+"""The table: for each part of a window, its figures in the order of the part's attributes. A file has the same order:
+add at the end of a part, and only what may be unknown, since it is not in the files that exist."""
 
 
 class WorkerTotals(Struct):
@@ -26,7 +118,9 @@ class WorkerTotals(Struct):
     busy_seconds: busy time, summed over the threads.
     up_seconds: time in which the worker accepted requests.
     resident_bytes: not a total but the latest level.
-    running_time_since, cpu_since: the monotonic time since which the figure has always been known; None while unknown.
+    write_errors: responses that could not be written to the client to the end.
+    running_time_since, cpu_since, write_errors_since: the monotonic time since which the figure has always been known;
+        None while unknown.
     lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
     residency: CPU seconds by CPU.
     children_cpu_seconds: of processes that the worker started and waited for.
@@ -50,6 +144,8 @@ class WorkerTotals(Struct):
     residency: dict[int, float] = {}
     children_cpu_seconds: float = 0.0
     interpreter_lock_seconds: float = 0.0
+    write_errors: int = 0
+    write_errors_since: float | None = None
 
 
 @dataclass(slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from uwsgi_headroom.history.totals import Totals, WaitTotals
-from uwsgi_headroom.kernel.waits.states import STATES, Waits
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.waits import STATES, Waits
 
 _NONE = Waits(off="not looked at")
 

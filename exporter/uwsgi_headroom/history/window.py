@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
+from typing import Any
 
 from msgspec import Struct
 
-from uwsgi_headroom.history.rows import Growth, Row, WorkerGrowth, compare_rows
-from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals, WorkerTotals
-from uwsgi_headroom.kernel.waits.states import STATES, State
+from uwsgi_headroom.history.rows import Column, Growth, Row, compare_rows
+from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WORKER, CpuTotals, Quantity, Totals, WaitTotals
+from uwsgi_headroom.record.waits import STATES, State
 
 
 class WorkerWindow(Struct, frozen=True, gc=False):
-    """One worker in a window: counts, and times in seconds. A figure is None unless known for the whole window.
+    """One worker in a window: counts, and times in seconds. A figure is None unless known for the whole window. After
+    `worker_id`, the order is that of the table (`totals.WORKER`).
 
     lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
     resident_bytes: at the end of the window.
     resident_growth: since the start of the window; negative if the memory shrank.
     interpreter_lock_seconds: summed over the threads, the time in which they waited for the interpreter lock.
+    write_errors: responses that could not be written to the client to the end.
     """
 
     worker_id: int
     requests: int
     static_requests: int
-    running_time: float | None
-    busy_seconds: float | None
-    up_seconds: float
-    cpu_seconds: float | None
     respawns: int
     lost: int
+    up_seconds: float
+    running_time: float | None
+    busy_seconds: float | None
+    cpu_seconds: float | None
+    interpreter_lock_seconds: float | None
     resident_bytes: int | None
     resident_growth: int | None
-    interpreter_lock_seconds: float | None = None
+    write_errors: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,37 +109,49 @@ class Window:
 def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
     """The window between two rows. `latest` has the same workers and sockets, and the start of each known figure."""
     (at, start), (until, end) = first, last
-    backends = latest.waits.backends if latest.waits else ()
-    growth = compare_rows(start, end, len(latest.queue_seconds), len(backends))
+    growth = compare_rows(start, end, latest)
     waits = _wait_window(at, latest.waits, growth)
-    workers = zip(latest.workers, growth.workers, strict=True)
+    workers = _hide_unknown(WORKER, growth.workers, latest.workers, at, waits)
+    figures: dict[str, Any] = {
+        quantity.name: tuple(column) if quantity.of == "occupancy" else column[0]
+        for quantity, column in zip(SERVER, _hide_unknown(SERVER, growth.server, (latest,), at), strict=True)
+    }
+    for quantity, areas in zip(SOCKET, growth.sockets, strict=True):
+        figures[quantity.name] = _since_start(latest, areas, growth.queue_since, at)
     return Window(
         asked=asked,
         seconds=until - at,
         until=until,
-        observed_seconds=growth.observed_seconds,
-        full_seconds=growth.full_seconds,
-        gap_seconds=growth.gap_seconds,
-        reloads=growth.reloads,
-        exceptions=growth.exceptions,
-        harakiris=growth.harakiris,
-        respawns=growth.respawns,
-        overflows=None if latest.overflows is None else growth.overflows,
-        workers=tuple(
-            _worker_window(place, at, totals, grown, waits is not None)
-            for place, (totals, grown) in enumerate(workers, 1)
-        ),
-        queue_seconds=_since_start(latest, growth.queue_seconds, growth.queue_since, at),
-        queue_full_seconds=_since_start(latest, growth.queue_full_seconds, growth.queue_since, at),
-        occupancy=growth.occupancy,
-        configured=growth.configured or None,
-        available=growth.available if growth.configured else None,
+        workers=tuple(map(WorkerWindow, count(1), *workers)),
         cpu=_cpu_window(at, latest.cpu, growth),
         waits=waits,
+        **figures,
     )
 
 
-def _since_start(latest: Totals, areas: list[float], known_since: list[float], start: float) -> dict[str, float]:
+def _hide_unknown(
+    part: Sequence[Quantity], growth: list[Column], totals: Sequence[object], start: float, waits: object = None
+) -> list[Column]:
+    """The columns of a part, with None where a figure is not known for a whole window that starts at `start`. totals:
+    of each thing that has values."""
+    columns = list(growth)
+    for place, quantity in enumerate(part):
+        if not quantity.known:
+            continue
+        values = columns[place]
+        if quantity.known == "waits":
+            columns[place] = values if waits else [None] * len(values)
+            continue
+        known = [total is not None for total in map(attrgetter(quantity.name), totals)]
+        if quantity.known != "reported":
+            since = map(attrgetter(quantity.known), totals)
+            known = [yes and begin is not None and begin <= start for yes, begin in zip(known, since, strict=True)]
+        if not all(known):
+            columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
+    return columns
+
+
+def _since_start(latest: Totals, areas: Column, known_since: Column, start: float) -> dict[str, float]:
     """The areas of the queues that were measured from the start of the window to its end, by socket."""
     named = zip(latest.queue_seconds, areas, known_since, strict=True)
     return {name: area for name, area, since in named if since <= start}
@@ -145,39 +163,19 @@ def _covers(since: float | None, start: float) -> bool:
 
 
 def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWindow | None:
-    measured, own, idle, others = growth.cpu
-    if totals is None or not _covers(totals.since, start) or not measured:
+    if totals is None or not _covers(totals.since, start):
         return None
-    return CpuWindow(measured, own, idle, others if _covers(totals.others_since, start) else None)
+    cpu = CpuWindow(*[column[0] for column in _hide_unknown(CPU, growth.cpu, (totals,), start)])
+    return cpu if cpu.measured_seconds else None
 
 
 def _wait_window(start: float, totals: WaitTotals | None, growth: Growth) -> WaitWindow | None:
-    observed, disagreement, *seconds = growth.waits
+    (observed,), (disagreement,), seconds, backends = growth.waits
     if totals is None or not _covers(totals.since, start) or not observed:
         return None
     return WaitWindow(
         observed_seconds=observed,
         disagreement_seconds=disagreement,
         seconds={state: area for state, area in zip(STATES, seconds, strict=True) if area},
-        backends=dict(zip(totals.backends, growth.backends, strict=True)),
-    )
-
-
-def _worker_window(
-    worker_id: int, start: float, totals: WorkerTotals, grown: WorkerGrowth, waits_known: bool
-) -> WorkerWindow:
-    requests, static_requests, respawns, lost, up, cpu, lock, running, busy, early, late = grown
-    return WorkerWindow(
-        worker_id=worker_id,
-        requests=requests,
-        static_requests=static_requests,
-        running_time=running if _covers(totals.running_time_since, start) else None,
-        busy_seconds=None if totals.busy_seconds is None else busy,
-        up_seconds=up,
-        cpu_seconds=None if totals.cpu_seconds is None or not _covers(totals.cpu_since, start) else cpu,
-        respawns=respawns,
-        lost=lost,
-        resident_bytes=late or None,
-        resident_growth=late - early if early and late else None,
-        interpreter_lock_seconds=lock if waits_known else None,
+        backends=dict(zip(totals.backends, backends, strict=True)),
     )

@@ -31,6 +31,7 @@ Cause = Literal["harakiri", "out_of_memory", "max_requests", "reload_on_rss", "m
 """The likely reason why a worker ended. A kill and a crash look the same from outside: both are `unknown`."""
 
 MOST_EVENTS = 1000
+"""Most events in memory, and in one response of the API: 350 kB."""
 
 JOIN_SECONDS = 30.0
 """The longest time between two events that are joined into one. Only the kinds in JOINED are joined, and only events

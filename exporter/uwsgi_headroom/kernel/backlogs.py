@@ -24,6 +24,7 @@ from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.other_network import ask_in_network_of
+from uwsgi_headroom.record.backlog import Backlog, is_tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,24 +34,6 @@ if TYPE_CHECKING:
 
 MOST_SECONDS = 0.05
 """How long a list of another network namespace may take: it may have any number of listeners."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """The connections waiting in a listen queue, and its limit; or None for both, and the reason.
-
-    `queue` may exceed `limit` by one: a full queue holds one more connection than its limit.
-    """
-
-    queue: int | None
-    limit: int | None
-    reason: str | None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the queue is at its limit, so that the next connection is refused (UNIX) or dropped (TCP)."""
-        return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
-
 
 _UNPROVEN = "the pid of uWSGI's master is not proven, so its sockets are unknown"
 
@@ -93,12 +76,6 @@ class _Sockets:
 def _read_sockets(master_pid: int) -> _Sockets:
     same = shares_network_namespace(master_pid)
     return _Sockets(read_socket_inodes(master_pid), None if same is None else not same)
-
-
-def is_tcp(name: str) -> bool:
-    """Whether a socket name of uWSGI's is that of a TCP socket, for which the kernel counts overflows."""
-    _, colon, port = name.rpartition(":")
-    return bool(colon) and port.isdecimal() and not name.startswith(("/", "@"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.options import Options
-
-ConcurrencyKind = Literal["threads", "async", "single"]
+from uwsgi_headroom.record.options import Options
+from uwsgi_headroom.record.setup import ConcurrencyKind
 
 _THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from uwsgi_headroom.kernel.available_memory import read_available_memory
-from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cgroups import explain_hidden
 from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
@@ -21,10 +21,12 @@ from uwsgi_headroom.kernel.proof import Proof
 from uwsgi_headroom.kernel.prover import Prover
 from uwsgi_headroom.kernel.residency import read_threads
 from uwsgi_headroom.kernel.server_cpu import CpuTimes, ServerCpu
-from uwsgi_headroom.kernel.setup import Setup, SetupReader
+from uwsgi_headroom.kernel.setup import SetupReader
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.kernel.workers_here import WorkersHere
+from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record.setup import Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker

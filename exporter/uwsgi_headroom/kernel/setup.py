@@ -8,38 +8,18 @@ requests before it has begun its threads.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.concurrency import ConcurrencyKind, find_concurrency_kind
-from uwsgi_headroom.kernel.options import Options, read_options
+from uwsgi_headroom.kernel.concurrency import find_concurrency_kind
+from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.kernel.other_network import ask_in_network_of
 from uwsgi_headroom.kernel.patience import Patience
-from uwsgi_headroom.kernel.socket_holders import SocketHolders, are_mapped, find_socket_holders
+from uwsgi_headroom.kernel.socket_holders import are_mapped, find_socket_holders
+from uwsgi_headroom.record.setup import Setup
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 KEEP_SECONDS = 60.0
 KEEP_FIRST_SECONDS = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """How a server is set up.
-
-    somaxconn: net.core.somaxconn, which caps `listen`; None if the server has another network namespace, and this
-        user may not enter it.
-    concurrency_kind: whether a worker serves one request at a time (single), one per thread (threads), or many on one
-        thread (async: gevent, ugreen and the like); None if unknown.
-    socket_holders: by socket name as in the stats document, the ids of the accepting workers that take requests from
-        the socket; None if descriptors are hidden. A socket that is not found is left out.
-    mapped: whether some worker does not take requests from every socket (`map-socket`); None if unknown.
-    """
-
-    options: Options
-    somaxconn: int | None
-    concurrency_kind: ConcurrencyKind | None
-    socket_holders: SocketHolders | None
-    mapped: bool | None
 
 
 class SetupReader:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from uwsgi_headroom.kernel.backlogs import find_inodes
 from uwsgi_headroom.kernel.descriptors import read_socket_inodes
-from uwsgi_headroom.kernel.options import Options
-
-SocketHolders = Mapping[str, tuple[int, ...]]
+from uwsgi_headroom.record.options import Options
+from uwsgi_headroom.record.setup import SocketHolders
 
 
 def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:

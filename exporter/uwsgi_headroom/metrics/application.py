@@ -33,7 +33,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (server.labels, len(known[1]))
             for server in scrape.servers
-            if (known := find_without_application(server.reading, server.snapshot.workers))
+            if (known := find_without_application(server.record))
         ],
     )
     several = [

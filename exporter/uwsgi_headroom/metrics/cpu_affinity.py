@@ -34,7 +34,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Workers pinned to a single CPU to which another worker of the server is pinned too. A mask inherited from the "
         "master does not pin a worker.",
         [
-            (server.labels, count_workers_sharing_one_cpu(server.reading.host))
+            (server.labels, count_workers_sharing_one_cpu(server.record))
             for server in scrape.servers
             if server.processes
         ],

@@ -55,6 +55,18 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Restarts of the exporter's background tasks after an unexpected end, by task.",
         [(label_set(task=task), scrape.health.restarts.get(task, 0)) for task in TASKS],
     )
+    if patterns := scrape.health.patterns:
+        yield gauge(
+            "uwsgi_exporter_pattern_servers",
+            "Servers of a pattern by state: found (its socket is there and watched), expected (how many there should "
+            "be), missing (an expected server, watched by its name, whose socket is not there), left_out (a socket "
+            "that is not watched, because there are more than max_servers). Absent without patterns.",
+            [
+                (label_set(pattern=servers.pattern, state=state), float(getattr(servers, state)))
+                for servers in patterns
+                for state in ("found", "expected", "missing", "left_out")
+            ],
+        )
     if reload := scrape.health.reload:
         yield gauge(
             "uwsgi_exporter_config_last_reload_successful",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
+from uwsgi_headroom.analysis.memory_headroom import count_more_workers
 from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape
 
@@ -36,8 +36,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "How many more workers of the size of the largest fit into available memory, by unique memory "
         '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',
         [
-            (label_set(**server.labels, source=room.source), room.more_workers)
-            for server, memory in memories
-            if (room := compute_memory_headroom(memory))
+            (label_set(**server.labels, source=known.source), count_more_workers(known))
+            for server in scrape.servers
+            if (known := server.record.memory)
         ],
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.server import ServerRecord
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -21,11 +22,12 @@ def labels_of(observation: Observation, **more: str) -> LabelSet:
 
 @dataclass(frozen=True)
 class ObservedServer:
-    """An observation whose document is a uWSGI server's."""
+    """An observation whose document is a uWSGI server's. record: as it is judged."""
 
     observation: Observation
     reading: Reading
     snapshot: Snapshot
+    record: ServerRecord
     labels: LabelSet
     workers: list[tuple[LabelSet, Worker]]
     processes: list[tuple[LabelSet, WorkerProcess]]
@@ -54,9 +56,9 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = 
         observations=observations,
         health=health,
         servers=[
-            _server(observation, reading, snapshot)
+            _server(observation, reading, snapshot, observation.server)
             for observation, reading, snapshot in read
-            if isinstance(snapshot, Snapshot)
+            if isinstance(snapshot, Snapshot) and observation.server
         ],
         emperors=[
             (observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, EmperorSnapshot)
@@ -65,13 +67,14 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = 
     )
 
 
-def _server(observation: Observation, reading: Reading, snapshot: Snapshot) -> ObservedServer:
+def _server(observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord) -> ObservedServer:
     workers = [(labels_of(observation, worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
     processes = reading.host.processes
     return ObservedServer(
         observation=observation,
         reading=reading,
         snapshot=snapshot,
+        record=record,
         labels=labels_of(observation),
         workers=workers,
         processes=[

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.figures import count_ceiling
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS, find_stuck_requests
+from uwsgi_headroom.analysis.stuck import find_stuck_requests
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape
@@ -35,7 +36,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_threads_ceiling",
         "The most threads that can serve: those available plus those of workers that cheaper mode keeps in reserve.",
-        [(server.labels, count_ceiling(server.snapshot.workers)) for server in servers],
+        [(server.labels, count_ceiling(server.record.workers)) for server in servers],
     )
     yield gauge(
         "uwsgi_threads_busy",
@@ -50,9 +51,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_threads_stuck",
-        f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s.",
+        f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s, or what `stuck` is set to.",
         [
-            (server.labels, len(find_stuck_requests(server.reading, server.snapshot.workers)))
+            (
+                server.labels,
+                len(find_stuck_requests(server.record.workers, server.observation.stuck_seconds)),
+            )
             for server in servers
             if sum_if_all_known([worker.threads for worker in server.snapshot.workers]) is not None
         ],

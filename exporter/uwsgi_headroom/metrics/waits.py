@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.kernel.waits.states import STATES
 from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.record.waits import STATES
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:

@@ -70,7 +70,7 @@ class ServerData:
     last bound is inf. percentiles: of the quarter's response times, by PERCENTILES, in seconds.
     slow: requests per second that missed the objective's threshold or were lost; judged: those that count for it.
     reloads, respawns, harakiris, exceptions, overflows: numbers of events in the quarter.
-    waits: mean threads by state (`kernel.waits.states`); backends, routes: mean threads by name; empty where off.
+    waits: mean threads by state (`record.waits`); backends, routes: mean threads by name; empty where off.
     """
 
     server: str

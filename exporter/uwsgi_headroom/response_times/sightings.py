@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.server import Worker
+if TYPE_CHECKING:  # `analysis` takes windows of response times, and loads nothing that reads a server
+    from uwsgi_headroom.reading import Reading
+    from uwsgi_headroom.stats.server import Worker
 
 UNSEEN = -1.0
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from uwsgi_headroom.service.notify import Notifier, monotonic_microseconds, watchdog_seconds
-from uwsgi_headroom.watch.fleet import GLOB_SECONDS
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS
 from uwsgi_headroom.watch.watch import Watch
 
 LEAST_WATCHDOG_SECONDS = 3 * GLOB_SECONDS

@@ -1,7 +1,7 @@
 """Reloads the configuration while the exporter serves.
 
-A reload applies what is watched (servers and their objectives, windows) and the log's level and format. All other
-settings need a restart; if the file changes them, the log names them.
+A reload applies what is watched (servers, their objectives and ages of stuck requests, windows) and the log's level
+and format. All other settings need a restart; if the file changes them, the log names them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from uwsgi_headroom.service.manager import ServiceManager
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import LastReload
 
-_APPLIED = frozenset({"servers", "settings", "log_level", "log_format", "windows", "slo"})
+_APPLIED = frozenset(
+    {"servers", "settings", "log_level", "log_format", "windows", "slo", "stuck_seconds", "max_servers"}
+)
 _KEYS = {
     "listen": "web.listen_address",
     "allowed_hosts": "web.allowed_hosts",

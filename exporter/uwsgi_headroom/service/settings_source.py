@@ -10,8 +10,8 @@ from pathlib import Path
 from uwsgi_headroom.config import precedence
 from uwsgi_headroom.config.model import Config, ServerConfig
 from uwsgi_headroom.config.variables import PREFIX
+from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.watch.discover import discover_servers
 
 
 class SettingsSource:

@@ -110,7 +110,8 @@ def _explain_os_error(error: OSError) -> SourceError:
     elif isinstance(error, PermissionError):
         reason = "permission"
         advice = (
-            "permission denied: run as uWSGI's user, or set its `chmod-socket` so that this user's group may connect"
+            "permission denied: run as a user who may connect, such as uWSGI's; as root, `uwsgi-headroom discover "
+            "--user NAME` finds how NAME can"
         )
     elif isinstance(error, ConnectionRefusedError):
         reason = "refused"

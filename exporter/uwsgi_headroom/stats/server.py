@@ -40,6 +40,8 @@ class Worker(Struct, frozen=True):
     serving: the start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread
         number. Threads are numbered from 0, as in uWSGI's log ("core 3").
     thread_requests: completed requests of each thread; empty with stats-no-cores.
+    write_errors: responses that could not be written to the client to the end, mostly because it had left; None with
+        stats-no-cores.
     shapes: the shape of the request in each busy thread, by thread number; empty unless decoded for routes.
     """
 
@@ -64,6 +66,7 @@ class Worker(Struct, frozen=True):
     thread_requests: tuple[int, ...]
     apps: tuple[App, ...]
     shapes: dict[int, Shape] = {}
+    write_errors: int | None = None
 
     @property
     def request_starts(self) -> tuple[int, ...]:
@@ -169,6 +172,7 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
         thread_requests=tuple(counts),
         apps=raw.apps,
         shapes=_find_shapes(cores or (), serving, shapes) if serving and shapes else {},
+        write_errors=sum([core.write_errors for core in cores]) if cores else None,
     )
 
 

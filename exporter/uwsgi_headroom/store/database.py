@@ -11,21 +11,26 @@ from pathlib import Path
 import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.store.decode import decode_record
+from uwsgi_headroom.store.decode import decode_in_slot
 from uwsgi_headroom.store.encode import encode_record
 from uwsgi_headroom.store.file import transaction
 from uwsgi_headroom.store.record import Minute, Record, merge_records
-from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS, TIERS, Tier, slot_at
+from uwsgi_headroom.store.shares import file_bytes, fit, free_bytes, used_bytes
+from uwsgi_headroom.store.tiers import AHEAD_SECONDS, DAY, HOURS, MINUTES, QUARTERS, TIERS, Tier, slot_at
 
 _FORGET_SECONDS = 3600.0
 """Time between two deletions of what is too old, or too much."""
 
-_SHORTENED = ((MINUTES, DAY), (QUARTERS, 14 * DAY), (HOURS, 60 * DAY), (MINUTES, 0), (QUARTERS, 0), (HOURS, 0))
-"""In which order tiers become shorter where a history is too large, and how much of each is left before the next one
-does, in seconds."""
+_TOGETHER = 32
+"""Slots that are merged in one transaction. The size is checked after each: a hostile
+server's largest record has some 50 kB."""
 
-_SHARE = 20
-"""A tier becomes shorter by this part of the time that it covers, again until the history fits."""
+MOST_TEXTS = 1000
+"""Names of sockets, backends and routes that are kept for one server; the one used longest ago is forgotten first. 50
+routes that change each quarter are 400 in two years."""
+
+_VACUUMED_PAGES = 64
+"""Given back to the file system in one transaction, so that the write-ahead log stays small."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,13 +44,13 @@ class Database:
         self._file = _identity(path)
         self._max_size = max_size
         self._servers: dict[str, int] = {}
-        self._texts: dict[str, tuple[int, int]] = {}  # number, and the day on which it was last used
+        self._texts: dict[int, dict[str, tuple[int, int]]] = {}  # by server: number, and the day of the last use
         self._unmerged: set[tuple[int, int]] = set()  # servers and quarters
         self._forget_at = 0.0
         self._before: float | None = None  # the time of the last write
         self.size = 0
         self.since: dict[str, float] = {}
-        self._load()
+        self._load_names()
 
     def is_at(self, path: Path) -> bool:
         """Whether the path is still that of the open file."""
@@ -56,36 +61,56 @@ class Database:
         self._connection.close()
 
     def write(self, minutes: Sequence[Minute], now: float) -> int:
-        """Write minutes in one transaction, merge them, and delete what is too old at `now` (epoch seconds) or too
-        much. Returns how many could not be stored."""
-        damaged = 0
+        """Write minutes in one transaction. Then merge what has ended at `now` (epoch seconds), and delete what is too
+        old, or too much. Returns how many could not be stored."""
+        if self._before is None:
+            self._find_unmerged(now)
         with transaction(self._connection):
-            for minute in minutes:
-                server = self._number_of_server(minute.server)
-                if minute.record and self._add(server, minute.minute, minute.record, now):
-                    self.since.setdefault(minute.server, minute.minute * 60.0)
-                elif minute.record:
-                    damaged += 1
-                for event in minute.events:
-                    self._execute(
-                        "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)",
-                        server,
-                        event.since,
-                        f"{event.kind} {','.join(map(str, event.workers))}",
-                        event.time,
-                        msgspec.json.encode(event),
-                    )
-            self._merge(now)
-        is_first, is_time = self._before is None, self._is_time_to_forget(now)
-        if is_first or is_time:
+            damaged = sum(not self._write_minute(minute, now) for minute in minutes)
+        self._fit()
+        ended = [(server, slot) for server, slot in self._unmerged if slot * QUARTERS.seconds <= now + 1]
+        for first in range(0, len(ended), _TOGETHER):
             with transaction(self._connection):
-                if is_time:
-                    self._forget_old(now)
-                self._forget_too_much()
-            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
-            self._note_since()
-        self.size = self._used_bytes()
+                self._merge(ended[first : first + _TOGETHER], now)
+            self._fit()
+        if self._is_time_to_forget(now):
+            with transaction(self._connection):
+                self._forget_old(now)
+                self._forget_later(now)
+                self._forget_empty()
+            self._load_names()
+        self.size = used_bytes(self._connection)
         return damaged
+
+    def _write_minute(self, minute: Minute, now: float) -> bool:
+        """Write one minute; whether its record could be stored."""
+        server = self._number_of_server(minute.server)
+        for event in minute.events:
+            self._execute(
+                "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)",
+                server,
+                event.since,
+                f"{event.kind} {','.join(map(str, event.workers))}",
+                event.time,
+                msgspec.json.encode(event),
+            )
+        if not minute.record:
+            return True
+        self.since.setdefault(minute.server, minute.minute * 60.0)
+        return self._add(server, minute.minute, minute.record, now)
+
+    def _fit(self) -> None:
+        """Delete until the file fits into its size."""
+        if used_bytes(self._connection) > self._max_size:
+            with transaction(self._connection):
+                fit(self._connection, self._max_size)
+            self._give_back()
+            self._load_names()
+
+    def _give_back(self) -> None:
+        """Shrink a file that is larger than it may be by its free pages. Otherwise SQLite uses them again."""
+        while free_bytes(self._connection) and file_bytes(self._connection) > self._max_size:
+            self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})").fetchall()
 
     def _is_time_to_forget(self, now: float) -> bool:
         """Whether an hour has passed without a jump of the clock: a machine may start with a clock that is years ahead,
@@ -101,7 +126,7 @@ class Database:
         day = int(now // DAY)
         known = self._read(server, MINUTES, minute, minute)
         try:
-            data = encode_record(merge_records([*known, record]), lambda text: self._number_of_text(text, day))
+            data = encode_record(merge_records([*known, record]), lambda text: self._number_of_text(server, text, day))
         except (ValueError, OverflowError):
             _log.exception("a minute of the history is lost")
             return False
@@ -109,16 +134,15 @@ class Database:
         self._unmerged.add((server, slot_at(QUARTERS, minute)))
         return True
 
-    def _merge(self, now: float) -> None:
-        """Merge the minutes of each quarter of an hour that has ended, and the quarters of its hour."""
-        ended = {(server, slot) for server, slot in self._unmerged if slot * QUARTERS.seconds <= now + 1}
+    def _merge(self, ended: Sequence[tuple[int, int]], now: float) -> None:
+        """Merge the minutes of these quarters of an hour, and the quarters of their hours."""
         hours = set()
         for server, slot in ended:
             self._merge_slot(server, QUARTERS, slot, MINUTES, now)
             hours.add((server, slot_at(HOURS, slot * QUARTERS.seconds // MINUTES.seconds)))
         for server, slot in hours:
             self._merge_slot(server, HOURS, slot, QUARTERS, now)
-        self._unmerged -= ended
+        self._unmerged -= set(ended)
 
     def _merge_slot(self, server: int, tier: Tier, slot: int, of: Tier, now: float) -> None:
         parts = tier.seconds // of.seconds
@@ -126,21 +150,22 @@ class Database:
         if records:
             day = int(now // DAY)
             merged = merge_records(records)
-            self._put(server, tier, slot, encode_record(merged, lambda text: self._number_of_text(text, day)))
+            data = encode_record(merged, lambda text: self._number_of_text(server, text, day))
+            self._put(server, tier, slot, data)
 
     def _read(self, server: int, tier: Tier, first: int, last: int) -> list[Record]:
         rows = self._execute(
-            "SELECT data FROM records WHERE server = ? AND tier = ? AND slot BETWEEN ? AND ? ORDER BY slot",
+            "SELECT slot, data FROM records WHERE server = ? AND tier = ? AND slot BETWEEN ? AND ? ORDER BY slot",
             server,
             tier.seconds,
             first,
             last,
         )
-        texts = {number: text for text, (number, _) in self._texts.items()}
+        texts = {number: text for owner in (0, server) for text, (number, _) in self._texts.get(owner, {}).items()}
         records = []
-        for (data,) in rows:
+        for at, data in rows:
             try:
-                records.append(decode_record(data, texts))
+                records.append(decode_in_slot(data, texts, tier.seconds, at))
             except HistoryFileError as error:  # a damaged record must not stop all later ones
                 _log.warning("a record of the history is lost", extra={"fields": {"reason": str(error)}})
         return records
@@ -154,30 +179,28 @@ class Database:
             self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier.seconds, oldest)
         self._execute("DELETE FROM events WHERE time < ?", now - HOURS.kept)
         self._execute("DELETE FROM texts WHERE used < ?", int((now - HOURS.kept) // DAY))
-        self._texts = {text: (number, used) for number, text, used in self._execute("SELECT id, text, used FROM texts")}
 
-    def _forget_too_much(self) -> None:
-        while self._used_bytes() > self._max_size and self._shorten():
-            pass
+    def _forget_later(self, now: float) -> None:
+        """Delete what a clock that was ahead has left, unless that is most of a server's records: then it is the
+        present clock that is wrong."""
+        latest = now + AHEAD_SECONDS
+        for server in self._servers.values():
+            ends = "SELECT max(slot) * tier FROM records WHERE server = ? AND tier = ?"
+            if max(self._execute(ends, server, tier.seconds)[0][0] or 0 for tier in TIERS) <= latest:
+                continue
+            count = "SELECT count(*), sum(slot * tier > ?) FROM records WHERE server = ?"
+            ((all_records, later),) = self._execute(count, latest, server)
+            if later * 2 < all_records:
+                self._execute("DELETE FROM records WHERE server = ? AND slot * tier > ?", server, latest)
+                self._execute("DELETE FROM events WHERE server = ? AND time > ?", server, latest)
 
-    def _shorten(self) -> bool:
-        """Delete the oldest records of the first tier that may become shorter; whether there was one."""
-        for tier, least in _SHORTENED:
-            query = "SELECT min(slot), max(slot) FROM records WHERE tier = ?"
-            ((first, last),) = self._execute(query, tier.seconds)
-            spare = 0 if first is None else last - first + 1 - least // tier.seconds
-            if spare > 0:
-                keep_from = first + min(spare, max(1, (last - first) // _SHARE))
-                self._execute("DELETE FROM records WHERE tier = ? AND slot < ?", tier.seconds, keep_from)
-                return True
-        return False
-
-    def _used_bytes(self) -> int:
-        (pages,), (free,), (size,) = (
-            self._connection.execute(f"PRAGMA {name}").fetchone()
-            for name in ("page_count", "freelist_count", "page_size")
+    def _forget_empty(self) -> None:
+        """Delete servers of which nothing is left but names."""
+        self._execute(
+            "DELETE FROM servers WHERE NOT EXISTS (SELECT 1 FROM records WHERE server = id) "
+            "AND NOT EXISTS (SELECT 1 FROM events WHERE server = id)"
         )
-        return int((pages - free) * size)
+        self._execute("DELETE FROM texts WHERE server <> 0 AND server NOT IN (SELECT id FROM servers)")
 
     def _number_of_server(self, name: str) -> int:
         if name not in self._servers:
@@ -185,36 +208,46 @@ class Database:
             self._servers[name] = self._last_id()
         return self._servers[name]
 
-    def _number_of_text(self, text: str, day: int) -> int:
-        number, used = self._texts.get(text, (None, None))
+    def _number_of_text(self, server: int, text: str, day: int) -> int:
+        texts = self._texts.setdefault(server, {})  # the one used longest ago first
+        number, used = texts.pop(text, (None, None))
         if number is None:
-            self._execute("INSERT INTO texts (text, used) VALUES (?, ?)", text, day)
+            self._execute("INSERT INTO texts (server, text, used) VALUES (?, ?, ?)", server, text, day)
             number = self._last_id()
         elif used != day:
             self._execute("UPDATE texts SET used = ? WHERE id = ?", day, number)
-        self._texts[text] = (number, day)
+        texts[text] = (number, day)
+        while len(texts) > MOST_TEXTS:
+            forgotten, _ = texts.pop(next(iter(texts)))
+            self._execute("DELETE FROM texts WHERE id = ?", forgotten)
         return number
 
     def _last_id(self) -> int:
         ((number,),) = self._execute("SELECT last_insert_rowid()")
         return int(number)
 
-    def _load(self) -> None:
-        """Read what an earlier writer has left, also minutes that it has not merged."""
+    def _load_names(self) -> None:
+        """Read the names that the file has, and how far back its records reach."""
         self._servers = {str(name): int(number) for number, name in self._execute("SELECT id, name FROM servers")}
-        self._texts = {text: (number, used) for number, text, used in self._execute("SELECT id, text, used FROM texts")}
+        self._texts = {}
+        for number, server, text, used in self._execute("SELECT id, server, text, used FROM texts ORDER BY used, id"):
+            self._texts.setdefault(server, {})[str(text)] = (number, used)
+        first = "SELECT min(slot) * tier FROM records WHERE server = ? AND tier = ?"
+        self.since = {}
+        for name, server in self._servers.items():
+            ends = [end for tier in TIERS if (end := self._execute(first, server, tier.seconds)[0][0]) is not None]
+            if ends:
+                self.since[name] = float(min(ends))
+
+    def _find_unmerged(self, now: float) -> None:
+        """Find minutes that an earlier writer has not merged."""
         for server in self._servers.values():
-            last = "SELECT coalesce(max(slot), 0) FROM records WHERE server = ? AND tier = ?"
-            ((quarter,),) = self._execute(last, server, QUARTERS.seconds)
+            last = "SELECT coalesce(max(slot), 0) FROM records WHERE server = ? AND tier = ? AND slot <= ?"
+            ((quarter,),) = self._execute(last, server, QUARTERS.seconds, int(now // QUARTERS.seconds) + 1)
             first_minute = (max(quarter, 1) - 1) * QUARTERS.seconds // MINUTES.seconds + 1
             slots = "SELECT slot FROM records WHERE server = ? AND tier = ? AND slot >= ?"
             minutes = self._execute(slots, server, MINUTES.seconds, first_minute)
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
-        self._note_since()
-
-    def _note_since(self) -> None:
-        query = "SELECT name, min(slot * tier) FROM servers JOIN records ON server = id GROUP BY name"
-        self.since = {str(name): float(since) for name, since in self._execute(query)}
 
     def _execute(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         return self._connection.execute(query, values).fetchall()

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
+from typing import Any, TypeVar
 
 from uwsgi_headroom.history.route_hour import RouteWindow
-from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.totals import QUANTITIES, Of, Quantity
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.layout import LAYOUT, PARTS, RATIO, TICKS
+from uwsgi_headroom.store.layout import (
+    CHECKSUM_BYTES,
+    LAYOUT,
+    MOST_NAMES,
+    PARTS,
+    RATIO,
+    encode_optional,
+    encode_optional_time,
+    encode_time,
+    encoder_of,
+)
 from uwsgi_headroom.store.record import Levels, Record
 from uwsgi_headroom.store.varint import encode_numbers
 
@@ -24,7 +37,13 @@ def encode_record(record: Record, number_of: Callable[[str], int]) -> bytes:
     packer.window(record.window)
     packer.response_times(record.response_times)
     packer.routes(record.routes)
-    return encode_numbers(packer.numbers)
+    data = encode_numbers(packer.numbers)
+    return data + checksum(data)
+
+
+def checksum(data: bytes) -> bytes:
+    """The last bytes of a record, by which a damaged one is recognized."""
+    return zlib.crc32(data).to_bytes(CHECKSUM_BYTES, "little")
 
 
 class _Packer:
@@ -34,15 +53,17 @@ class _Packer:
         self.whole = self.numbers.append
 
     def optional(self, value: int | None) -> None:
-        self.whole(0 if value is None else value + 1 if value >= 0 else value)
+        self.whole(encode_optional(value))
 
     def time(self, seconds: float) -> None:
-        self.whole(round(seconds * TICKS))
+        self.whole(encode_time(seconds))
 
     def optional_time(self, seconds: float | None) -> None:
-        self.optional(None if seconds is None else round(seconds * TICKS))
+        self.whole(encode_optional_time(seconds))
 
     def times_by_text(self, times: Mapping[_Name, float]) -> None:
+        if len(times) > MOST_NAMES:
+            times = {text: times[text] for text in nlargest(MOST_NAMES, times, key=times.__getitem__)}
         self.whole(len(times))
         for text, seconds in times.items():
             self.whole(self._number_of(text))
@@ -59,45 +80,33 @@ class _Packer:
             self.whole(round(levels.slo.objective * RATIO))
 
     def window(self, window: Window) -> None:
-        for seconds in (window.asked, window.seconds, window.observed_seconds, window.full_seconds, window.gap_seconds):
-            self.time(seconds)
-        self.numbers += (window.reloads, window.exceptions, window.harakiris, window.respawns, *window.occupancy)
-        for number in (window.overflows, window.configured, window.available):
-            self.optional(number)
-        self.times_by_text(window.queue_seconds)
-        self.times_by_text(window.queue_full_seconds)
-        self._cpu(window.cpu)
-        self._waits(window.waits)
-        self.whole(len(window.workers))
+        server = [encode_time(window.asked), encode_time(window.seconds)]
+        for of, name, encode in _SERVER:
+            server += getattr(window, name) if of == "occupancy" else (encode(getattr(window, name)),)
+        self.numbers += (len(server), *server)
+        self._figures(_SOCKET, window)
+        self._part(_CPU, window.cpu)
+        self._part(_WAITS, window.waits)
+        self.numbers += (len(window.workers), 1 + len(_WORKER))
         for worker in window.workers:
-            self._worker(worker)
+            self.whole(worker.worker_id)
+            self.numbers += [encode(getattr(worker, name)) for _, name, encode in _WORKER]
 
-    def _cpu(self, cpu: CpuWindow | None) -> None:
-        self.optional_time(cpu.measured_seconds if cpu else None)
-        if cpu:
-            self.time(cpu.own_seconds)
-            self.time(cpu.idle_seconds)
-            self.optional_time(cpu.others_seconds)
+    def _part(self, part: _Part, window: object | None) -> None:
+        """What a window may lack: unknown as its first time."""
+        if window is None:
+            self.optional_time(None)
+            return
+        (_, name, _), *others = part
+        self.optional_time(getattr(window, name))
+        self._figures(others, window)
 
-    def _waits(self, waits: WaitWindow | None) -> None:
-        self.optional_time(waits.observed_seconds if waits else None)
-        if waits:
-            self.time(waits.disagreement_seconds)
-            self.times_by_text(waits.seconds)
-            self.times_by_text(waits.backends)
-
-    def _worker(self, worker: WorkerWindow) -> None:
-        self.numbers += (worker.worker_id, worker.requests, worker.static_requests, worker.respawns, worker.lost)
-        self.time(worker.up_seconds)
-        for seconds in (
-            worker.running_time,
-            worker.busy_seconds,
-            worker.cpu_seconds,
-            worker.interpreter_lock_seconds,
-        ):
-            self.optional_time(seconds)
-        self.optional(worker.resident_bytes)
-        self.optional(worker.resident_growth)
+    def _figures(self, part: _Part, window: object) -> None:
+        for of, name, encode in part:
+            if of in ("socket", "state", "backend"):
+                self.times_by_text(getattr(window, name))
+            else:
+                self.whole(encode(getattr(window, name)))
 
     def response_times(self, window: ResponseTimeWindow | None) -> None:
         self.optional(window.requests if window else None)
@@ -118,6 +127,17 @@ class _Packer:
         self.optional_time(window.observed_seconds if window else None)
         if window:
             self.times_by_text({route: seconds for route, seconds in window.seconds.items() if seconds})
+
+
+_Part = Sequence[tuple[Of, str, Callable[[Any], int]]]
+
+
+def _encoders(part: Iterable[Quantity]) -> _Part:
+    """For each figure of a part: what it is of, its name, and how it becomes a number."""
+    return [(quantity.of, quantity.name, encoder_of(quantity)) for quantity in part]
+
+
+_SERVER, _SOCKET, _CPU, _WAITS, _WORKER = map(_encoders, QUANTITIES)
 
 
 def _as_number(flag: bool | None) -> int | None:

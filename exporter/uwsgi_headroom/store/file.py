@@ -10,25 +10,41 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
 
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
-VERSION = 1
-"""The version of the tables. A program reads files of its own version and of earlier ones."""
+VERSION = 2
+"""The version of the tables. A program reads files of its own version and of earlier ones; a writer converts them.
+Since 2, a text belongs to a server, or, if an earlier version wrote it, to none (0)."""
 
 _MODE = 0o640  # routes come from the paths of users' requests
+_LOCK_MODE = 0o600  # everyone who can open the lock file can hold the lock
 
 _PAGE_BYTES = 16_384
 """A row of over a quarter of a page would take pages of its own; a minute of 64 workers is 2 kB."""
 
 _BUSY_SECONDS = 5.0
 
-_TABLES = """
+Failure = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second if its message quotes a damaged schema that is not UTF-8."""
+
+_CHECKPOINT_PAGES = 64
+"""The write-ahead log is emptied into the file when it has so many pages: 1 MB. SQLite's default of 1,000 would be 16
+MB."""
+
+_TEXTS = """
+CREATE TABLE texts (
+    id INTEGER PRIMARY KEY, server INTEGER NOT NULL, text TEXT NOT NULL, used INTEGER NOT NULL, UNIQUE (server, text)
+);
+"""
+
+_TABLES = f"""
 CREATE TABLE servers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);
+{_TEXTS}
 CREATE TABLE records (
     server INTEGER NOT NULL, tier INTEGER NOT NULL, slot INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (server, tier, slot)
@@ -39,6 +55,9 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 """
 
+_SET_ASIDE = "ALTER TABLE texts RENAME TO earlier_texts;"
+_TAKE_OVER = "INSERT INTO texts SELECT id, 0, text, used FROM earlier_texts; DROP TABLE earlier_texts;"
+
 _HEADER = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
 
 
@@ -48,11 +67,16 @@ def open_to_write(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
         database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            if not _version(path, database):
+            database.text_factory = _decode_text
+            version = _version(path, database)
+            if not version:
                 database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
                 database.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 database.executescript(f"BEGIN; {_TABLES} {_HEADER} COMMIT;")
+            elif version < VERSION:
+                database.executescript(f"BEGIN; {_SET_ASIDE} {_TEXTS} {_TAKE_OVER} {_HEADER} COMMIT;")
             database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("PRAGMA journal_size_limit = 1000000")
         except BaseException:
@@ -70,6 +94,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         idle = not Path(f"{path}-wal").exists() and not os.access(path.resolve().parent, os.W_OK)
         query = "mode=ro&immutable=1" if idle else "mode=ro"
         database = sqlite3.connect(f"{address}?{query}", uri=True, timeout=_BUSY_SECONDS, check_same_thread=False)
+        database.text_factory = _decode_text
         try:
             if not _version(path, database):
                 raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
@@ -80,16 +105,36 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def hold_lock(path: Path) -> int:
-    """Lock the file for writing by this process; returns a descriptor, which holds the lock until it is closed."""
+    """Lock the file for writing by this process; returns a descriptor, which holds the lock until it is closed.
+
+    Only this user may open the lock file: a lock needs no more than the right to read it.
+    """
     lock = Path(f"{path}-lock")
-    with _explained(path):
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    with _explained(lock):
+        if lock.is_symlink():
+            raise HistoryFileError(f"{lock} is a symbolic link; remove it")
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(lock, flags, _LOCK_MODE)
         try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+                raise HistoryFileError(
+                    f"{lock} is not a file of the exporter's user; remove it, or run the exporter as its owner"
+                )
+            os.fchmod(descriptor, _LOCK_MODE)  # an earlier version let its group read it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise HistoryFileError(f"another exporter writes to {path}; give each exporter a file of its own") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
+
+
+def _decode_text(data: bytes) -> str:
+    """A text of the file, also if it is damaged: SQLite does not check that it is UTF-8."""
+    return data.decode("utf-8", "replace")
 
 
 @contextlib.contextmanager
@@ -125,15 +170,15 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except Failure as error:
         raise HistoryFileError(explain(path, error)) from None
     except OSError as error:
         raise HistoryFileError(f"{path}: {error.strerror or error}") from None
 
 
-def explain(path: Path, error: sqlite3.Error) -> str:
-    """An error of SQLite as a sentence with what to do."""
-    text = str(error)
+def explain(path: Path, error: Exception) -> str:
+    """A failure of SQLite as a sentence with what to do."""
+    text = "malformed" if isinstance(error, UnicodeDecodeError) else str(error)
     if "not a database" in text:
         return f"{path} is not a history file; choose another file, or move this one away"
     if "malformed" in text:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
@@ -12,10 +14,10 @@ import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.decode import decode_record
-from uwsgi_headroom.store.file import explain, open_to_read
+from uwsgi_headroom.store.decode import decode_in_slot
+from uwsgi_headroom.store.file import Failure, explain, open_to_read
 from uwsgi_headroom.store.record import Record
-from uwsgi_headroom.store.tiers import TIERS
+from uwsgi_headroom.store.tiers import AHEAD_SECONDS, QUARTERS, TIERS
 
 _ROWS = 200  # at a time
 
@@ -30,10 +32,16 @@ class StoredServer:
 
 
 class HistoryFile:
-    """A history file for reading; a context manager. Every method raises HistoryFileError with a sentence."""
+    """A history file for reading at the time `now` (epoch seconds); a context manager. Every method raises
+    HistoryFileError with a sentence.
 
-    def __init__(self, path: Path) -> None:
+    What a clock that was ahead has left is ignored. So is what is damaged: `damaged` counts it.
+    """
+
+    def __init__(self, path: Path, now: float) -> None:
+        self.damaged = 0
         self._path = path
+        self._latest = now + AHEAD_SECONDS
         self._database = open_to_read(path)
 
     def __enter__(self) -> HistoryFile:
@@ -50,31 +58,53 @@ class HistoryFile:
 
     def servers(self) -> list[StoredServer]:
         """Every server with records, by name."""
-        # The last hour may not have ended, so the end of the shortest records counts.
-        query = (
-            "SELECT name, min(slot * tier), max(CASE tier WHEN ? THEN slot * tier END), "
-            "max(CASE tier WHEN ? THEN slot * tier END), max(CASE tier WHEN ? THEN slot * tier END) "
-            "FROM servers JOIN records ON server = id GROUP BY name ORDER BY name"
-        )
-        return [
-            StoredServer(str(name), float(first), float(next(end for end in ends if end is not None)))
-            for name, first, *ends in self._rows(query, *(tier.seconds for tier in TIERS))
-        ]
+        found = []
+        for (name,) in self._rows("SELECT name FROM servers ORDER BY name"):
+            reach = self._reach(str(name))
+            if reach:
+                # The last hour may not have ended, so the end of the shortest records counts.
+                last = next(reach[tier.seconds][1] for tier in TIERS if tier.seconds in reach)
+                found.append(StoredServer(str(name), min(first for first, _ in reach.values()), last))
+        return found
+
+    def has_later(self) -> bool:
+        """Whether there are records that are later than now."""
+        return bool(self._rows("SELECT 1 FROM records WHERE slot * tier > ? LIMIT 1", self._latest))
+
+    def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
+        """For each server, how long it was sampled after `since` (epoch seconds, by name): up to `enough` seconds, to
+        the precision of a quarter of an hour. Emperors and routers have no records."""
+        known: dict[str, float] = {}
+        for (name,) in self._rows("SELECT name FROM servers"):
+            begin = -(-since(str(name)) // QUARTERS.seconds) * QUARTERS.seconds
+            for record in self.records(str(name), begin, self._latest, QUARTERS.seconds):
+                known[str(name)] = known.get(str(name), 0.0) + record.window.observed_seconds
+                if known[str(name)] >= enough:
+                    break
+        return known
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
         """The records of a server that end after `since` and by `until` (epoch seconds), in the order of time. tier:
-        their length in seconds: 60, 900 or 3600. A damaged record raises HistoryFileError."""
+        their length in seconds: 60, 900 or 3600."""
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND tier = ? AND slot > ? AND slot <= ? ORDER BY slot LIMIT ?"
         )
-        after, end = int(since // tier), int(until // tier)
+        after, end = int(since // tier), int(min(until, self._latest) // tier)
         while rows := self._rows(query, server, tier, after, end, _ROWS):
             # After the rows: a text is written no later than the first record that needs it.
-            texts = {int(number): str(text) for number, text in self._rows("SELECT id, text FROM texts")}
+            texts = dict(self._rows("SELECT id, text FROM texts"))
             for slot, data in rows:
-                yield decode_record(data, texts)
-                after = int(slot)
+                if not isinstance(slot, int) or slot <= after:  # a damaged index may return a row again and again
+                    damage = sqlite3.DatabaseError("database disk image is malformed")
+                    raise HistoryFileError(explain(self._path, damage))
+                after = slot
+                try:
+                    record = decode_in_slot(data, texts, tier, slot)
+                except HistoryFileError:
+                    self.damaged += 1
+                    continue
+                yield record
 
     def events(self, server: str, since: float, until: float) -> list[Event]:
         """The events of a server in a time (epoch seconds), oldest first."""
@@ -82,19 +112,55 @@ class HistoryFile:
             "SELECT data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND time >= ? AND time <= ? ORDER BY time"
         )
+        return list(self._decode_events(data for (data,) in self._rows(query, server, since, min(until, self._latest))))
+
+    def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:
+        """The latest events of a server since a time (epoch seconds) and before the time and id of another event, at
+        most `count`, newest first. A damaged event is left out."""
+        query = (
+            "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "AND time >= ? AND time <= ? ORDER BY time DESC"
+        )
+        found: list[Event] = []
         try:
-            return [msgspec.json.decode(data, type=Event) for (data,) in self._rows(query, server, since, until)]
-        except msgspec.MsgspecError:
-            raise HistoryFileError(f"{self._path} is damaged: an event cannot be read") from None
+            rows = self._database.execute(query, (server, since, min(before[0], self._latest)))
+            for _, together in groupby(rows, key=itemgetter(0)):
+                events = sorted(
+                    self._decode_events(data for _, data in together), key=lambda event: event.id, reverse=True
+                )
+                found += [event for event in events if (event.time, event.id) < before]
+                if len(found) >= count:
+                    break
+        except Failure as error:
+            raise HistoryFileError(explain(self._path, error)) from None
+        return found[:count]
+
+    def _decode_events(self, rows: Iterable[bytes]) -> Iterator[Event]:
+        for data in rows:
+            try:
+                yield msgspec.json.decode(data, type=Event)
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+                self.damaged += 1
 
     def reaches_back(self, server: str) -> dict[int, float]:
         """For each tier with records of a server, the end of the first one in epoch seconds."""
-        query = "SELECT min(slot) FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) AND tier = ?"
-        found = {tier.seconds: self._rows(query, server, tier.seconds)[0][0] for tier in TIERS}
-        return {seconds: float(slot) * seconds for seconds, slot in found.items() if slot is not None}
+        return {tier: first for tier, (first, _) in self._reach(server).items()}
+
+    def _reach(self, server: str) -> dict[int, tuple[float, float]]:
+        """For each tier with records of a server, the ends of the first and the last one in epoch seconds."""
+        query = (
+            "SELECT min(slot), max(slot) FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "AND tier = ? AND slot <= ?"
+        )
+        reach = {}
+        for seconds, _ in TIERS:
+            ((first, last),) = self._rows(query, server, seconds, int(self._latest // seconds))
+            if isinstance(first, int) and isinstance(last, int):
+                reach[seconds] = float(first) * seconds, float(last) * seconds
+        return reach
 
     def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         try:
             return self._database.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except Failure as error:
             raise HistoryFileError(explain(self._path, error)) from None

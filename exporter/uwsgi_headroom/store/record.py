@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import add
-from typing import NamedTuple, TypeVar
+from operator import add, attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.response_times.bins import Bins
@@ -79,44 +80,28 @@ def _merge_windows(windows: Sequence[Window]) -> Window:
     for window in windows:
         for worker in window.workers:
             by_id.setdefault(worker.worker_id, []).append(worker)
+    # A reload makes the use by others unknown for a minute, which must not make it unknown for the whole hour.
+    cpus = [window.cpu for window in windows if window.cpu]
+    cpus = [cpu for cpu in cpus if cpu.others_seconds is not None] or cpus
+    waits = [window.waits for window in windows if window.waits]
     return Window(
         asked=sum([window.asked for window in windows]),
         seconds=sum([window.seconds for window in windows]),
         until=last.until,
-        observed_seconds=sum([window.observed_seconds for window in windows]),
-        full_seconds=sum([window.full_seconds for window in windows]),
-        gap_seconds=sum([window.gap_seconds for window in windows]),
-        reloads=sum([window.reloads for window in windows]),
-        exceptions=sum([window.exceptions for window in windows]),
-        harakiris=sum([window.harakiris for window in windows]),
-        respawns=sum([window.respawns for window in windows]),
-        overflows=_sum([window.overflows for window in windows]),
-        workers=tuple(_merge_workers(by_id[worker_id]) for worker_id in sorted(by_id)),
-        queue_seconds=_sum_common([window.queue_seconds for window in windows]),
-        queue_full_seconds=_sum_common([window.queue_full_seconds for window in windows]),
-        occupancy=tuple(map(sum, zip(*[window.occupancy for window in windows], strict=True))),
-        configured=last.configured,
-        available=last.available,
-        cpu=_merge_cpu([window.cpu for window in windows if window.cpu]),
-        waits=_merge_waits([window.waits for window in windows if window.waits]),
+        workers=tuple([WorkerWindow(number, *_merge_figures(_WORKER, by_id[number])) for number in sorted(by_id)]),
+        cpu=CpuWindow(*_merge_figures(_CPU, cpus)) if cpus else None,
+        waits=WaitWindow(*_merge_figures(_WAITS, waits)) if waits else None,
+        **dict(zip(_WINDOW, _merge_figures(_WINDOW, windows), strict=True)),
     )
 
 
-def _merge_workers(workers: Sequence[WorkerWindow]) -> WorkerWindow:
-    return WorkerWindow(
-        worker_id=workers[0].worker_id,
-        requests=sum([worker.requests for worker in workers]),
-        static_requests=sum([worker.static_requests for worker in workers]),
-        running_time=_sum([worker.running_time for worker in workers]),
-        busy_seconds=_sum([worker.busy_seconds for worker in workers]),
-        up_seconds=sum([worker.up_seconds for worker in workers]),
-        cpu_seconds=_sum([worker.cpu_seconds for worker in workers]),
-        respawns=sum([worker.respawns for worker in workers]),
-        lost=sum([worker.lost for worker in workers]),
-        resident_bytes=workers[-1].resident_bytes,
-        resident_growth=_sum([worker.resident_growth for worker in workers]),
-        interpreter_lock_seconds=_sum([worker.interpreter_lock_seconds for worker in workers]),
-    )
+_Get = Callable[[Any], Any]
+_Merge = Callable[[Sequence[Any]], Any]
+
+
+def _merge_figures(part: Mapping[str, tuple[_Get, _Merge]], windows: Sequence[object]) -> list[Any]:
+    """The figures of a part of several windows, merged, in the order of the table."""
+    return [merge(list(map(get, windows))) for get, merge in part.values()]
 
 
 def _sum(values: Sequence[_Number | None]) -> _Number | None:
@@ -129,42 +114,44 @@ def _sum_common(areas: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: sum([area[name] for area in areas]) for name in names}
 
 
-def _merge_cpu(parts: Sequence[CpuWindow]) -> CpuWindow | None:
-    # A reload makes the use by others unknown for a minute, which must not make it unknown for the whole hour.
-    parts = [part for part in parts if part.others_seconds is not None] or parts
-    if not parts:
-        return None
-    return CpuWindow(
-        measured_seconds=sum([part.measured_seconds for part in parts]),
-        own_seconds=sum([part.own_seconds for part in parts]),
-        idle_seconds=sum([part.idle_seconds for part in parts]),
-        others_seconds=_sum([part.others_seconds for part in parts]),
-    )
-
-
-def _merge_waits(parts: Sequence[WaitWindow]) -> WaitWindow | None:
-    if not parts:
-        return None
-    return WaitWindow(
-        observed_seconds=sum([part.observed_seconds for part in parts]),
-        disagreement_seconds=sum([part.disagreement_seconds for part in parts]),
-        seconds=_add_up([part.seconds for part in parts]),
-        backends=_add_up([part.backends for part in parts]),
-    )
-
-
-def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
-    if not parts:
-        return None
-    return RouteWindow(sum([part.observed_seconds for part in parts]), _add_up([part.seconds for part in parts]))
-
-
 def _add_up(parts: Sequence[Mapping[_Name, float]]) -> dict[_Name, float]:
     together: dict[_Name, float] = {}
     for part in parts:
         for name, seconds in part.items():
             together[name] = together.get(name, 0.0) + seconds
     return together
+
+
+def _add_each(counts: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*counts, strict=True)))
+
+
+_MERGES_OF: Mapping[Of, _Merge] = {
+    "occupancy": _add_each,
+    "socket": _sum_common,
+    "state": _add_up,
+    "backend": _add_up,
+}
+
+
+def _merge_of(quantity: Quantity) -> _Merge:
+    if quantity.kind == "level":
+        return itemgetter(-1)
+    return _MERGES_OF.get(quantity.of) or (_sum if quantity.may_be_unknown else sum)
+
+
+def _merges(part: Iterable[Quantity]) -> dict[str, tuple[_Get, _Merge]]:
+    """How the figures of a part are taken from windows and merged, by name."""
+    return {quantity.name: (attrgetter(quantity.name), _merge_of(quantity)) for quantity in part}
+
+
+_WINDOW, _CPU, _WAITS, _WORKER = map(_merges, ((*SERVER, *SOCKET), CPU, WAITS, WORKER))
+
+
+def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
+    if not parts:
+        return None
+    return RouteWindow(sum([part.observed_seconds for part in parts]), _add_up([part.seconds for part in parts]))
 
 
 def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWindow | None:

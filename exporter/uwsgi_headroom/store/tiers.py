@@ -23,6 +23,10 @@ TIERS = (MINUTES, QUARTERS, HOURS)
 
 LONGEST_SECONDS = float(HOURS.kept)
 
+AHEAD_SECONDS = float(DAY)
+"""Records later than now by more than this were written by a clock that was ahead, and are ignored: a machine with an
+empty battery may start years ahead. A wrong time zone is less than a day."""
+
 
 def slot_at(tier: Tier, minute: int) -> int:
     """The slot of a tier that contains the minute that ends at `minute` (minutes since the epoch). Slots are counted

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import explain, hold_lock, open_to_write
+from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write
 from uwsgi_headroom.store.record import Minute
 
 RETRY_SECONDS = 60.0
@@ -27,6 +26,9 @@ MOST_WAITING = 2000
 
 _TOGETHER_SECONDS = 1.0
 """How long the thread waits for more records, to write them in one transaction."""
+
+_TOGETHER = 32
+"""Minutes in one transaction, so that what waited for a full disk does not make the file larger than it may be."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,12 +91,17 @@ class HistoryWriter:
             minutes, self._waiting = self._waiting, []
         try:
             database = self._open()
-            self.dropped += database.write(minutes, self._epoch())
-            self.written += len(minutes)
+            while True:
+                together = minutes[:_TOGETHER]
+                self.dropped += database.write(together, self._epoch())
+                self.written += len(together)
+                del minutes[: len(together)]
+                if not minutes:
+                    break
             self.size, self.since = database.size, database.since
-        except (HistoryFileError, sqlite3.Error, OSError) as error:
+        except (HistoryFileError, *Failure, OSError) as error:
             self._close_database()
-            self._report(explain(self.path, error) if isinstance(error, sqlite3.Error) else str(error))
+            self._report(explain(self.path, error) if isinstance(error, Failure) else str(error))
             with self._changed:
                 self._waiting[:0] = minutes
                 self._drop_oldest()

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.http_client_file import load_optional
+from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top import json_dump
 from uwsgi_headroom.top.feeds.attach import attach
 from uwsgi_headroom.top.once import exit_status, read_documents
-from uwsgi_headroom.watch.discover import discover_servers
 
 NEEDED_FOR_SCREEN = "rich>=13.7,<16"
 """The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""

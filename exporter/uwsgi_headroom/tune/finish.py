@@ -63,8 +63,7 @@ def make_ini(application: Application, chosen: Variant) -> str:
             "need-app = true",
             "die-on-term = true",
             *lines,
-            "; For uwsgi-headroom check and serve: choose a path in a directory that uWSGI may write to.",
-            "; stats = /run/uwsgi/app.stats",
+            "; For stats, once it runs: `uwsgi-headroom discover` prints lines that it has tried.",
             "",
         ]
     )

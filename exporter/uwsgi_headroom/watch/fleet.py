@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import glob
-import os
-import stat
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.model import SETTINGS, ProbeConfig, ServerConfig, Settings, Slo
-from uwsgi_headroom.config.names import GlobNames
-from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.source import Address
+from uwsgi_headroom.watch.expected import NO_MEMORY, Memory
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GlobbedServers
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.probed import ProbedServers
@@ -29,24 +27,11 @@ from uwsgi_headroom.watch.watch_maker import WatchMaker
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
 
-GLOB_SECONDS = 5.0
-"""Seconds between two expansions of the globs."""
-
 FIRST_SECONDS = 1.0
 """How long a response waits for servers that have not been read yet, in seconds."""
 
 CLOSE_SECONDS = 2.0
 """How long the end of the exporter waits for the history to be written, in seconds."""
-
-FORGET_SECONDS = 600.0
-"""How long a globbed server is reported as down after its socket is gone, in seconds: long enough for an alert."""
-
-
-@dataclass
-class _GlobbedServer:
-    watch: Watch
-    entry: ServerConfig
-    last_seen_at: float
 
 
 class Fleet:
@@ -60,6 +45,7 @@ class Fleet:
         writer: HistoryWriter | None = None,
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
         probe: ProbeConfig | None = None,
+        memory: Memory = NO_MEMORY,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
@@ -73,35 +59,21 @@ class Fleet:
         self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self.restarts) if probe else None
         self._paused = False
         self._kept: dict[object, Watch] = {}
-        self._globbed: dict[str, _GlobbedServer] = {}
-        self._name_servers(servers)
+        self._globbed = GlobbedServers(self._watch, settings.max_servers, self.clock, memory)
+        self._trial: asyncio.Task[None] | None = None
+        self._globbed.configure(*self._name_servers(servers))
 
-    def _name_servers(self, servers: Sequence[ServerConfig]) -> None:
+    def _name_servers(self, servers: Sequence[ServerConfig]) -> tuple[list[ServerConfig], list[Watch]]:
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
-        self._globs = [server for server in servers if server.address is None]
-        self._names = GlobNames([server.pattern for server in self._globs], {watch.name for watch in self._named})
+        return [server for server in servers if server.address is None], self._named
 
     def watches(self) -> list[Watch]:
         """Return every watch: named ones in the order of the configuration, then those of the last `refresh`."""
-        return self._named + [globbed.watch for _, globbed in sorted(self._globbed.items())]
+        return self._named + self._globbed.watches()
 
     def refresh(self) -> None:
-        """Expand the globs: add new sockets, and forget sockets that have been gone for FORGET_SECONDS."""
-        now = self.clock.monotonic()
-        named_addresses = {watch.address for watch in self._named}
-        for entry in self._globs:
-            for path in sorted(glob.glob(entry.pattern)):
-                if Unix(path) in named_addresses:
-                    continue  # already watched under its own name
-                if path in self._globbed:
-                    self._globbed[path].last_seen_at = now
-                elif _is_socket(path):
-                    watch = self._watch(self._names.name(path), Unix(path), entry)
-                    self._globbed[path] = _GlobbedServer(watch, entry, now)
-        for path, server in list(self._globbed.items()):
-            if now - server.last_seen_at >= FORGET_SECONDS:
-                server.watch.finish_minute()
-                del self._globbed[path]
+        """Expand the globs: add new sockets, and forget sockets that have been gone for long and are not expected."""
+        self._globbed.take(self._globbed.expand())
 
     async def wait_for_first(self, watches: Sequence[Watch], seconds: float = FIRST_SECONDS) -> None:
         """Wait until each of these servers has been read once or has failed, but at most `seconds`."""
@@ -114,10 +86,11 @@ class Fleet:
             for task in waiting:
                 task.cancel()
 
-    async def observe(self) -> list[Observation]:
-        """Observe every server as last read, without reading. Waits up to a second for servers that were never read."""
+    async def observe(self, wait: float = FIRST_SECONDS) -> list[Observation]:
+        """Observe every server as last read, without reading. Waits up to `wait` seconds for servers that were never
+        read."""
         watches = self.watches()
-        await self.wait_for_first(watches)
+        await self.wait_for_first(watches, wait)
         observations = []
         turns = Turns()
         for watch in watches:
@@ -128,10 +101,12 @@ class Fleet:
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
+        if not self._paused:  # a new socket would be read at once
+            self.refresh()
         try:
             while True:
-                if not self._paused:  # a new socket would be read at once
-                    self.refresh()
+                if not self._paused:
+                    self._try_left_out()
                 if self.probed:
                     self.probed.forget_idle()
                 watches = self.watches()
@@ -146,24 +121,40 @@ class Fleet:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), GLOB_SECONDS)
                 self._changed.clear()
+                matches = await asyncio.to_thread(self._globbed.expand)  # a directory may be large, or slow
+                if not self._paused and not self._changed.is_set():
+                    self._globbed.take(matches)
         finally:
             for task in tasks.values():
                 task.cancel()
 
+    def _try_left_out(self) -> None:
+        """Begin to try the sockets that have no place, unless that is under way."""
+        if self._trial is None or self._trial.done():
+            self._trial = asyncio.create_task(self._globbed.try_left_out(), name="try sockets")
+
+    async def _end_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.cancel()
+            await asyncio.wait({self._trial})
+
     async def reconfigure(self, servers: Sequence[ServerConfig], settings: Settings) -> tuple[int, int]:
-        """Watch these servers from here on, with the objective and the windows of these settings. Returns how many
-        servers were added and removed.
+        """Watch these servers from here on, with the objective, the windows, the age of stuck requests and the most
+        servers of these settings. Returns how many servers were added and removed.
 
         A server keeps its history if its name, address and objective are the same. No other is read before the reads of
         removed servers have ended, and what those have of the present minute is written.
         """
         before = self.watches()
-        self.settings = replace(self.settings, slo=settings.slo, windows=settings.windows)
+        self.settings = replace(
+            self.settings,
+            slo=settings.slo,
+            stuck_seconds=settings.stuck_seconds,
+            windows=settings.windows,
+            max_servers=settings.max_servers,
+        )
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
-        self._name_servers(servers)
-        globbed, self._globbed = self._globbed, {}
-        self.refresh()
-        self._keep_lost_sockets(globbed)
+        self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
         removed = list(self._kept.values())
         self._kept = {}
         added = [watch for watch in self.watches() if watch not in before]
@@ -179,20 +170,12 @@ class Fleet:
         self._changed.set()
         return len(added), len(removed)
 
-    def _keep_lost_sockets(self, globbed: dict[str, _GlobbedServer]) -> None:
-        """Keep the servers whose sockets are gone, if their globs are still configured."""
-        for path, server in globbed.items():
-            entry = next((entry for entry in self._globs if entry.pattern == server.entry.pattern), None)
-            if entry and path not in self._globbed and all(watch.address != Unix(path) for watch in self._named):
-                watch = self._watch(self._names.name(path), Unix(path), entry)
-                self._globbed[path] = _GlobbedServer(watch, entry, server.last_seen_at)
-
     @property
     def health(self) -> ExporterHealth:
         """The health of the exporter itself."""
         writer = self.writer
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
-        return ExporterHealth(self.lag.largest, self.restarts, history, self.reload)
+        return ExporterHealth(self.lag.largest, self.restarts, history, self.reload, self._globbed.patterns)
 
     def fail(self, name: str, error: Exception) -> Observation | None:
         """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""
@@ -203,6 +186,7 @@ class Fleet:
         """End reads in flight, and write the rest of the history."""
         if self.probed:
             await self.probed.close()
+        await self._end_trial()
         await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
         if self.writer:
             for watch in self.watches():
@@ -214,6 +198,7 @@ class Fleet:
         self._paused = True
         if self.probed:
             await self.probed.pause()
+        await self._end_trial()
         await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
 
     def resume(self) -> None:
@@ -228,6 +213,7 @@ class Fleet:
         kept = self._kept.pop(_identity(name, address, config.slo or self.settings.slo), None)
         if kept:
             kept.reader.timeout, kept.reader.size_cap = config.timeout, config.size_cap
+            kept.stuck_seconds = config.stuck_seconds or self.settings.stuck_seconds
             return kept
         return self._maker.make(name, address, config, self.settings)
 
@@ -237,10 +223,3 @@ class Fleet:
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:
     return name, address, slo and (slo.threshold, slo.objective)
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False

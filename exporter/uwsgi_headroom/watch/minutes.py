@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.route_hour import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
 from uwsgi_headroom.history.window import window_between
 from uwsgi_headroom.journal.events import Journal
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels, Minute, Record
 from uwsgi_headroom.store.tiers import MINUTES
@@ -88,7 +87,7 @@ def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | 
     if reading is None or not isinstance(reading.snapshot, Snapshot):
         return Levels(slo=slo)
     host = reading.host
-    memory = compute_memory_headroom(host.memory)
+    memory = describe_memory(host.memory)
     return Levels(
         cpus=host.cpus.count if host.cpus else None,
         memory_available=memory.available if memory else None,

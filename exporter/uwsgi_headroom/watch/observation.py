@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record.server import ServerRecord
 from uwsgi_headroom.watch.pace import Pace
 
 
@@ -34,14 +37,29 @@ class LastReload:
 
 
 @dataclass(frozen=True)
+class PatternServers:
+    """The servers of one pattern. found: sockets that match and are watched; expected: how many there should be;
+    missing: expected servers, each watched by its name, whose socket is not there; left_out: sockets that match and are
+    not watched, because there are too many."""
+
+    pattern: str
+    found: int = 0
+    expected: int = 0
+    missing: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
 class ExporterHealth:
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
-    restarts of each background task; history: None without a history file; reload: None if nothing serves."""
+    restarts of each background task; history: None without a history file; reload: None if nothing serves; patterns: of
+    the configuration, in its order."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
     history: HistoryHealth | None = None
     reload: LastReload | None = None
+    patterns: Sequence[PatternServers] = ()
 
 
 WELL = ExporterHealth()
@@ -52,7 +70,8 @@ WELL = ExporterHealth()
 class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
-    their number by kind; slo: its objective, None if it has none."""
+    their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
+    stuck."""
 
     name: str
     address: str
@@ -64,7 +83,15 @@ class Observation:
     others_follow: bool | None = None
     events: Mapping[Kind, int] = field(default_factory=dict)
     slo: Slo | None = None
+    stuck_seconds: float = STUCK_SECONDS
 
     @property
     def reading(self) -> Reading | None:
         return self.outcome if isinstance(self.outcome, Reading) else None
+
+    @cached_property
+    def server(self) -> ServerRecord | None:
+        """The record of the reading; None without one, and for an emperor or a router."""
+        if self.figures:
+            return self.figures[0].server
+        return describe_server(self.outcome) if isinstance(self.outcome, Reading) else None

@@ -1,10 +1,12 @@
-"""Lets a long computation take turns with the other tasks of the event loop."""
+"""Lets a long computation take turns with the other tasks of the event loop, or with the thread of the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 SHORTEST_SECONDS = 0.01
 """The length of a turn while the other tasks have little to do: reads in flight have a deadline."""
@@ -29,3 +31,43 @@ class Turns:
         await asyncio.sleep(0)
         self._began = self._monotonic()
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, self._began - now))
+
+
+_THREAD_TURN_SECONDS = 0.002
+_THREAD_PAUSE_SECONDS = 0.0002
+
+_Result = TypeVar("_Result")
+
+
+class GivenUpError(Exception):
+    """Nobody waits for the result of a thread any more."""
+
+
+class ThreadTurns:
+    """The turns of a computation in a thread: after each, the thread of the event loop may run."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._is_given_up = threading.Event()
+
+    def pause_if_due(self) -> None:
+        """End the turn if it was long enough. Raises GivenUpError after `give_up`."""
+        if time.monotonic() - self._began <= _THREAD_TURN_SECONDS:
+            return
+        if self._is_given_up.is_set():
+            raise GivenUpError
+        time.sleep(_THREAD_PAUSE_SECONDS)
+        self._began = time.monotonic()
+
+    def give_up(self) -> None:
+        """End the computation at its next pause."""
+        self._is_given_up.set()
+
+
+async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
+    """Run a computation in a thread. Cancellation ends it at its next pause."""
+    turns = ThreadTurns()
+    try:
+        return await asyncio.to_thread(work, turns)
+    finally:
+        turns.give_up()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import collect_findings
-from uwsgi_headroom.analysis.slots import name_slots
-from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS, SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import (
+    DEFAULT_SAMPLES_PER_SECOND,
+    SIZE_CAP,
+    STUCK_SECONDS,
+    TIMEOUT_SECONDS,
+)
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.hour import History
@@ -21,14 +23,14 @@ from uwsgi_headroom.history.route_hour import RouteHour
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import Recorder
-from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.watch.cpu_budget import CpuBudget
+from uwsgi_headroom.watch.judge import Judge
 from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
@@ -48,15 +50,6 @@ FRESH_SECONDS = 5.0
 _FRESH_INTERVALS = 3
 """A server also counts as up for this many intervals, if that is longer."""
 
-_LEAST_JUDGED_SECONDS = 10.0
-"""Least history, in seconds, before a server is judged for its journal."""
-
-_JUDGED_SAMPLES = 10
-"""New samples after which a server is judged again, where they are more than half a second apart."""
-
-_MOST_JUDGING = 0.001
-"""Largest share of a CPU that judging for the journal may take."""
-
 _GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
 """Reasons that prove that nothing listens there."""
 
@@ -66,10 +59,12 @@ reason."""
 
 
 class Watch:
-    """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer.
+    """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer; beside it, `judge`
+    judges for the journal.
 
     `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt;
-    `writer` writes the history that lasts, None without one.
+    `writer` writes the history that lasts, None without one; `stuck_seconds` is the age from which on a request counts
+    as stuck.
     """
 
     def __init__(  # noqa: PLR0913 - each is a setting of its own, passed by keyword
@@ -81,6 +76,7 @@ class Watch:
         size_cap: int = SIZE_CAP,
         samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
         slo: Slo | None = None,
+        stuck_seconds: float = STUCK_SECONDS,
         host: Host | None = None,
         routes: RouteNamer | None = None,
         clock: Clock | None = None,
@@ -104,6 +100,7 @@ class Watch:
         )
         self.pace = Pace(samples_per_second, budget=budget)
         self.slo = slo
+        self.stuck_seconds = stuck_seconds
         self.integrals = Integrals((slo.threshold,) if slo else ())
         self._objective = ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
@@ -114,13 +111,18 @@ class Watch:
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
         )
-        self._judge_at = self._outcome_at = float("-inf")
+        self._outcome_at = float("-inf")
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
+        self.judge = Judge(self, self._clock.monotonic, **({"on_cpu": budget.note} if budget else {}))
 
     async def sample(self) -> None:
-        """Read the server on its own timer until cancelled."""
-        await sample(self.reader, self.pace, self._lag)
+        """Read the server on its own timer, and judge it beside that, until cancelled."""
+        judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
+        try:
+            await sample(self.reader, self.pace, self._lag)
+        finally:
+            judging.cancel()
 
     @property
     def state(self) -> State:
@@ -172,17 +174,25 @@ class Watch:
             others_follow=self.neighbours.others_follow,
             events=dict(self.recorder.journal.counts),
             slo=self.slo,
+            stuck_seconds=self.stuck_seconds,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
         """Compute the figures of each window (seconds) with two rows of history; none for an emperor or a router."""
-        snapshot = reading.snapshot
-        if not isinstance(snapshot, Snapshot):
+        server = describe_server(reading)
+        if server is None:
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
-        cpus, others_follow = reading.host.cpus, self.neighbours.others_follow
+        others_follow = self.neighbours.others_follow
         every = [
-            compute_figures(window, snapshot, cpus, others_follow, self.response_times(window), self.routes.of(window))
+            compute_figures(
+                window,
+                server,
+                others_follow,
+                self.response_times(window),
+                self.routes.of(window),
+                self.stuck_seconds,
+            )
             for window in windows_known
             if window
         ]
@@ -235,14 +245,3 @@ class Watch:
                 self.recorder.down(self._clock.epoch(), outcome)
             return
         self.recorder.read(outcome, self.integrals.totals)
-        if at >= self._judge_at and self.history.seconds >= _LEAST_JUDGED_SECONDS:
-            began = time.thread_time()
-            self._judge(outcome)
-            spent = time.thread_time() - began
-            self._judge_at = at + max(JUDGE_SECONDS, _JUDGED_SAMPLES * self.pace.interval, spent / _MOST_JUDGING)
-
-    def _judge(self, reading: Reading) -> None:
-        for figures in self.figures(reading, DEFAULT_WINDOWS[:1]):
-            findings = collect_findings(figures, reading)
-            sentence = verdict_sentence(figures.headroom, findings, name_slots(reading))
-            self.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)

@@ -49,6 +49,7 @@ class WatchMaker:
             size_cap=config.size_cap,
             samples_per_second=self._settings.samples_per_second,
             slo=config.slo or settings.slo,
+            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
             host=Host(
                 self._settings.cpu_residency, self._clock.monotonic, self._machine_cpu, self._waits, self._listeners
             ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 
 import msgspec
 from starlette.requests import Request
@@ -13,38 +13,52 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
-from uwsgi_headroom.documents.history import MOST_POINTS
+from uwsgi_headroom.documents.history import MOST_POINTS, build_history, slice_seconds
+from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
+from uwsgi_headroom.documents.stored_history import build_stored_history
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.tiers import LONGEST_SECONDS
+from uwsgi_headroom.journal.events import MOST_EVENTS, Event
+from uwsgi_headroom.store.tiers import LONGEST_SECONDS, MINUTES
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.web import query_parameters
-from uwsgi_headroom.web.event_stream import RETRY_SECONDS, EventStreams
-from uwsgi_headroom.web.history_cache import HistoryCache
+from uwsgi_headroom.web import bounds, query_parameters
+from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 from uwsgi_headroom.web.text_convertor import register_text_convertor
-from uwsgi_headroom.web.what_if_cache import TooManyError, WhatIfCache
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
+
+DOCUMENTS = Kind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=1.0)
+_HISTORIES = Kind("histories", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
+_STORED_HISTORIES = Kind("histories from the file", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
+_JOURNALS = Kind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
+_PREDICTIONS = Kind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
 
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
 
+_WRITTEN_SECONDS = 5.0
+"""How long after the end of a minute it is in the history file, with most servers."""
 
-def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
+_YOUNG_SECONDS = 10.0
+"""How long a prediction from a history shorter than its window is kept."""
+
+
+def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Route]:
     """Make all routes under /api/v1/."""
     register_text_convertor()
-    histories, what_ifs = HistoryCache(fleet.clock), WhatIfCache(fleet.clock)
     answers: dict[str, Callable[[Request, Watch], Awaitable[Response]]] = {
-        "": lambda request, watch: _server(fleet, request, watch),
-        "/findings": lambda request, watch: _findings(fleet, request, watch),
-        "/history": lambda request, watch: _history(histories, request, watch),
-        "/journal": lambda request, watch: _journal(fleet, request, watch),
-        "/what-if": lambda request, watch: _what_if(fleet, what_ifs, request, watch),
-        "/events": lambda request, watch: _events(fleet, streams, request, watch),
+        "": lambda request, watch: _server(fleet, builds, request, watch),
+        "/findings": lambda request, watch: _findings(fleet, builds, request, watch),
+        "/history": lambda request, watch: _history(fleet, builds, request, watch),
+        "/journal": lambda request, watch: _journal(fleet, builds, request, watch),
+        "/what-if": lambda request, watch: _what_if(fleet, builds, request, watch),
+        "/events": lambda request, watch: _events(fleet, builds, streams, request, watch),
     }
 
     async def one(request: Request) -> Response:
@@ -55,18 +69,18 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
     async def all_of_them(request: Request) -> Response:
         window = _window(fleet, request)
         await fleet.wait_for_first(fleet.watches())
-        return _json(request, msgspec.json.encode(await _servers(fleet, window)))
+        return await _json(request, await _build_list(fleet, builds, window, request))
 
     async def events(request: Request) -> Response:
         window = _window(fleet, request)
 
         async def make() -> bytes:
-            return msgspec.json.encode(await _servers(fleet, window))
+            return (await _build_list(fleet, builds, window)).plain
 
         return _stream(streams, request, window, make)
 
     async def description(request: Request) -> Response:
-        return _json(request, openapi.FILE.read_bytes())
+        return await _json(request, _description)
 
     async def nothing(_request: Request) -> Response:
         raise RefusedError(404, "no such path; /api/v1/openapi.json lists all paths")
@@ -78,80 +92,159 @@ def routes(fleet: Fleet, streams: EventStreams) -> list[Route]:
         "/api/v1/openapi.json": description,
         "/api/v1/{rest:anything}": nothing,
     }
-    return [Route(path, _refuse_with_document(endpoint)) for path, endpoint in endpoints.items()]
+    _description = Answer(openapi.FILE.read_bytes())
+    return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
 
-def _refuse_with_document(
-    endpoint: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap an endpoint, so that a refusal is answered with a document."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except RefusedError as error:
-            return _json(request, msgspec.json.encode(schema.Problem(error=str(error))), error.status)
-
+def refuse(request: Request, error: RefusedError) -> Response:
+    """Answer a refused request with a document that says why."""
+    body = msgspec.json.encode(schema.Problem(error=str(error)))
+    answer = compressible_response(request, body, HEADERS, "application/json", status=error.status, least_bytes=8192)
+    if error.status == 503:
+        answer.headers["Retry-After"] = str(query_parameters.RETRY_SECONDS)
     return answer
 
 
-async def _server(fleet: Fleet, request: Request, watch: Watch) -> Response:
-    return _json(request, msgspec.json.encode(_describe(fleet, watch, _window(fleet, request))))
+async def _server(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
+    return await _json(request, await _build_document(fleet, builds, watch, _window(fleet, request), request))
 
 
-async def _findings(fleet: Fleet, request: Request, watch: Watch) -> Response:
-    whole = _describe(fleet, watch, _window(fleet, request))
-    return _json(request, msgspec.json.encode(build.extract_findings(whole)))
+async def _build_document(
+    fleet: Fleet, builds: SharedBuilds, watch: Watch, window: float, request: Request | None = None
+) -> Answer:
+    async def make() -> bytes:
+        return msgspec.json.encode(_describe(fleet, watch, window))
+
+    return await builds.get(DOCUMENTS, ("document", watch, window), lambda: watch.reader.attempts, make, request)
 
 
-async def _history(histories: HistoryCache, request: Request, watch: Watch) -> Response:
+async def _build_list(fleet: Fleet, builds: SharedBuilds, window: float, request: Request | None = None) -> Answer:
+    async def make() -> bytes:
+        described = await build.build_servers(fleet.watches(), fleet.clock, window, fleet.settings.windows)
+        return msgspec.json.encode(build.build_server_list(described, fleet.clock, fleet.health.patterns))
+
+    return await builds.get(DOCUMENTS, ("list", window), fleet_state(fleet), make, request)
+
+
+async def _findings(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
+    window = _window(fleet, request)
+
+    async def make() -> bytes:
+        return msgspec.json.encode(build.extract_findings(_describe(fleet, watch, window)))
+
+    key = "findings", watch, window
+    return await _json(request, await builds.get(DOCUMENTS, key, lambda: watch.reader.attempts, make, request))
+
+
+async def _history(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
     seconds = query_parameters.parse_number(
         request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch)
     )
     points = query_parameters.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
     until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
-    body = await histories.get(watch, seconds, points, until)
-    return _json(request, body.plain, compressed=body.compressed)
+    clock = fleet.clock
+    is_stored = _is_stored(fleet, watch, seconds, points, until)
+
+    def newest_slice() -> object:
+        if is_stored:
+            return (clock.epoch() - _WRITTEN_SECONDS) // MINUTES.seconds
+        return watch.history.newest_slice(slice_seconds(seconds, points, clock.epoch() - until if until else 0.0))
+
+    async def make() -> bytes:
+        if is_stored and watch.writer:
+            now = clock.epoch()
+            end = now if until is None else until
+            step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
+            try:
+                path = watch.writer.path
+                return await run_in_thread(
+                    lambda turns: msgspec.json.encode(
+                        build_stored_history(path, watch.name, step, end - seconds, end, now, turns)
+                    )
+                )
+            except HistoryFileError as error:
+                if seconds > HISTORY_SECONDS:
+                    raise RefusedError(503, str(error)) from None
+        return msgspec.json.encode(await build_history(watch, clock, seconds, points, until))
+
+    kind = _STORED_HISTORIES if is_stored else _HISTORIES
+    key = "history", watch, seconds, points, until, is_stored
+    return await _json(request, await builds.get(kind, key, newest_slice, make, request))
 
 
-async def _journal(fleet: Fleet, request: Request, watch: Watch) -> Response:
+def _is_stored(fleet: Fleet, watch: Watch, seconds: float, points: int, until: float | None) -> bool:
+    """Whether a history is built from the file: if its slices are not shorter than the file's minutes, or if only the
+    file reaches back to its start."""
+    since = watch.writer.since.get(watch.name) if watch.writer else None
+    if since is None:
+        return seconds > HISTORY_SECONDS
+    if slice_seconds(seconds, points) >= MINUTES.seconds:
+        return True
+    start = (fleet.clock.epoch() if until is None else until) - seconds
+    in_memory_since = fleet.clock.epoch() - watch.history.seconds
+    return start < in_memory_since - MINUTES.seconds and since < in_memory_since - MINUTES.seconds
+
+
+async def _journal(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
     seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))
-    earlier = await asyncio.to_thread(_earlier_events, watch, fleet.clock.epoch() - seconds)
-    return _json(request, msgspec.json.encode(build.build_journal(watch, fleet.clock, seconds, earlier)))
+    limit = query_parameters.parse_whole_number(request, "limit", MOST_EVENTS, 1, MOST_EVENTS)
+    before = query_parameters.parse_cursor(request, "before")
+
+    async def find_earlier(since: float, before: build.Cursor, count: int) -> list[Event]:
+        if not watch.writer or not watch.writer.since:
+            return []
+        path = watch.writer.path
+        return await asyncio.to_thread(_find_earlier, path, watch.name, since, before, count, fleet.clock.epoch())
+
+    async def make() -> bytes:
+        journal = await build.build_journal(watch, fleet.clock, seconds, limit, before, find_earlier)
+        return msgspec.json.encode(journal)
+
+    key = "journal", watch, seconds, limit, before
+    counts = watch.recorder.journal.counts
+    return await _json(request, await builds.get(_JOURNALS, key, lambda: sum(counts.values()), make, request))
 
 
 def _longest_history(watch: Watch) -> float:
     return LONGEST_SECONDS if watch.writer else HISTORY_SECONDS
 
 
-def _earlier_events(watch: Watch, since: float) -> list[Event]:
-    """The events in the history file; none if it cannot be read, which `kept_history` explains."""
-    if not watch.writer or not watch.writer.since:
-        return []
+def _find_earlier(path: Path, name: str, since: float, before: build.Cursor, count: int, now: float) -> list[Event]:
+    """The latest events in the history file; none if it cannot be read, which `kept_history` explains."""
     from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     try:
-        with HistoryFile(watch.writer.path) as file:
-            return file.events(watch.name, since, math.inf)
+        with HistoryFile(path, now) as file:
+            return file.latest_events(name, since, before, count)
     except HistoryFileError:
         return []
 
 
-async def _what_if(fleet: Fleet, what_ifs: WhatIfCache, request: Request, watch: Watch) -> Response:
+async def _what_if(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
     settings = query_parameters.parse_setting_list(request, "settings")
-    try:
-        return _json(request, await what_ifs.get(watch, fleet.settings.windows[-1], settings))
-    except TooManyError:
-        return _retry_later(request, "too many predictions are being made; retry later")
+    seconds = fleet.settings.windows[-1]
+
+    def newest_slice() -> object:
+        # While the history is younger than the window, it changes more within a minute.
+        step = PEAK_SECONDS if watch.history.seconds >= seconds else _YOUNG_SECONDS
+        return watch.history.newest_slice(step), watch.state
+
+    async def make() -> bytes:
+        return msgspec.json.encode(await predict_what_if(watch, fleet.clock, seconds, settings))
+
+    key = "what-if", watch, seconds, settings
+    return await _json(request, await builds.get(_PREDICTIONS, key, newest_slice, make, request))
 
 
-async def _events(fleet: Fleet, streams: EventStreams, request: Request, watch: Watch) -> Response:
+async def _events(
+    fleet: Fleet, builds: SharedBuilds, streams: EventStreams, request: Request, watch: Watch
+) -> Response:
     window = _window(fleet, request)
 
     async def make() -> bytes | None:
         if watch not in fleet.watches():
             return None
-        return msgspec.json.encode(_describe(fleet, watch, window))
+        return (await _build_document(fleet, builds, watch, window)).plain
 
     return _stream(streams, request, (watch, window), make)
 
@@ -160,23 +253,12 @@ def _stream(
     streams: EventStreams, request: Request, key: object, make: Callable[[], Awaitable[bytes | None]]
 ) -> Response:
     if streams.is_full():
-        return _retry_later(request, "too many streams are open; close a page, or retry later")
+        raise RefusedError(503, "too many streams are open; close a page, or retry later")
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=HEADERS)
     answer = streams.response(key, make)
     answer.headers.update({**HEADERS, "Vary": "Accept"})
     return answer
-
-
-def _retry_later(request: Request, sentence: str) -> Response:
-    answer = _json(request, msgspec.json.encode(schema.Problem(error=sentence)), 503)
-    answer.headers["Retry-After"] = str(RETRY_SECONDS)
-    return answer
-
-
-async def _servers(fleet: Fleet, window: float) -> schema.Servers:
-    described = await build.build_servers(fleet.watches(), fleet.clock, window, fleet.settings.windows)
-    return build.build_server_list(described, fleet.clock)
 
 
 def _describe(fleet: Fleet, watch: Watch, window: float) -> schema.Server:
@@ -197,13 +279,5 @@ def _window(fleet: Fleet, request: Request) -> float:
     return query_parameters.parse_window(request, fleet.settings.windows)
 
 
-def _json(request: Request, body: bytes, status: int = 200, compressed: bytes | None = None) -> Response:
-    return compressible_response(
-        request,
-        body,
-        HEADERS,
-        "application/json",
-        status=status,
-        compressed=compressed,
-        least_bytes=_LEAST_BYTES_TO_COMPRESS,
-    )
+async def _json(request: Request, answer: Answer) -> Response:
+    return await answer.respond(request, HEADERS, "application/json", least_bytes=_LEAST_BYTES_TO_COMPRESS)

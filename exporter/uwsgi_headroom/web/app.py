@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -12,13 +12,22 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, metrics_route, page_routes, probe_route, runbook_routes
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
+from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
+from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
 """Relative to the host. Starlette's own redirects of slashes would repeat the Host header of the request."""
 
 
-def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts: HostPolicy | None = None) -> Starlette:
-    """Make the ASGI application of a fleet, for the host names that `hosts` allows. Close `streams` before shutdown."""
+def create_application(
+    fleet: Fleet,
+    streams: EventStreams | None = None,
+    hosts: HostPolicy | None = None,
+    builds: SharedBuilds | None = None,
+) -> Starlette:
+    """Make the ASGI application of a fleet, for the host names that `hosts` allows. Close `streams` and `builds` before
+    shutdown."""
+    builds = builds or SharedBuilds(fleet.clock)
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
@@ -28,16 +37,31 @@ def create_application(fleet: Fleet, streams: EventStreams | None = None, hosts:
 
     application = Starlette(
         routes=[
-            metrics_route.route(fleet),
-            *probe_route.routes(fleet),
+            metrics_route.route(fleet, builds),
+            *probe_route.routes(fleet, builds),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
-            *page_routes.routes(fleet),
-            *api_routes.routes(fleet, streams or EventStreams()),
-            *runbook_routes.routes(fleet),
+            *page_routes.routes(fleet, builds),
+            *api_routes.routes(fleet, streams or EventStreams(), builds),
+            *runbook_routes.routes(fleet, builds),
             *(Route(path, redirect) for path in _REDIRECTS),
         ],
         middleware=[Middleware(HostCheck, policy=hosts or HostPolicy())],
+        exception_handlers={RefusedError: _refuse, ClientDisconnect: _nobody},
     )
     application.router.redirect_slashes = False
     return application
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    if request.url.path.startswith("/api/"):
+        return api_routes.refuse(request, error)
+    retry = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else {}
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **retry}
+    return PlainTextResponse(f"{error}\n", error.status, headers)
+
+
+async def _nobody(_request: Request, _error: Exception) -> Response:
+    """The client has left: nothing of this response is sent."""
+    return Response(status_code=499)

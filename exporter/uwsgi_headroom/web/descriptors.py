@@ -1,7 +1,7 @@
 """Shares out the descriptors that the process may open between the HTTP server and the rest.
 
 An excess connection must be accepted before it can be closed, and a closed one keeps its descriptor for another turn of
-the event loop. So about four times the backlog can be open in addition to the connections that are kept.
+the event loop. So about four times those accepted at once can be open beside the connections that are kept.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.web import bounds
 
-_LEAST_CONNECTIONS, _LEAST_BACKLOG = 4, 2
+_LEAST_CONNECTIONS, _LEAST_ACCEPTS = 4, 2
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Numbers of connections kept open, of connections that wait to be accepted, and of event streams."""
+    """Numbers of connections kept open, of connections that are accepted at once, and of event streams."""
 
     connections: int
-    backlog: int
+    accepts: int
 
     @property
     def streams(self) -> int:
@@ -46,8 +46,8 @@ def share_out(limit: int, servers: int, listeners: int) -> Capacity:
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + listeners
     spare = limit - needed
     connections = max(_LEAST_CONNECTIONS, min(bounds.MOST_CONNECTIONS, spare // 2))
-    backlog = max(_LEAST_BACKLOG, min(bounds.BACKLOG, spare // 12))
+    accepts = max(_LEAST_ACCEPTS, min(bounds.ACCEPTS_IN_A_TURN, spare // 12))
     if connections < bounds.MOST_CONNECTIONS:
         fields = {"limit": limit, "connections": connections}
         _log.warning("few descriptors: raise the hard limit (ulimit -n, LimitNOFILE=)", extra={"fields": fields})
-    return Capacity(connections, backlog)
+    return Capacity(connections, accepts)

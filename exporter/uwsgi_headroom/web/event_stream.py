@@ -15,13 +15,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
 
 EVERY_SECONDS = 1.0
-RETRY_SECONDS = 2
-"""How long a browser waits before it reconnects."""
-
 MakeDocument = Callable[[], Awaitable[bytes | None]]
-"""Makes a document; None ends the stream."""
+"""Makes a document; None ends the stream. Raises RefusedError if the exporter is too busy for one now."""
 
 _log = logging.getLogger(__name__)
 
@@ -97,10 +95,13 @@ class _Channel:
     async def _run(self) -> None:
         """Make documents until `make` returns None. Listeners end with this, even if `make` is cancelled."""
         try:
-            while (document := await self._make()) is not None:
-                self._newest = b"data: %b\n\n" % document
-                previous, self._next = self._next, asyncio.Event()
-                previous.set()
+            while True:
+                with contextlib.suppress(RefusedError):
+                    if (document := await self._make()) is None:
+                        return
+                    self._newest = b"data: %b\n\n" % document
+                    previous, self._next = self._next, asyncio.Event()
+                    previous.set()
                 await asyncio.sleep(EVERY_SECONDS)
         except Exception:  # noqa: BLE001 - an internal error about one server must end only its own streams
             _log.error("internal error", exc_info=True)

@@ -1,8 +1,12 @@
-"""Refuses requests whose Host header is a foreign name, to protect the exporter against DNS rebinding.
+"""Refuses requests that a web page of another site causes.
 
-A website can have its own name resolve to 127.0.0.1, so that its scripts can read everything there as their own site.
-The Host header still contains that name. Metrics and health are not checked, since scrapers use any name; `/probe` is,
-since it connects to the address that the request names.
+A website can have its own name resolve to 127.0.0.1, so that its scripts can read everything there as their own site
+(DNS rebinding). The Host header still contains that name. Metrics and health are not checked, since scrapers use any
+name; `/probe` is, since it connects to the address that the request names.
+
+Without that, a page cannot read an answer, but its requests have answers built, as many as it likes. Browsers say so in
+`Sec-Fetch-Site` (Fetch Metadata, W3C), to https and to loopback. A link is no such request: a person follows it, to one
+answer. `/probe` refuses those too.
 """
 
 from __future__ import annotations
@@ -16,6 +20,14 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _UNCHECKED = frozenset({"/metrics", "/-/healthy", "/-/ready"})
+
+_LIVENESS = frozenset({"/-/healthy", "/-/ready"})
+_OWN_SITE = frozenset({b"none", b"same-origin"})
+"""`none`: a person has typed the address or opened a bookmark. `same-site` is any other port of this host."""
+
+_FROM_A_PAGE = (
+    "403: a web page of another site caused this request, which is for scrapers and for this exporter's page\n"
+)
 
 _REFUSAL = (
     "421: this exporter does not accept the host name in this address, because the name could be a foreign site's (DNS "
@@ -56,7 +68,8 @@ def make_policy(allowed: Iterable[str], sockets: Iterable[socket.socket]) -> Hos
 
 
 class HostCheck:
-    """ASGI middleware that responds 421 if the policy does not allow the Host header. A missing header is allowed."""
+    """ASGI middleware that responds 421 if the policy does not allow the Host header, and 403 to requests of a foreign
+    page. A missing header is allowed."""
 
     def __init__(self, app: ASGIApp, policy: HostPolicy) -> None:
         self._app, self._policy = app, policy
@@ -67,7 +80,18 @@ class HostCheck:
             hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
             if not all(map(self._policy.allows, hosts)):
                 app = PlainTextResponse(_REFUSAL, 421)
+        if scope["type"] == "http" and scope["path"] not in _LIVENESS and _is_of_a_page(scope):
+            app = PlainTextResponse(_FROM_A_PAGE, 403, {"Cache-Control": "no-store"})
         await app(scope, receive, send)
+
+
+def _is_of_a_page(scope: Scope) -> bool:
+    """Whether a page of another site caused a request, and no person who followed a link."""
+    headers = dict(scope["headers"])
+    if headers.get(b"sec-fetch-site", b"none") in _OWN_SITE:
+        return False
+    is_link = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    return not is_link or scope["path"] == "/probe"
 
 
 def _without_port(host: str) -> str:

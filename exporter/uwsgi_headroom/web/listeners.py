@@ -26,10 +26,10 @@ def open_listener(host: str, port: int) -> socket.socket:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         if not host and socket.has_dualstack_ipv6():
             listener = socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.BACKLOG
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.LISTEN_QUEUE
             )
         else:
-            listener = socket.create_server((host, port), family=family, backlog=bounds.BACKLOG)
+            listener = socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
         # Connections inherit it. asyncio sets it only for sockets that know their protocol, which those of
         # create_server do not; without it, each answer on a kept connection waits 40 ms for an acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

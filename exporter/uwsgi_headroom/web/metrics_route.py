@@ -1,14 +1,8 @@
-"""Serves `/metrics` from the last readings, without reading any server.
-
-Requests that arrive while a response is being rendered share the next one, which starts after they arrived. Many
-simultaneous scrapers of a fleet with tens of thousands of series thus cost two renderings, not one each.
-"""
+"""Serves `/metrics` from the last readings, without reading any server. It is rendered once for each of them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,62 +13,34 @@ from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_fam
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
 from uwsgi_headroom.watch.turns import Turns
-from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics, compress
+from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.negotiation import accepts_openmetrics
+from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
-_LARGE_BYTES = 2 * 2**20
-"""From this size on, compression takes too long for the event loop: 4 ms per megabyte."""
+SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+"""Without a rest: a scrape waits for no other one longer than that takes."""
 
 
-def route(fleet: Fleet) -> Route:
+def route(fleet: Fleet, builds: SharedBuilds) -> Route:
     """Make the route."""
-    in_turn = asyncio.Lock()
-    shared = {openmetrics: _SharedAnswer(fleet, in_turn, openmetrics=openmetrics) for openmetrics in (False, True)}
 
     async def metrics(request: Request) -> Response:
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-        answer = await shared[openmetrics].wait()
+
+        async def make() -> bytes:
+            return await _render_all(fleet, await fleet.observe(wait=0.0), openmetrics=openmetrics)
+
+        await fleet.wait_for_first(fleet.watches())
+        answer = await builds.get(SCRAPES, ("metrics", openmetrics), fleet_state(fleet), make, request)
         headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        if not accepts_gzip(request.headers.get("accept-encoding", "")):
-            return Response(answer.plain, headers=headers)
-        return Response(await answer.compress(), headers={**headers, "Content-Encoding": "gzip"})
+        return await answer.respond(request, headers)
 
     return Route("/metrics", metrics)
 
 
-@dataclass
-class _Answer:
-    plain: bytes
-    _compressed: asyncio.Future[bytes] | None = None
-
-    async def compress(self) -> bytes:
-        """Compress with gzip, once for all requests; a large response in a thread, as zlib releases Python's lock."""
-        if self._compressed is None:
-            if len(self.plain) >= _LARGE_BYTES:
-                self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
-            else:
-                self._compressed = asyncio.get_running_loop().create_future()
-                self._compressed.set_result(compress(self.plain))
-        return await asyncio.shield(self._compressed)
-
-
-class _SharedAnswer:
-    """Renders the responses of one format one after another, in turn with those of the other format."""
-
-    def __init__(self, fleet: Fleet, in_turn: asyncio.Lock, *, openmetrics: bool) -> None:
-        self._fleet, self._in_turn, self._openmetrics = fleet, in_turn, openmetrics
-        self._next: asyncio.Task[_Answer] | None = None
-
-    async def wait(self) -> _Answer:
-        """Wait for a response whose rendering starts after this call. Cancelling does not affect other requests."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._make())
-        return await asyncio.shield(self._next)
-
-    async def _make(self) -> _Answer:
-        async with self._in_turn:
-            self._next = None  # later requests wait for the next response
-            observations = await self._fleet.observe()
-            return _Answer(await _render_all(self._fleet, observations, openmetrics=self._openmetrics))
+def fleet_state(fleet: Fleet) -> Callable[[], object]:
+    """What changes with every reading of any server, and with every reload of the configuration."""
+    return lambda: (fleet.reload, *((watch.name, watch.reader.attempts) for watch in fleet.watches()))
 
 
 async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:

@@ -18,8 +18,11 @@ HEADERS = {
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
     "X-Content-Type-Options": "nosniff",
 }
+MEDIA_TYPE = "text/html; charset=utf-8"
+LEAST_BYTES_TO_COMPRESS = 8192
 
 _UPLOT = "vendor/uplot/uPlot.iife.min.js"
 _UPLOT_STYLE = "vendor/uplot/uPlot.min.css"

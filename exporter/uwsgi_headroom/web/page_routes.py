@@ -10,23 +10,40 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import assets, page_html
+from uwsgi_headroom.web.api_routes import DOCUMENTS
+from uwsgi_headroom.web.metrics_route import fleet_state
+from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
 from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 
-def routes(fleet: Fleet) -> list[Route]:
+def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes: `/`, a page for each server, and static files."""
     register_text_convertor()
 
-    async def index(_request: Request) -> Response:
-        servers = await _describe(fleet, fleet.watches())
-        return _html(page_html.render_page(servers, len(servers), alone=len(servers) == 1))
+    async def index(request: Request) -> Response:
+        watches = fleet.watches()
+
+        async def make() -> bytes:
+            servers = await _describe(fleet, watches)
+            return _encode(page_html.render_page(servers, len(servers), alone=len(servers) == 1))
+
+        await fleet.wait_for_first(watches)
+        answer = await builds.get(DOCUMENTS, "page", fleet_state(fleet), make, request)
+        return await _respond(request, answer)
 
     async def one(request: Request) -> Response:
         watches = fleet.watches()
-        shown = [watch for watch in watches if watch.name == request.path_params["name"]]
-        if not shown:
-            return _html(page_html.render_missing(request.path_params["name"]), 404)
-        return _html(page_html.render_page(await _describe(fleet, shown), len(watches), alone=True))
+        watch = next((watch for watch in watches if watch.name == request.path_params["name"]), None)
+        if watch is None:
+            text = page_html.render_missing(request.path_params["name"])
+            return HTMLResponse(_encode(text), 404, page_html.HEADERS)
+
+        async def make() -> bytes:
+            return _encode(page_html.render_page(await _describe(fleet, [watch]), len(watches), alone=True))
+
+        await fleet.wait_for_first([watch])
+        state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
+        return await _respond(request, await builds.get(DOCUMENTS, ("page", watch), state, make, request))
 
     async def icon(_request: Request) -> Response:
         return RedirectResponse(assets.url("icon.svg"))
@@ -40,11 +57,16 @@ def routes(fleet: Fleet) -> list[Route]:
 
 
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
-    await fleet.wait_for_first(watches)
     windows = fleet.settings.windows
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
 
-def _html(text: str, status: int = 200) -> Response:
+async def _respond(request: Request, answer: Answer) -> Response:
+    return await answer.respond(
+        request, page_html.HEADERS, page_html.MEDIA_TYPE, least_bytes=page_html.LEAST_BYTES_TO_COMPRESS
+    )
+
+
+def _encode(text: str) -> bytes:
     # A socket's name may contain bytes that are not UTF-8.
-    return HTMLResponse(text.encode("utf-8", "replace"), status, page_html.HEADERS)
+    return text.encode("utf-8", "replace")

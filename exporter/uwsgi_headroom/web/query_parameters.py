@@ -1,4 +1,4 @@
-"""Parses query parameters; an error says what is allowed."""
+"""Parses query parameters, and refuses requests: an error says what is allowed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from starlette.requests import Request
 
 from uwsgi_headroom import number_range
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
+from uwsgi_headroom.documents.build import NEWEST, Cursor
+
+RETRY_SECONDS = 2
+"""How long a client should wait before it repeats a request that was refused with status 503."""
 
 
 class RefusedError(Exception):
-    """The request is refused. `status` is the HTTP status."""
+    """The request is refused. `status` is the HTTP status; with 503, a retry may succeed."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,6 +51,18 @@ def parse_whole_number(request: Request, name: str, default: int, least: int, mo
     if value != int(value):
         raise RefusedError(400, f"{name}: expected a whole number, not {value:g}")
     return int(value)
+
+
+def parse_cursor(request: Request, name: str) -> Cursor:
+    """Parse the place of an event, as in `next` of a journal; the newest if there is none. Raises RefusedError."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return NEWEST
+    time, _, number = text.partition(",")
+    try:
+        return number_range.parse_number(time, 0, 1e12), int(number_range.parse_number(number, 0, 1e15))
+    except ValueError:
+        raise RefusedError(400, f"{name}: expected `next` of another answer, not {text!r}") from None
 
 
 def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:

@@ -7,18 +7,20 @@ to that folder, which setuptools follows, so that wheels and source distribution
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import page_html, runbook_html
+from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.runbook_markdown import Runbook, split_runbook
 from uwsgi_headroom.web.runbook_values import Target, describe_target, find_exporter_address
+from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
@@ -36,18 +38,21 @@ def load_runbooks() -> Mapping[str, Runbook]:
     return {name: split_runbook(text) for name, text in read_runbooks().items()}
 
 
-def routes(fleet: Fleet) -> list[Route]:
+def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes of the list, the pages and the Markdown sources."""
 
     async def show_list(request: Request) -> Response:
-        return _html(runbook_html.render_list(load_runbooks(), _find_target(fleet, request)))
+        return await _show(fleet, builds, request, "", lambda target: runbook_html.render_list(load_runbooks(), target))
 
     async def show_page(request: Request) -> Response:
-        runbook = load_runbooks().get(request.path_params["name"])
+        name = request.path_params["name"]
+        runbook = load_runbooks().get(name)
         if runbook is None:
             return _missing()
-        target = _find_target(fleet, request)
-        return _html(runbook_html.render_runbook(runbook, target, request.query_params.get("server", "")))
+        server = request.query_params.get("server", "")
+        return await _show(
+            fleet, builds, request, name, lambda target: runbook_html.render_runbook(runbook, target, server)
+        )
 
     return [
         Route("/runbooks/", show_list),
@@ -65,13 +70,21 @@ def _missing() -> Response:
     return PlainTextResponse("No such runbook; /runbooks/ lists them.\n", status_code=404, headers=_TEXT_HEADERS)
 
 
-def _find_target(fleet: Fleet, request: Request) -> Target | None:
-    name = request.query_params.get("server", "")
-    watch = next((watch for watch in fleet.watches() if watch.name == name), None)
-    chosen = request.query_params.get("worker", "")
-    return describe_target(watch, find_exporter_address(request), chosen) if watch else None
+async def _show(
+    fleet: Fleet, builds: SharedBuilds, request: Request, name: str, render: Callable[[Target | None], str]
+) -> Response:
+    """Show a runbook, or the list if the name is empty, for the server and the worker of the request."""
+    server, worker = request.query_params.get("server", ""), request.query_params.get("worker", "")
+    watch = next((watch for watch in fleet.watches() if watch.name == server), None)
+    exporter = find_exporter_address(request)
 
+    async def make() -> bytes:
+        target = describe_target(watch, exporter, worker) if watch else None
+        # A name in the URL may contain bytes that are not UTF-8.
+        return render(target).encode("utf-8", "replace")
 
-def _html(text: str) -> Response:
-    # A name in the URL may contain bytes that are not UTF-8.
-    return HTMLResponse(text.encode("utf-8", "replace"), headers=page_html.HEADERS)
+    key = "runbook", name, server, watch, worker, exporter
+    answer = await builds.get(DOCUMENTS, key, lambda: watch and watch.reader.attempts, make, request)
+    return await answer.respond(
+        request, page_html.HEADERS, page_html.MEDIA_TYPE, least_bytes=page_html.LEAST_BYTES_TO_COMPRESS
+    )

@@ -62,7 +62,11 @@ CLEAR_FULL = (
 PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
-SAFE_IN_THREADS = "Raise `processes`. Raise `threads` only if the application is thread-safe."
+SEE_FIRST = (
+    "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
+    "them only wait as well. Otherwise raise "
+)
+SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 CLEAR_PREFORK = (
     "3.8 of 4 threads are busy on average, and all running threads are busy 80 % of the time. A request that finds no "
     "free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: first check "
@@ -76,8 +80,9 @@ BY_INTERPRETER = (
 
 
 BY_THREADS = (
-    "In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads: raise `processes`, or "
-    "`threads` if workers have several threads and interpreters are idle.\n"
+    "In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads: unless they wait for a "
+    "lock, a full backend or slow clients, raise `processes`, or `threads` if workers have several "
+    "threads and interpreters are idle.\n"
     "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (1 means reached)."
 )
 BY_CPUS = (
@@ -125,7 +130,7 @@ def cpu(used: str = "1.9 of 2 CPUs are in use by 4 workers.", **labels: str) -> 
     return _of(
         CPU,
         "warning",
-        " uses nearly all the CPU it can get.",
+        ": hardly any CPU is left for its workers.",
         f"{used} If load grows, response times (now 394 ms) grow. No uWSGI option adds CPUs.\n"
         "The smallest of three limits applies: the affinity (the workers' masks allow 2 CPUs each), the cgroup's "
         "quota, and the host's CPUs. Widen `cpu-affinity` or the mask that the service manager sets; raise the quota "
@@ -246,7 +251,7 @@ CASES = [
     Case(
         f"{FULL}: fires: more threads, where workers have several and interpreters idle",
         steady(server(7.6, 0.1, full=0.4, queue=10), 20),
-        {"19m": [full(CLEAR_FULL + "Raise `threads` or `processes`, one at a time.", **TARGET)]},
+        {"19m": [full(CLEAR_FULL + SEE_FIRST + "`threads` or `processes`, one at a time.", **TARGET)]},
     ),
     *six(LOW, CALM, server(6.2, 0.3), server(2, 0.9), low, early=2, late=20, history=61),
     Case(
@@ -263,6 +268,21 @@ CASES = [
         f"{LOW}: fires: near capacity, where no wait is known",
         steady(server(7.6, 0.3, full=0.4, queue=None), 85),
         count={"84m": 1},
+    ),
+    Case(
+        f"{LOW}: silent: a nearly idle server has no CPU headroom where others use the CPUs",
+        steady(replace(server(0.1, 0.02, cpus=2), idle=0.0, others=1.92), 85),
+        {"84m": []},
+    ),
+    Case(
+        f"{LOW}: fires: it was busy for a few minutes of the hour, without any CPU left",
+        target(
+            Phase(70, replace(server(0.1, 0.02, cpus=2), idle=1.9, others=0.02)),
+            Phase(25, replace(server(2, 0.4, cpus=2), idle=0.02, others=0.38)),
+            Phase(10, replace(server(0.1, 0.02, cpus=2), idle=1.9, others=0.02)),
+        ),
+        {},
+        {"100m": 1},
     ),
     Case(f"{LOW}: fires: by the threads", steady(server(7, 0.3), 85), {"84m": [low(BY_THREADS, **TARGET)]}),
     Case(f"{LOW}: fires: by the CPUs", steady(server(2, 0.45, cpus=2), 85), {"84m": [low(BY_CPUS, **TARGET)]}),
@@ -281,6 +301,18 @@ CASES = [
         {"39m": []},
         nothing_fires=["39m"],
     ),
+    Case(
+        f"{INTERPRETER}: silent: workers compress, and no thread waits for the interpreter lock",
+        steady(replace(server(4, 0.94), lock_wait=0.1)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{INTERPRETER}: fires: threads wait for the lock",
+        steady(replace(server(4, 0.94), lock_wait=2.9), 23),
+        {},
+        {"22m": 1},
+    ),
     *six(CPU, CALM, server(4, 0.44, cpus=2), server(4, 0.47, cpus=2, affinity=2), cpu, early=14, late=22),
     Case(
         f"{CPU}: missing server: without CPU time nothing is known of CPUs",
@@ -295,13 +327,34 @@ CASES = [
         nothing_fires=["39m"],
     ),
     Case(
-        f"{CPU}: fires: others use what the workers could use",
-        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.02, others=1.58), 23),
+        f"{CPU}: silent: a nearly idle server on a host whose CPUs others use",
+        steady(replace(server(0.1, 0.02, cpus=2), idle=0.0, others=1.92), 90),
+        {"89m": []},
+        nothing_fires=["39m", "89m"],
+    ),
+    Case(
+        f"{CPU}: silent: others use the CPUs, and no request waits for one",
+        steady(replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{CPU}: boundary: a thread that waits for a CPU on average is a ticket, less is none",
+        [
+            *steady(replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58, ready=1.1), 23),
+            *series([Phase(23, replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58, ready=0.9))], **OTHER),
+        ],
+        {},
+        {"22m": 1},
+    ),
+    Case(
+        f"{CPU}: fires: others use what the workers could use, and requests wait",
+        steady(replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.02, others=1.58), 23),
         {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.6 by others, with 0.0 idle.", **TARGET)]},
     ),
     Case(
         f"{CPU}: fires: others grow with the load, and have nearly used up what is idle",
-        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.16, others=1.44, follow=True), 23),
+        steady(replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.16, others=1.44, follow=True), 23),
         {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.4 by others, with 0.2 idle.", **TARGET)]},
     ),
     Case(
@@ -312,10 +365,13 @@ CASES = [
     *six(
         SHARING,
         CALM,
-        server(2, sharing=0, affinity=1),
-        server(2, cpus=2, sharing=4, affinity=1),
+        server(2, 0.28, sharing=4, affinity=1),
+        server(2, 0.5, cpus=2, sharing=4, affinity=1),
         sharing,
-        early=13,
-        late=17,
+        early=14,
+        late=22,
+    ),
+    Case(
+        f"{SHARING}: silent: nearly idle workers hardly ever meet there", steady(server(2, 0.2, sharing=4)), {"39m": []}
     ),
 ]

@@ -56,7 +56,8 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
         f"grows by {points} points a week: the trend of {count} days reaches 90 % around {day}, if load keeps growing "
         "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.\n"
-        "Plan for more `processes` and CPUs, or another host.",
+        "Plan for more `processes` and CPUs, or another host. If the threads mostly wait for a lock, a full backend or "
+        "slow clients, that comes first.",
         **labels,
     )
 

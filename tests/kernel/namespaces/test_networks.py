@@ -13,13 +13,14 @@ import pytest
 from tests.support.contained import contained, family, namespaces_of_threads, read_namespace, snapshot_of
 from tests.support.other_namespaces import as_nobody, as_root, in_child, python_in
 from tests.support.real_uwsgi import Uwsgi, wait_until
-from uwsgi_headroom.kernel.backlogs import Backlog, Backlogs
+from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
 from uwsgi_headroom.kernel.other_network import WHO_MAY_ASK, ask_in_network_of
 from uwsgi_headroom.kernel.setup import read_somaxconn
 from uwsgi_headroom.kernel.waits import peers as peers_module
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
+from uwsgi_headroom.record.backlog import Backlog
 from uwsgi_headroom.source import Answer
 
 pytestmark = as_root

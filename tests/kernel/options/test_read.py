@@ -58,7 +58,9 @@ def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "file"),
     [
-        ("--ini /etc/shop.ini --ini more.ini", "/etc/shop.ini"),
+        ("--ini /etc/shop.ini --ini more.ini", "more.ini"),
+        ("--ini /usr/share/uwsgi/conf/default.ini --ini /etc/uwsgi/shop.ini", "/etc/uwsgi/shop.ini"),
+        ("--ini /etc/uwsgi/shop.ini --ini http://user:password@host/more.ini", ""),
         ("--master shop.ini", "shop.ini"),
         ("--yaml shop.yml", "shop.yml"),
         ("--ini http://user:password@host/shop.ini", ""),
@@ -67,7 +69,8 @@ def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) 
     ],
 )
 def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path) -> None:
-    """The first file on the command line counts, whether or not it is readable; an address or a command does not."""
+    """The last file on the command line that is no distribution's counts, whether or not it is readable. Its name is
+    empty if it is an address or a command."""
     files = {"/etc/shop.ini": "[uwsgi]\ninclude = /etc/more.ini\n", "/etc/more.ini": "[uwsgi]\n"}
     assert options_of(tmp_path, *words.split(), files=files).configuration_file == file
 
@@ -225,7 +228,7 @@ def test_files_are_bounded(tmp_path: Path) -> None:
     assert not options.complete
     chain = {f"/srv/{n}.ini": f"[uwsgi]\nthreads = {n}\ninclude = {n + 1}.ini\n" for n in range(MOST_FILES)}
     assert MOST_DEPTH < MOST_FILES
-    assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_file="0.ini")
+    assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_files=("0.ini",))
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:

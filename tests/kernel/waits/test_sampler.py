@@ -17,13 +17,13 @@ from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.waits.states import Waits
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
+from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record.waits import Waits
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000

@@ -41,7 +41,7 @@ def test_a_quarter_hour_is_judged_as_check_would() -> None:
     """A window built by hand from the story's rates gives the same headroom, balance and findings."""
     server = _server(replace(stories.STORY, servers=1, peak=13.8), days=1)
     place = int(np.nanargmax(server.busy))
-    figures, reading = figures_at(server, np.array([place]))
+    figures = figures_at(server, np.array([place]))
     workers = [
         windows.worker(
             each.worker_id,
@@ -65,7 +65,7 @@ def test_a_quarter_hour_is_judged_as_check_would() -> None:
     service = build_review(_review_of(server)).services[0]
     at_peak = verdict_sentence(figures.headroom, ()).replace(":", " at peak:", 1).removesuffix(".")
     assert service.verdict.sentence.startswith(at_peak)
-    assert "unevenness_hurts" in [finding.code for finding in collect_findings(figures, reading)]
+    assert "unevenness_hurts" in [finding.code for finding in collect_findings(figures)]
 
 
 def test_the_busiest_of_all_days_counts() -> None:

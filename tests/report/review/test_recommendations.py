@@ -12,12 +12,13 @@ from tests.report.review.conftest import NOT_PREDICTED
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review import build_review, what_if
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import Recommendation
-from uwsgi_headroom.report.review.peaks import Judged, find_peaks, group_services
+from uwsgi_headroom.report.review.peaks import find_peaks, group_services
 
 UTC = ZoneInfo("UTC")
 CALM = Service(name="calm", peak=4.0, contention=False, weekdays=(1.0,) * 7)
@@ -142,6 +143,6 @@ def test_a_prediction_that_is_impossible_says_why(monkeypatch: pytest.MonkeyPatc
     assert what_if.review_what_if(*_busiest()) == Absent(reason="The demands are unknown.")
 
 
-def _busiest() -> tuple[ServerData, Judged]:
+def _busiest() -> tuple[ServerData, Figures]:
     data = make_review_data(History(services=(CALM,), days=1, until=stories.UNTIL))
     return find_peaks(group_services(data)[0], UTC).present[0]

@@ -42,11 +42,11 @@ def test_a_unit_with_another_command_is_refused(unit):
 
 
 def test_the_configuration_of_the_package_is_valid():
-    """The exporter understands the packaged configuration: one glob, on loopback."""
+    """The exporter understands the packaged configuration: two globs, of Debian's sockets too, on loopback."""
     options = make_command_line().parse(["serve", "--config", str(DEBIAN / "uwsgi-headroom.yml")])
     config = precedence.resolve_config(options)
     assert [str(host) for host, _ in config.listen] == ["127.0.0.1"]
-    assert len(config.servers) == 1
+    assert [server.pattern for server in config.servers] == ["/run/uwsgi/app/*/stats", "/run/uwsgi/*.stats"]
 
 
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])

@@ -13,7 +13,7 @@ from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.kernel.waits.states import STATES, State
+from uwsgi_headroom.record.waits import STATES, State
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal.paint import Painter
 from uwsgi_headroom.top.view.screen import draw_plain
@@ -166,4 +166,4 @@ def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
     assert any(unknown.what == "waits" for unknown in server.unknown)
     assert why_not_known(server) is None
     advice = lines(screen_model(server), replace(AT_IT, view="findings"), 80, 60)
-    assert any("off; enable it with --waits" in line for line in advice)
+    assert any("off: enable it with --waits" in line for line in advice)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.web.security.secure_server import HASH, PASSWORD
 from uwsgi_headroom.web.security import login as login_module
-from uwsgi_headroom.web.security import password_checker
-from uwsgi_headroom.web.security.login import Login, Verdict, parse_basic
-from uwsgi_headroom.web.security.password_checker import PasswordChecker
-from uwsgi_headroom.web.security.throttle import Throttle
+from uwsgi_headroom.web.security import login_queue, password_checker
+from uwsgi_headroom.web.security.login import Login, parse_basic
+from uwsgi_headroom.web.security.login_queue import Verdict
+from uwsgi_headroom.web.security.password_checker import Checked, PasswordChecker
 
 USERS = {b"prometheus": HASH.encode(), b"slow": HASH.replace("$04$", "$05$").encode()}
 
@@ -29,12 +29,12 @@ class Recording(PasswordChecker):
         self.go = asyncio.Event()
         self.go.set()
 
-    def check(self, password: bytes, stored: bytes) -> asyncio.Future[bool]:
+    def check(self, password: bytes, stored: bytes, *, repeated: bool) -> asyncio.Future[Checked]:
         self.asked.append((password, stored))
 
-        async def answer() -> bool:
+        async def answer() -> Checked:
             await self.go.wait()
-            return password == PASSWORD.encode() and stored == USERS[b"prometheus"]
+            return Checked(password == PASSWORD.encode() and stored == USERS[b"prometheus"], 0.0)
 
         return asyncio.ensure_future(answer())
 
@@ -46,18 +46,20 @@ def header(name: str, password: str) -> bytes:
 RIGHT = header("prometheus", PASSWORD)
 
 
-def run(
-    scenario: Callable[[Login, Recording], Coroutine[Any, Any, None]], now: Callable[[], float] = lambda: 0.0
-) -> None:
+async def no_rest(_seconds: float) -> None:
+    pass
+
+
+def run(scenario: Callable[[Login, Recording], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         checker = Recording()
-        await scenario(Login(Throttle(now), checker), checker)
+        await scenario(Login(checker, lambda: 0.0, no_rest), checker)
 
     asyncio.run(main())
 
 
-async def statuses(login: Login, header: bytes, count: int, host: str = "10.0.0.1") -> list[int]:
-    return [(await login.judge(USERS, header, host)).status for _ in range(count)]
+async def statuses(login: Login, header: bytes, count: int, client: str = "10.0.0.1") -> list[int]:
+    return [(await login.judge(USERS, header, client)).status for _ in range(count)]
 
 
 def test_a_right_password_is_checked_once() -> None:
@@ -75,12 +77,18 @@ def test_a_right_password_is_checked_once() -> None:
     run(scenario)
 
 
-def test_a_wrong_password_is_never_remembered() -> None:
-    """Each one is checked, until the client is slowed; and nothing of a password is kept."""
+def test_a_wrong_login_is_checked_once() -> None:
+    """The same one again is wrong at once, at no cost; other ones are checked, until the client is slowed. Nothing of a
+    password is kept."""
 
     async def scenario(login: Login, checker: Recording) -> None:
         wrong = header("prometheus", "unmistakable")
-        assert await statuses(login, wrong, 5) == [401, 401, 401, 429, 429]
+        assert await statuses(login, wrong, 5) == [401] * 5
+        assert len(checker.asked) == 1
+        for number in range(2):
+            await statuses(login, header("prometheus", str(number)), 1)
+        assert await statuses(login, header("prometheus", "another"), 1) == [429]
+        assert await statuses(login, wrong, 1) == [401]
         assert len(checker.asked) == 3
         checker.asked.clear()
         assert b"unmistakable" not in repr(vars(login)).encode()
@@ -90,11 +98,13 @@ def test_a_wrong_password_is_never_remembered() -> None:
 
 
 def test_a_remembered_login_does_not_notice_an_attack_from_its_own_address() -> None:
-    """A slowed address still passes with a pair that is remembered."""
+    """A slowed client still passes with a pair that is remembered."""
 
     async def scenario(login: Login, _checker: Recording) -> None:
         await statuses(login, RIGHT, 1)
-        assert (await statuses(login, header("prometheus", "wrong"), 8))[-1] == 429
+        for number in range(8):
+            (status,) = await statuses(login, header("prometheus", str(number)), 1)
+        assert status == 429
         assert await statuses(login, RIGHT, 2) == [200, 200]
 
     run(scenario)
@@ -105,7 +115,7 @@ def test_an_unknown_user_takes_the_way_of_a_wrong_password() -> None:
     the same."""
 
     async def scenario(login: Login, checker: Recording) -> None:
-        verdicts = [await login.judge(USERS, header(name, "x"), f"10.1.0.{i}") for i, name in enumerate(["nobody"] * 3)]
+        verdicts = [await login.judge(USERS, header("nobody", password), f"10.1.0.{password}") for password in "123"]
         assert verdicts == [Verdict(401)] * 3  # type: ignore[arg-type]
         hashes = {stored for _, stored in checker.asked}
         assert len(hashes) == 1
@@ -122,26 +132,45 @@ def test_an_unknown_user_takes_the_way_of_a_wrong_password() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    """A client has three passwords checked at once; all clients together twelve; the rest is answered at once."""
+    """A client has three new passwords in the queue; all clients together twelve; the rest is answered at once."""
 
     async def scenario(login: Login, checker: Recording) -> None:
         checker.go.clear()
-        waiting = [
+        waiting = [asyncio.ensure_future(login.judge(USERS, header("a", "first"), "10.0.9.1"))]
+        await asyncio.sleep(0.01)
+        waiting += [
             asyncio.ensure_future(login.judge(USERS, header("a", f"{number}"), f"10.0.{number // 4}.1"))
             for number in range(16)
         ]
         await asyncio.sleep(0.01)
-        done = [task.result().status for task in waiting if task.done()]
-        assert done == [429] * 4
-        assert len(checker.asked) == login_module.MOST_CHECKS
-        assert await statuses(login, RIGHT, 1, "10.9.0.1") == [503]
+        assert [task.result().status for task in waiting if task.done()] == [429] * 4
+        assert len(login._queue) == login_queue.MOST_PLACES
+        assert len(checker.asked) == 1
         checker.go.set()
-        assert [verdict.status for verdict in await asyncio.gather(*waiting)].count(401) == 12
+        assert [verdict.status for verdict in await asyncio.gather(*waiting)].count(401) == 13
         assert await statuses(login, RIGHT, 1, "10.9.0.1") == [200]
-        assert not login._clients
-        assert not login._checks
+        assert not len(login._queue)
+        assert not login._in_check
 
     run(scenario)
+
+
+def test_logins_that_wait_at_the_end_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """With 503, and without a word in the log; later ones too, but for remembered ones."""
+
+    async def scenario(login: Login, checker: Recording) -> None:
+        await statuses(login, RIGHT, 1)
+        checker.go.clear()
+        waiting = [asyncio.ensure_future(statuses(login, header("a", str(number)), 1)) for number in range(3)]
+        await asyncio.sleep(0.01)
+        login.close()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [[503]] * 3
+        assert await statuses(login, header("a", "later"), 1) == [503]
+        assert await statuses(login, RIGHT, 1) == [200]
+        assert {task.get_name() for task in asyncio.all_tasks()} & {"logins"} == set()
+
+    run(scenario)
+    assert not caplog.records
 
 
 def test_the_same_login_at_the_same_time_is_checked_once() -> None:
@@ -200,7 +229,6 @@ def test_a_panic_of_bcrypt_does_not_end_the_thread(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The password counts as wrong, the log says so once without it, and the next one is checked."""
-    monkeypatch.setattr(password_checker, "_REST", 0.0)
     checkpw = bcrypt.checkpw
 
     def panic(password: bytes, stored: bytes) -> bool:
@@ -213,16 +241,15 @@ def test_a_panic_of_bcrypt_does_not_end_the_thread(
     async def main() -> list[bool]:
         checker = PasswordChecker()
         pairs = [(b"panic", HASH.encode()), (PASSWORD.encode(), HASH.encode())]
-        return list(await asyncio.gather(*(checker.check(*pair) for pair in pairs)))
+        return [right for right, _ in await asyncio.gather(*(checker.check(*pair, repeated=False) for pair in pairs))]
 
     assert asyncio.run(main()) == [False, True]
     assert [record.message for record in caplog.records] == ["a password could not be checked"]
 
 
-def test_real_bcrypt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_bcrypt() -> None:
     """The thread compares with bcrypt: right, wrong, longer than 72 bytes as htpasswd does, with a NUL, and a salt
-    that no implementation makes; and does not rest longer than it must."""
-    monkeypatch.setattr(password_checker, "_REST", 0.0)
+    that no implementation makes. It says what that cost."""
 
     async def main() -> list[bool]:
         checker = PasswordChecker()
@@ -235,6 +262,8 @@ def test_real_bcrypt(monkeypatch: pytest.MonkeyPatch) -> None:
             (b"a\0b", HASH.encode()),
             (b"x", b"$2b$04$" + b"9" * 53),
         ]
-        return list(await asyncio.gather(*(checker.check(*pair) for pair in pairs)))
+        checked = await asyncio.gather(*(checker.check(*pair, repeated=False) for pair in pairs))
+        assert checked[0].seconds > 0
+        return [right for right, _ in checked]
 
     assert asyncio.run(main()) == [True, False, True, False, False]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tools.bench import table
-from tools.bench.hostile import beside, decoding
+from tools.bench.hostile import beside, crowds, decoding, guessing
 from tools.bench.hostile.report import report
 
 BEGIN, END = "<!-- bench:hostile -->", "<!-- /bench:hostile -->"
@@ -23,7 +23,11 @@ def main() -> None:
     for situation, found in beside.measure(options.seconds):
         measured[situation] = found
         print(f"measured: {situation}", file=sys.stderr)
-    text = report(measured, decoded, options.seconds)
+    crowded = {}
+    for place, crowd in crowds.measure(options.crowd_seconds):
+        crowded[place] = crowd
+        print(f"measured: {' '.join(place)}: {crowd.samples:.2f} {max(crowd.scrapes):.3f}", file=sys.stderr)
+    text = report(measured, decoded, crowded, options.seconds, options.crowd_seconds) + guessing.report()
     print(text)
     if options.write:
         table.write(options.write, text, BEGIN, END)
@@ -33,6 +37,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m tools.bench.hostile", description=__doc__)
     parser.add_argument("--write", type=Path, metavar="FILE", help=f"put the tables between {BEGIN} and its end")
     parser.add_argument("--seconds", type=float, default=40, help="length of each situation (default %(default)g)")
+    parser.add_argument("--crowd-seconds", type=float, default=5, help="length of each crowd (default %(default)g)")
     return parser.parse_args()
 
 

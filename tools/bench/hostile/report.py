@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.support.hostile.cases import CASES
 from tools.bench.hostile.beside import ABUSES, DESCRIPTORS, SCRAPE_TIMEOUT, Figures
+from tools.bench.hostile.crowds import CLIENTS, LEAVE_SECONDS, QUIET, SCRAPE_EVERY, STORED_EVENTS, Crowd
 from tools.bench.hostile.decoding import TIMES, Decoding
 from tools.bench.table import render_table
 
@@ -18,9 +19,25 @@ DECODING_TARGET = 0.05
 """Seconds for which decoding one document may block everything else."""
 
 
-def report(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], seconds: float) -> str:
+CROWD_SAMPLES_TARGET = 0.9
+"""The least part of its samples that a server keeps beside 200 clients of any route."""
+
+CROWD_SCRAPE_TARGET = 0.5
+"""Seconds within which a scrape is answered beside them."""
+
+Crowds = Mapping[tuple[str, str, str], Crowd]
+
+
+def report(
+    beside: Mapping[str, Figures],
+    decoded: Mapping[str, Decoding],
+    crowded: Crowds,
+    seconds: float,
+    crowd_seconds: float,
+) -> str:
     """The whole text between the markers."""
-    parts = [_how(seconds), _beside(beside), _how_decoded(), _decoded(decoded), _misses(beside, decoded), _machine()]
+    parts = [_how(seconds), _beside(beside), _how_crowded(crowd_seconds), _crowded(crowded)]
+    parts += [_how_decoded(), _decoded(decoded), _misses(beside, decoded, crowded), _machine()]
     return "\n\n".join(parts)
 
 
@@ -52,6 +69,40 @@ def _lag(figures: Figures) -> str:
     return "-" if figures.lag is None else f"{figures.lag:.3f}"
 
 
+def _how_crowded(seconds: float) -> str:
+    return (
+        f"{CLIENTS} clients at once on each route, for {seconds:g} s. The exporter watches the good server, and one "
+        "whose document is another at every sample; the clients request the latter. It has a history file of two weeks "
+        f"with {STORED_EVENTS:,} events. *ask*: clients read each response and request the next one without a pause. "
+        f"*leave*: they reset the connection {LEAVE_SECONDS * 1e3:g} ms after their request, and connect again. "
+        f"Samples are of the good server; scrapes are {SCRAPE_EVERY:g} s apart, each over a connection of its own. "
+        "Peak memory is of the run so far. The clients take one of the machine's CPUs."
+    )
+
+
+def _crowded(crowded: Crowds) -> str:
+    rows = [
+        f"{size} | {manner or '-'} | {route} | {crowd.samples:.2f} | {crowd.median_scrape:.3f} | "
+        f"{max(crowd.scrapes):.3f} | {crowd.answers:,.0f} | {crowd.refused:,.0f} | {crowd.resident / 1e6:.0f}"
+        for (size, manner, route), crowd in crowded.items()
+    ]
+    return render_table(
+        "the server | clients | route | samples a second | scrape, s (median) | scrape, s (max) | answered a second | "
+        "refused a second | peak memory, MB",
+        rows,
+    )
+
+
+def _crowd_misses(crowded: Crowds) -> Iterator[str]:
+    for (size, manner, route), crowd in crowded.items():
+        alone = crowded[size, "", QUIET].samples
+        where = f"{size}, {manner}, {route}"
+        if crowd.samples < CROWD_SAMPLES_TARGET * alone:
+            yield f"{where}: {crowd.samples / alone:.0%} of the samples"
+        if max(crowd.scrapes) > CROWD_SCRAPE_TARGET:
+            yield f"{where}: a scrape took {max(crowd.scrapes):.2f} s"
+
+
 def _how_decoded() -> str:
     return (
         "While the exporter decodes a document, it does nothing else. Each of these documents is as large as the "
@@ -69,7 +120,7 @@ def _decoded(decoded: Mapping[str, Decoding]) -> str:
     return render_table("document | MB | read as | CPU, ms (median) | CPU, ms (max) | growth, MB", rows)
 
 
-def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding]) -> str:
+def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding], crowded: Crowds) -> str:
     least = SAMPLES_TARGET * next(iter(beside.values())).samples
     misses: Sequence[str] = [
         *(
@@ -87,10 +138,13 @@ def _misses(beside: Mapping[str, Figures], decoded: Mapping[str, Decoding]) -> s
             for name, decoding in decoded.items()
             if decoding.median_cpu > DECODING_TARGET
         ),
+        *_crowd_misses(crowded),
     ]
     aims = (
         f"Targets: a good server keeps half of its samples; a scrape is answered within {SCRAPE_TIMEOUT:g} s; a "
-        f"document is decoded within {DECODING_TARGET * 1e3:g} ms of CPU time (median)."
+        f"document is decoded within {DECODING_TARGET * 1e3:g} ms of CPU time (median). Beside {CLIENTS} clients of "
+        f"any route, a server keeps {CROWD_SAMPLES_TARGET:.0%} of its samples, and a scrape is answered within "
+        f"{CROWD_SCRAPE_TARGET:g} s."
     )
     return "\n".join([aims, "", "Misses:" if misses else "Misses: none.", *(f"* {miss}" for miss in misses)])
 

@@ -22,7 +22,6 @@ from uwsgi_headroom.analysis.what_if import Measured, Setting
 from uwsgi_headroom.analysis.what_if.measuring import measure_server
 from uwsgi_headroom.check.judge import judge
 from uwsgi_headroom.config.model import ServerConfig, Settings
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import Fleet
 
@@ -58,7 +57,7 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
         time.sleep(WARM_UP_SECONDS)
         log = running.directory / "requests"
         start, began, used = log.stat().st_size, time.monotonic(), cpu_seconds(load.pid)
-        figures, reading = asyncio.run(_watch(running.stats, seconds))
+        figures = asyncio.run(_watch(running.stats, seconds))
         end, used = time.monotonic(), cpu_seconds(load.pid) - used
         lines = log.read_bytes()[start:].split()
         output, _ = load.communicate(b"", timeout=20)
@@ -76,7 +75,7 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
         neighbours=neighbours,
         clients=used / (end - began),
     )
-    return truth, measure_server(figures, reading)
+    return truth, measure_server(figures)
 
 
 def _percentile(values: Sequence[float]) -> float:
@@ -122,7 +121,7 @@ def _prefix() -> list[str]:
     return ["taskset", "-c", CPUS, *nice]
 
 
-async def _watch(stats: str, seconds: float) -> tuple[Figures, Reading]:
+async def _watch(stats: str, seconds: float) -> Figures:
     """The figures of a window, as `check` computes them."""
     fleet = Fleet([ServerConfig(name="bench", pattern=stats, address=Unix(stats))], Settings(windows=(seconds,)))
     fleet.refresh()
@@ -130,4 +129,4 @@ async def _watch(stats: str, seconds: float) -> tuple[Figures, Reading]:
     await judge(watch, fleet.clock, seconds)
     assert watch.reading is not None
     (figures,) = watch.figures(watch.reading, (seconds,))
-    return figures, watch.reading
+    return figures

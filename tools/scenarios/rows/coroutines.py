@@ -37,6 +37,16 @@ ROWS = (
         skip=why_no_gevent,
     ),
     Scenario(
+        "gevent with long requests",
+        GEVENT,
+        Expected("ok", limits=("threads",)),
+        (Load(clients=20, io_ms=50_000), Load(clients=2, io_ms=50)),
+        lead=33.0,
+        fixed=True,
+        skip=why_no_gevent,
+        why="Event streams and long polls last by nature, and half of the cores are free.",
+    ),
+    Scenario(
         "gevent full",
         GEVENT,
         FULL,

@@ -21,10 +21,9 @@ from uwsgi_headroom.analysis.findings import (
     workers,
 )
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats.emperor_router import EmperorSnapshot
+from uwsgi_headroom.record.server import EmperorRecord
 
-MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
+MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
     health.find_stuck,
     queue.find,
@@ -42,9 +41,9 @@ MODULES: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
 
-def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
+def collect_findings(figures: Figures) -> list[Finding]:
     """The findings about a server, worst first; among equally severe ones, those that users feel first come first."""
-    collected = [finding for module in MODULES for finding in module(figures, reading)]
+    collected = [finding for module in MODULES for finding in module(figures)]
     if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
         collected = [
             finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
@@ -52,9 +51,9 @@ def collect_findings(figures: Figures, reading: Reading) -> list[Finding]:
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def collect_emperor_findings(snapshot: EmperorSnapshot) -> list[Finding]:
+def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     """The findings about an emperor."""
-    return list(emperor.find(snapshot))
+    return list(emperor.find(record))
 
 
 __all__ = ["Finding", "Severity", "collect_emperor_findings", "collect_findings"]

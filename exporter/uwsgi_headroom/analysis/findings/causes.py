@@ -10,22 +10,21 @@ from uwsgi_headroom.analysis.findings.workers import find_recycling
 from uwsgi_headroom.analysis.formatting import counted, numbered
 from uwsgi_headroom.analysis.presence import RESUME, find_paused, find_without_application
 from uwsgi_headroom.analysis.waiting import STANDING
-from uwsgi_headroom.reading import Reading
 
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that cannot serve."""
     yield from _paused(figures)
-    yield from _no_application(figures, reading)
-    recycling = list(find_recycling(figures, reading))
-    yield from recycling or _missing(figures, reading)
+    yield from _no_application(figures)
+    recycling = list(find_recycling(figures))
+    yield from recycling or _missing(figures)
 
 
 def _paused(figures: Figures) -> Iterator[Finding]:
-    up = [worker for worker in figures.snapshot.workers if not worker.in_reserve]
+    up = [worker for worker in figures.server.workers if worker.state != "reserve"]
     paused = find_paused(up)
     if not paused:
         return
@@ -43,8 +42,8 @@ def _paused(figures: Figures) -> Iterator[Finding]:
     )
 
 
-def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    known = find_without_application(reading, figures.snapshot.workers)
+def _no_application(figures: Figures) -> Iterator[Finding]:
+    known = find_without_application(figures.server)
     if not known or not known[1]:
         return
     accepting, without = known[0], [worker.worker_id for worker in known[1]]
@@ -61,10 +60,10 @@ def _no_application(figures: Figures, reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _missing(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    workers = figures.snapshot.workers
-    ended = [worker.worker_id for worker in workers if reading.process_is_missing(worker)]
-    away = [worker.worker_id for worker in workers if worker.state in ("gone", "starting")]
+def _missing(figures: Figures) -> Iterator[Finding]:
+    workers = figures.server.workers
+    ended = [worker.worker_id for worker in workers if worker.ended]
+    away = [worker.worker_id for worker in workers if worker.state == "down"]
     missing = [worker_id for worker_id in away if worker_id not in ended]
     absent = sorted({*ended, *missing})
     if not absent:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration
-from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot
+from uwsgi_headroom.record.server import EmperorRecord, ThrottledVassal
 
 MOST_NAMES = 3
 """The most throttled vassals that a sentence lists; the page lists all of them."""
 
 
-def find(snapshot: EmperorSnapshot) -> Iterator[Finding]:
+def find(record: EmperorRecord) -> Iterator[Finding]:
     """The findings about an emperor."""
-    throttled = snapshot.blacklist
+    throttled = record.throttled
     if not throttled:
         return
     more = len(throttled) - MOST_NAMES
@@ -24,13 +24,13 @@ def find(snapshot: EmperorSnapshot) -> Iterator[Finding]:
         title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
         evidence="; ".join(map(_describe, throttled[:MOST_NAMES])) + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
-        f"it. {counted(len(snapshot.vassals), 'vassal')} {'runs' if len(snapshot.vassals) == 1 else 'run'}.",
+        f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
         change="See the emperor's log for why a vassal ends at its start, and correct it. The emperor then starts it "
         "at its next attempt.",
     )
 
 
-def _describe(vassal: Blacklisted) -> str:
-    waits = "" if vassal.throttle_level is None else f" waits {duration(vassal.throttle_level / 1000)}"
-    attempts = "" if not vassal.attempt else f" after {counted(vassal.attempt, 'attempt')}"
+def _describe(vassal: ThrottledVassal) -> str:
+    waits = "" if vassal.seconds is None else f" waits {duration(vassal.seconds)}"
+    attempts = "" if not vassal.attempts else f" after {counted(vassal.attempts, 'attempt')}"
     return f"{vassal.name}{waits}{attempts}"

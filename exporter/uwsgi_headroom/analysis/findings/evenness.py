@@ -19,7 +19,6 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
-from uwsgi_headroom.reading import Reading
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
@@ -40,7 +39,7 @@ MUCH_SLOWER = (3.0, 30)
 the others'."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about uneven workers."""
     balance, hottest = figures.balance, figures.balance.hottest
     workers = sum(worker.active for worker in balance.workers)
@@ -51,18 +50,18 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
         return
     loaded = _most_loaded(figures)
     if loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
-        yield _hurts(figures, loaded, reading)
+        yield _hurts(figures, loaded)
     elif ratio_ >= max(UNEVEN, floor):
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
-        if _is_mapped(reading) and judge_waiting(figures.flow) != "none":
+        if figures.server.setup.mapped and judge_waiting(figures.flow) != "none":
             yield _unreachable(shares, hottest, figures)
         elif slow := _slow_worker(figures):
             yield _slow(shares, *slow)
         elif load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-            yield _harmless(shares, load, cost, reading)
+            yield _harmless(shares, load, cost, figures.server.setup.mapped)
         else:
-            yield _undecided(shares, hottest, load, describe_route(figures.routes, reading))
+            yield _undecided(shares, hottest, load, describe_route(figures.routes, figures.server))
 
 
 def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
@@ -91,7 +90,7 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
     return bool(loaded and calm and worker.response_time and worker.response_time >= SLOWER[0] * calm)
 
 
-def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
+def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
     how = (
@@ -106,23 +105,23 @@ def _hurts(figures: Figures, hot: WorkerFigures, reading: Reading) -> Finding:
     waiting = (
         "" if hot.lock_waiters is None else f"; {hot.lock_waiters:.1f} of its threads wait for the interpreter lock"
     )
-    is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures, reading)
+    is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures)
     return Finding(
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
         evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
         f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}{waiting}."
-        f"{describe_route(figures.routes, reading)}",
+        f"{describe_route(figures.routes, figures.server)}",
         meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) of the mean response time.",
-        change=even_out(figures, reading),
+        change=even_out(figures),
     )
 
 
-def _lacks_cpu(figures: Figures, reading: Reading) -> bool:
+def _lacks_cpu(figures: Figures) -> bool:
     """Whether no CPU is idle: all workers are then slow for that reason, and balancing helps little."""
-    return reading.host.cpus is not None and lacks_cpu(figures, reading.host.cpus.count)
+    return figures.server.cpus is not None and lacks_cpu(figures, figures.server.cpus.count)
 
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
@@ -133,31 +132,28 @@ def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
     return None if each is None else each * len(others) - busy
 
 
-def _is_mapped(reading: Reading) -> bool | None:
-    return reading.host.setup.mapped if reading.host.setup else None
-
-
-def _cause(reading: Reading) -> str:
+def _cause(mapped: bool | None) -> str:
     """Why the shares differ, as far as the sockets of each worker show it."""
-    mapped = _is_mapped(reading)
     if mapped:
         return "`map-socket` gives workers sockets of their own, and these have unequal shares."
     order = "The kernel wakes waiting threads in its own order"
     return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
 
 
-def even_out(figures: Figures, reading: Reading) -> str:
+def even_out(figures: Figures) -> str:
     """Advice to spread the load of the hottest worker."""
     active = sum(worker.active for worker in figures.balance.workers)
     threads = round((figures.available or 0) / active) if active else 0
-    if _is_mapped(reading):
+    if figures.server.setup.mapped:
         return SPREAD
-    unless = "" if _is_mapped(reading) is False else "; where `map-socket` is set, spread the load over the sockets"
+    unless = (
+        "" if figures.server.setup.mapped is False else "; where `map-socket` is set, spread the load over the sockets"
+    )
     if threads < 2:
         return f"Let every worker take requests from the same sockets{unless}. Then measure again."
     return (
         f"Use more processes and fewer threads, such as {2 * active}x{threads // 2} instead of {active}x{threads} "
-        f"({fits(reading.host.memory, active)}){unless}. Then measure again, one change at a time."
+        f"({fits(figures.server.memory, active)}){unless}. Then measure again, one change at a time."
     )
 
 
@@ -175,15 +171,15 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     return f"{shares}: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
 
 
-def _harmless(shares: str, load: float, cost: float | None, reading: Reading) -> Finding:
-    why = "hardly any request waits" if _is_mapped(reading) else "another free thread serves a request just as well"
+def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
+    why = "hardly any request waits" if mapped else "another free thread serves a request just as well"
     saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
     return Finding(
         code="unevenness_harmless",
         severity="info",
         title="Requests are spread unevenly; no impact.",
         evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
-        meaning=f"{_cause(reading)} That is harmless: {why}.",
+        meaning=f"{_cause(mapped)} That is harmless: {why}.",
     )
 
 

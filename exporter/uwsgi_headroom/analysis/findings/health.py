@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, megabytes, numbered, percent
 from uwsgi_headroom.analysis.routes import describe_stuck_route
-from uwsgi_headroom.analysis.stuck import MANY_STUCK, STUCK_SECONDS, find_stuck_requests
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.analysis.slots import ASYNC, name_slots
+from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_harmful_requests
+from uwsgi_headroom.analysis.waiting import shows_a_limit
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and this fraction of all requests: the application
@@ -19,28 +21,42 @@ GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 
-def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about exceptions and growing memory."""
     yield from _exceptions(figures)
     yield from _growing(figures)
 
 
-def find_stuck(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests: they explain why others wait."""
-    requests = find_stuck_requests(reading, figures.snapshot.workers)
+    requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
     if requests:
         oldest, _ = requests[0]
         affected = sorted({worker_id for _, worker_id in requests})
+        slots, are_many = name_slots(figures.server), len(requests) >= MANY_STUCK * (figures.ceiling or math.inf)
         yield Finding(
             code="request_stuck",
-            severity="critical" if len(requests) >= MANY_STUCK * (figures.ceiling or len(requests) + 1) else "warning",
-            title=f"{counted(len(requests), 'request')} in service for longer than {duration(STUCK_SECONDS)}.",
+            severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
+            title=f"{counted(len(requests), 'request')} in service for longer than {duration(seconds)}.",
             evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
-            f"{describe_stuck_route(figures.routes, reading, STUCK_SECONDS)}",
-            meaning="Each holds a thread that other requests need. Little's law does not see them until they end.",
+            f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
+            meaning="Each holds an async core, and hardly any is free."
+            if slots == ASYNC
+            else "Each holds a thread that other requests need. Little's law does not see them until they end.",
             change="Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
-            "application calls, and `harakiri` as the last resort.",
+            f"application calls{_last_resort(figures)}",
         )
+
+
+def _last_resort(figures: Figures) -> str:
+    """The end of the advice: `harakiri` only where it ends one request, or those of a few threads. With coroutines it
+    ends all requests of a worker, of which most are well."""
+    kind = figures.server.setup.concurrency_kind
+    if kind == "async":
+        return ". If these requests are meant to last, raise `gevent` (or `async`)."
+    if kind is None:
+        return ". If these requests are meant to last, raise `--stuck`."
+    return ", and `harakiri` as the last resort. If these requests are meant to last, raise `--stuck`."
 
 
 def _exceptions(figures: Figures) -> Iterator[Finding]:

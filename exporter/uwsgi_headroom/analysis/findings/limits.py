@@ -10,7 +10,6 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
-from uwsgi_headroom.reading import Reading
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -25,13 +24,13 @@ RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about threads."""
-    yield from _threads(figures, reading)
+    yield from _threads(figures)
     yield from _cheaper(figures)
 
 
-def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _threads(figures: Figures) -> Iterator[Finding]:
     window, observed, ceiling = figures.window, figures.flow.observed, figures.ceiling
     if observed is None or not ceiling or not window.observed_seconds:
         return
@@ -41,7 +40,7 @@ def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
     up = f" ({figures.available} of them up)" if figures.available not in (None, ceiling) else ""
-    slots = name_slots(reading)
+    slots = name_slots(figures.server)
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
@@ -51,13 +50,13 @@ def _threads(figures: Figures, reading: Reading) -> Iterator[Finding]:
         evidence=f"{observed:.1f} of {ceiling} {slots}{up} busy on average, all at once {percent(full)} of the time; "
         f"{waiting_clause(figures.flow)}.",
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
-        change=add_capacity(figures, reading),
+        change=add_capacity(figures),
     )
 
 
 def _cheaper(figures: Figures) -> Iterator[Finding]:
     window = figures.window
-    reserve = [worker for worker in figures.snapshot.workers if worker.in_reserve]
+    reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
     waits = shows_a_limit(figures.flow)
     if reserve and full >= RESERVE_UNUSED and waits and not window.respawns:

@@ -12,19 +12,18 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, numbered
 from uwsgi_headroom.analysis.interpreter_lock import is_contended, queues_for_lock
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
-from uwsgi_headroom.reading import Reading
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about CPU."""
-    yield from _interpreters(figures, reading)
-    yield from _cpus(figures, reading)
+    yield from _interpreters(figures)
+    yield from _cpus(figures)
 
 
-def _interpreters(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _interpreters(figures: Figures) -> Iterator[Finding]:
     active = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
     full = [
         worker
@@ -51,7 +50,7 @@ def _interpreters(figures: Figures, reading: Reading) -> Iterator[Finding]:
         f"up to {most:.1f} requests at once in such a worker; {_lock_clause(full)}{waiting_clause(figures.flow)}.",
         meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."
         + (" Throughput cannot grow any further." if everywhere else ""),
-        change=add_capacity(figures, reading)
+        change=add_capacity(figures)
         if everywhere
         else "Use more `processes` and fewer `threads`, as far as there are CPUs.",
     )
@@ -63,8 +62,8 @@ def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     return f"up to {max(waiting):.1f} of them wait for the interpreter lock; " if waiting else ""
 
 
-def _cpus(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    cpus = reading.host.cpus
+def _cpus(figures: Figures) -> Iterator[Finding]:
+    cpus = figures.server.cpus
     if cpus is None:
         return
     active = [worker for worker in figures.balance.workers if worker.active]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import byte_size
-from uwsgi_headroom.analysis.memory_headroom import MemoryHeadroom, compute_memory_headroom
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.analysis.memory_headroom import count_more_workers
+from uwsgi_headroom.record.server import Memory
 
 FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
@@ -19,36 +19,36 @@ requests can make the workers grow by that much. Without this threshold, one lar
 size were still available."""
 
 
-def find(_: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about memory."""
-    room = compute_memory_headroom(reading.host.memory)
-    if room is None or room.more_workers >= FEW_WORKERS:
+    memory = figures.server.memory
+    if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
-    scarce = room.more_workers == 0 and room.available < SCARCE * room.together
-    at_most = "" if room.is_exact else " at most"
-    place = "within the limit of its cgroup" if room.limited_by == "cgroup" else "on this host"
+    scarce = room == 0 and memory.available < SCARCE * memory.together
+    at_most = "" if memory.is_exact else " at most"
+    place = "within the limit of its cgroup" if memory.limited_by == "cgroup" else "on this host"
     yield Finding(
         code="memory_headroom_low",
         severity="warning" if scarce else "info",
-        title=_title(room),
-        evidence=f"A worker takes {byte_size(room.per_worker)}{at_most}; {byte_size(room.available)} are available "
+        title=_title(memory, room),
+        evidence=f"A worker takes {byte_size(memory.per_worker)}{at_most}; {byte_size(memory.available)} are available "
         f"{place}.",
         meaning="When memory runs out, the kernel ends a process, most likely a worker, and its requests are lost."
         if scarce
         else "More `processes` would not fit if load grows.",
-        change=f"{_more_memory(room)} before you add `processes`. Without `lazy-apps`, workers share what the "
+        change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, workers share what the "
         "application loads at its start.",
     )
 
 
-def _title(room: MemoryHeadroom) -> str:
-    there_is = "There is" if room.is_exact else "There may be"
-    if room.more_workers == 0:
+def _title(memory: Memory, room: int) -> str:
+    there_is = "There is" if memory.is_exact else "There may be"
+    if room == 0:
         return f"{there_is} no memory for another worker."
-    return f"{there_is} memory for only {room.more_workers} more worker."
+    return f"{there_is} memory for only {room} more worker."
 
 
-def _more_memory(room: MemoryHeadroom) -> str:
-    if room.limited_by == "cgroup":
+def _more_memory(memory: Memory) -> str:
+    if memory.limited_by == "cgroup":
         return "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory)"
     return "Add memory to the host"

@@ -8,7 +8,6 @@ from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import factor
-from uwsgi_headroom.reading import Reading
 
 SCARCE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
@@ -18,7 +17,7 @@ LOW, MODERATE = 1.5, 3.0
 jumps."""
 
 
-def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The finding about neighbours."""
     cpu = figures.cpu
     room = figures.headroom.by_limit.get("cpu")

@@ -8,13 +8,12 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import duration, fine_percent
 from uwsgi_headroom.analysis.objective import Burn, ObjectiveFigures
-from uwsgi_headroom.reading import Reading
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
 
 
-def find(figures: Figures, _reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The finding that the error budget burns."""
     objective = figures.objective
     if objective is None or objective.unjudged:

@@ -9,8 +9,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.waiting import judge_waiting
-from uwsgi_headroom.kernel.backlogs import Backlog, is_tcp
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.backlog import Backlog, is_tcp
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -20,20 +19,20 @@ FILLING = 0.5
 """At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about listen queues."""
     window = figures.window
-    queues = reading.listen_queues()
+    queues = figures.server.queues
     for name, backlog in queues.items():
         area = window.queue_seconds.get(name)
         if backlog.limit and area is not None and window.observed_seconds:
             full = window.queue_full_seconds[name] / window.observed_seconds
             mean = area / window.observed_seconds
             if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
-                yield _refused(figures, reading, name, full, mean, backlog)
+                yield _refused(figures, name, full, mean, backlog)
             elif mean >= FILLING * backlog.limit:
-                yield _filling(figures, reading, name, mean, backlog)
-    yield from _wait(figures, reading)
+                yield _filling(figures, name, mean, backlog)
+    yield from _wait(figures)
     for name, backlog in queues.items():
         if backlog.queue is None:
             yield Finding(
@@ -45,7 +44,7 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             )
 
 
-def _refused(figures: Figures, reading: Reading, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
+def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
     window = figures.window
     if is_tcp(name):
         counted_ = (
@@ -69,25 +68,25 @@ def _refused(figures: Figures, reading: Reading, name: str, full: float, mean: f
         evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
         f"{mean:.1f} waiting on average, {backlog.queue} now; {counted_}.",
         meaning=meaning,
-        change=f"{add_capacity(figures, reading)} {_longer_queue(reading, backlog)}",
+        change=f"{add_capacity(figures)} {_longer_queue(figures, backlog)}",
     )
 
 
-def _filling(figures: Figures, reading: Reading, name: str, mean: float, backlog: Backlog) -> Finding:
+def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:
     return Finding(
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is {percent(mean / (backlog.limit or 1))} full on average.",
         evidence=f"{mean:.1f} of {backlog.limit} connections on average, {backlog.queue} now.",
         meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
-        change=f"{add_capacity(figures, reading)} {_longer_queue(reading, backlog)}",
+        change=f"{add_capacity(figures)} {_longer_queue(figures, backlog)}",
     )
 
 
-def _longer_queue(reading: Reading, backlog: Backlog) -> str:
+def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit. The kernel caps `listen` at net.core.somaxconn; if both are known, the text names the
     smaller."""
-    somaxconn = reading.host.setup.somaxconn if reading.host.setup else None
+    somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
         how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
     elif backlog.limit < somaxconn:
@@ -97,11 +96,11 @@ def _longer_queue(reading: Reading, backlog: Backlog) -> str:
     return f"A longer queue helps only against bursts: {how}."
 
 
-def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _wait(figures: Figures) -> Iterator[Finding]:
     flow, waiting = figures.flow, judge_waiting(figures.flow)
     if waiting not in ("noticed", "severe"):
         return
-    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures, reading)
+    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)
@@ -115,5 +114,5 @@ def _wait(figures: Figures, reading: Reading) -> Iterator[Finding]:
         title=title,
         evidence=evidence[0].upper() + evidence[1:],
         meaning="Users wait for both; uWSGI's own response times do not include the queue.",
-        change=add_capacity(figures, reading),
+        change=add_capacity(figures),
     )

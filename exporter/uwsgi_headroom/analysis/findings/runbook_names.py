@@ -14,6 +14,7 @@ RUNBOOKS = {
     "slow_clients": "UwsgiConcurrencyNearCapacity",
     "application_lock": "UwsgiConcurrencyNearCapacity",
     "waits_for_backend": "UwsgiConcurrencyNearCapacity",
+    "waits_not_known": "UwsgiConcurrencyNearCapacity",
     "cpu_bound": "UwsgiCpuBound",
     "cpu_used_by_others": "UwsgiCpuBound",
     "more_workers_than_cpus": "UwsgiCpuBound",

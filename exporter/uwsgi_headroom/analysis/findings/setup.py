@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.reading import Reading
 
 UNIX_SOCKET_ROOM = 219_264
 """The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""
@@ -17,10 +16,9 @@ BUSY = 0.3
 """At or above this CPU use (CPU seconds per second), a worker suffers from sharing its only CPU with another worker."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about the setup of uWSGI."""
-    snapshot = figures.snapshot
-    sharing = count_workers_sharing_one_cpu(reading.host)
+    sharing = count_workers_sharing_one_cpu(figures.server)
     if sharing:
         yield Finding(
             code="workers_share_one_cpu",
@@ -31,12 +29,12 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             change="Remove `cpu-affinity`, or keep processes x CPUs each at or below the number of CPUs. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
         )
-    if reading.host.off:
+    if figures.server.processes_off:
         yield Finding(
             code="no_process_facts",
             severity="info",
             title="CPU, memory and affinity of the workers are not visible.",
-            evidence=f"{reading.host.off}.",
+            evidence=f"{figures.server.processes_off}.",
             meaning="Interpreter load, CPU headroom and the cost of unevenness are unknown.",
         )
     if figures.configured is None:
@@ -48,16 +46,16 @@ def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
             meaning="Busy threads, capacity and the age of requests are unknown.",
             change="Remove `stats-no-cores`, unless the stats document is very large.",
         )
-    if reading.document_bytes > UNIX_SOCKET_ROOM:
+    if figures.server.document_bytes > UNIX_SOCKET_ROOM:
         yield Finding(
             code="large_document",
             severity="info",
             title="The stats document is larger than a UNIX socket holds.",
-            evidence=f"{reading.document_bytes // 1000} kB, where {UNIX_SOCKET_ROOM // 1000} kB fit.",
+            evidence=f"{figures.server.document_bytes // 1000} kB, where {UNIX_SOCKET_ROOM // 1000} kB fit.",
             meaning="A reader that stops in the middle stops uWSGI's master as well: no respawns, no reloads.",
             change="Set `stats-minified` and `stats-no-metrics`, or serve `stats` on 127.0.0.1, where 4 MB fit.",
         )
-    if snapshot.thunder_lock and (figures.configured or 0) > len(snapshot.workers):
+    if figures.server.thunder_lock and (figures.configured or 0) > len(figures.server.workers):
         yield Finding(
             code="thunder_lock",
             severity="info",

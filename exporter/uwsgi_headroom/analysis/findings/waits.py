@@ -1,20 +1,21 @@
-"""Findings about what requests wait for, where the kernel shows it: backends, slow clients, locks."""
+"""Findings about what requests wait for: backends, slow clients, locks; or that advice needs to know it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import MOSTLY
+from uwsgi_headroom.analysis.advice import MOSTLY, lacks_evidence
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.analysis.interpreter_lock import is_contended, queues_for_lock
 from uwsgi_headroom.analysis.slots import name_slots
-from uwsgi_headroom.analysis.wait_states import WaitFigures, largest_backend
-from uwsgi_headroom.kernel.waits.states import State
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.analysis.wait_states import WaitFigures, largest_backend, list_gaps
+from uwsgi_headroom.analysis.waiting import shows_a_limit
+from uwsgi_headroom.record.waits import State
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -32,16 +33,35 @@ LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
-    """The findings about what requests wait for; none where it is not known."""
+def find(figures: Figures) -> Iterator[Finding]:
+    """The findings about what requests wait for; where it is not known, that it is needed for advice."""
     waits = figures.waits
+    yield from _not_known(figures)
     if waits is None:
         return
     yield from _clients(figures, waits)
     yield from _locks(waits)
     yield from _held(figures)
-    yield from _backends(figures, reading, waits)
+    yield from _backends(figures, waits)
     yield from _disagreement(figures)
+
+
+def _not_known(figures: Figures) -> Iterator[Finding]:
+    """What the advice on capacity lacks: how to see permanently what the threads wait for."""
+    used = (figures.flow.observed or 0.0) / figures.ceiling if figures.ceiling else 0.0
+    if not (used >= THREADS_BUSY or shows_a_limit(figures.flow)) or not lacks_evidence(figures):
+        return
+    gaps = list_gaps(figures.server) or ("it is known for a part of this time only",)
+    why, _, remedy = (gaps[0], "", "") if figures.server.processes_off else gaps[0].partition(": ")
+    yield Finding(
+        code="waits_not_known",
+        severity="info",
+        title="What the threads wait for is not known, and so neither whether more threads would help.",
+        evidence=f"{why[0].upper()}{why[1:]}.",
+        meaning="More threads help requests that wait for a backend with room to spare. For one lock, a full backend "
+        "or slow clients, they only wait as well.",
+        change=f"To see it permanently: {remedy}." if remedy else "",
+    )
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -101,16 +121,22 @@ def _held(figures: Figures) -> Iterator[Finding]:
 
 def _is_held(worker: WorkerFigures) -> bool:
     load = worker.interpreter_load
-    return queues_for_lock(worker) and worker.active and load is not None and load < 0.7 * REACHED
+    return (
+        worker.lock_waiters is not None
+        and queues_for_lock(worker)
+        and worker.active
+        and load is not None
+        and load < 0.7 * REACHED
+    )
 
 
-def _backends(figures: Figures, reading: Reading, waits: WaitFigures) -> Iterator[Finding]:
+def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     threads, share = waits.threads.get("backend", 0.0), waits.share("backend")
     if share < MOSTLY or threads < max(LEAST_THREADS, USED * (figures.available or 0)):
         return
-    slots = name_slots(reading)
+    slots = name_slots(figures.server)
     named = largest_backend(waits)
-    address = (reading.host.waits.addresses if reading.host.waits else {}).get(named or "", "")
+    address = (figures.server.waits.addresses if figures.server.waits else {}).get(named or "", "")
     what = "backends"
     if named and waits.backends[named] >= MOSTLY * threads:
         what = f"{named} ({address})" if address else named

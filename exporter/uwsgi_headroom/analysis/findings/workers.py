@@ -10,7 +10,6 @@ from uwsgi_headroom.analysis.formatting import counted, duration, numbered, perc
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.analysis.worker_ends import are_reloaded, find_ends, find_unexplained_ends, scales
-from uwsgi_headroom.reading import Reading
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -34,12 +33,12 @@ SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
 
-def find(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that end, except for costly recycling, which `causes` reports."""
-    yield from _harakiri(figures, reading)
-    yield from _lost(figures, reading)
-    if not list(find_recycling(figures, reading)):
-        yield from _respawns(figures, reading)
+    yield from _harakiri(figures)
+    yield from _lost(figures)
+    if not list(find_recycling(figures)):
+        yield from _respawns(figures)
     if figures.window.reloads:
         yield Finding(
             code="reloaded",
@@ -63,7 +62,7 @@ def _lost_count(figures: Figures) -> int:
     return sum(worker.lost for worker in figures.window.workers)
 
 
-def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _harakiri(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     if not window.harakiris:
         return
@@ -74,7 +73,7 @@ def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI killed a worker {repeated(window.harakiris)} for a request over `harakiri`"
-        f"{_set_to(reading, 'harakiri', ' s')}.",
+        f"{_set_to(figures, 'harakiri', ' s')}.",
         evidence=f"In the last {duration(window.seconds)}, with at least {counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
         meaning="All requests in that worker are lost, and counted nowhere."
@@ -89,11 +88,11 @@ def _harakiri(figures: Figures, reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _lost(figures: Figures) -> Iterator[Finding]:
     lost = _lost_count(figures)
     if not lost or figures.window.harakiris:
         return
-    ends = sum(times for _, times, _ in find_unexplained_ends(figures, reading))
+    ends = sum(times for _, times, _ in find_unexplained_ends(figures))
     ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
     yield Finding(
         code="requests_lost",
@@ -107,14 +106,14 @@ def _lost(figures: Figures, reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def _respawns(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     ended = find_ends(figures)
-    looping = [worker_id for worker_id, respawns, requests in ended if _is_loop(figures, reading, respawns, requests)]
+    looping = [worker_id for worker_id, respawns, requests in ended if _is_loop(figures, respawns, requests)]
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
         # A worker that serves nothing in between (its import fails, for example) loses no requests.
-        lost = sum(times for _, times, requests in find_unexplained_ends(figures, reading) if requests >= times)
+        lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
         yield Finding(
@@ -127,10 +126,10 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             change="See uWSGI's log for what ends it: an import error, `died, killed by signal`, or an exit of the "
             "application itself.",
         )
-    elif respawns > 0 and not scales(figures, reading):
+    elif respawns > 0 and not scales(figures):
         seconds = window.seconds * len(window.workers) / respawns
         short = seconds < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-        if unexplained := find_unexplained_ends(figures, reading):
+        if unexplained := find_unexplained_ends(figures):
             if not _lost_count(figures):
                 yield _ended(figures, [worker_id for worker_id, _, _ in unexplained], respawns)
             return
@@ -142,26 +141,25 @@ def _respawns(figures: Figures, reading: Reading) -> Iterator[Finding]:
             evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
             meaning="They were replaced as in a reload of the workers, and no request was lost."
-            if are_reloaded(figures, reading, ended)
-            else f"A worker that reaches `max-requests`{_set_to(reading, 'max_requests')} or "
-            f"`reload-on-rss`{_set_to(reading, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
+            if are_reloaded(figures, ended)
+            else f"A worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
+            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
 
-def _is_loop(figures: Figures, reading: Reading, respawns: int, requests: int) -> bool:
+def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
     """Whether a worker with these respawns and requests in the window is in a loop."""
-    is_cheaper = scales(figures, reading) and requests >= respawns
+    is_cheaper = scales(figures) and requests >= respawns
     least, a_minute = LOOP_CHEAPER if is_cheaper else LOOP
     often = respawns >= max(least, a_minute * figures.window.seconds / 60)
-    return often and requests < _served_enough(reading) * respawns
+    return often and requests < _served_enough(figures) * respawns
 
 
-def find_recycling(figures: Figures, reading: Reading) -> Iterator[Finding]:
+def find_recycling(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests` so early that it costs capacity."""
     window, ended = figures.window, find_ends(figures)
-    setup = reading.host.setup
-    most, away = setup.options.max_requests if setup else None, part_away(figures, reading)
+    most, away = figures.server.setup.options.max_requests, part_away(figures)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     served = sum(requests for _, _, requests in ended)
     if not most or respawns < LOOP[0] or served < RECYCLED * most * respawns / 2:
@@ -194,17 +192,16 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
     )
 
 
-def _served_enough(reading: Reading) -> float:
+def _served_enough(figures: Figures) -> float:
     """With at least this many requests between respawns, a worker is recycled: nearly `max-requests`, if that is
     known."""
-    setup = reading.host.setup
-    most = setup.options.max_requests if setup else None
+    most = figures.server.setup.options.max_requests
     return min(SERVED, RECYCLED * most) if most else SERVED
 
 
-def _set_to(reading: Reading, option: str, unit: str = "") -> str:
+def _set_to(figures: Figures, option: str, unit: str = "") -> str:
     """An option's value in parentheses, if it is known from the command line or a file."""
-    value = getattr(reading.host.setup.options, option) if reading.host.setup else None
+    value = getattr(figures.server.setup.options, option)
     return "" if value is None else f" ({value}{unit})"
 
 

@@ -9,7 +9,7 @@ from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.analysis.what_if.demands import Calibrated
 from uwsgi_headroom.analysis.what_if.measured import Measured
 from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 
 NETWORK: tuple[State, ...] = ("backend", "dns")
 

@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measure
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_observed
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
 from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand."""

@@ -8,7 +8,7 @@ from math import isfinite
 
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 
 
 class CannotPredictError(HeadroomError):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.reading import Reading
 
 CHEAPER = 0.98
 """With workers up for less than this part of the window, their mean number counts, not the ceiling."""
@@ -21,32 +19,27 @@ UNEVEN = 1.1
 """The least hot ratio from which on the prediction of the present setting has the observed shares."""
 
 
-def measure_server(
-    figures: Figures, reading: Reading, *, others_follow: bool | None = None, peak: Observed | None = None
-) -> Measured:
+def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
     """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window.
 
     Raises CannotPredictError if the server is of a kind that the model does not know, or if figures are missing.
     """
-    if name_slots(reading) == ASYNC:
+    if name_slots(figures.server) == ASYNC:
         raise CannotPredictError(
             "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for "
             "threads."
         )
     if not figures.configured:
         raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
-    cpus = reading.host.cpus
+    cpus, off = figures.server.cpus, figures.server.processes_off
     if cpus is None:
-        raise CannotPredictError(
-            "The number of CPUs is not known"
-            + (f": {reading.host.off}" if reading.host.off else ", so what CPU time does to requests is not known.")
-        )
+        why = f": {off}" if off else ", so what CPU time does to requests is not known."
+        raise CannotPredictError(f"The number of CPUs is not known{why}")
     workers = figures.window.workers
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds
     up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
-    setup = reading.host.setup
-    memory = compute_memory_headroom(reading.host.memory)
+    setup, memory = figures.server.setup, figures.server.memory
     return Measured(
         setting=Setting(len(workers), max(1, round(figures.configured / len(workers)))),
         cpus=cpus.count,
@@ -60,8 +53,8 @@ def measure_server(
         memory_per_worker=memory.per_worker if memory else None,
         memory_available=memory.available if memory else None,
         memory_is_exact=memory.is_exact if memory else True,
-        cheaper=bool(setup and setup.options.cheaper),
-        mapped=bool(setup and setup.mapped),
+        cheaper=bool(setup.options.cheaper),
+        mapped=bool(setup.mapped),
         shares=find_uneven_shares(figures.balance),
     )
 

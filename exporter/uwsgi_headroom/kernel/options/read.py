@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Options, Value, parse_value
+from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
 from uwsgi_headroom.kernel.patience import Patience
+from uwsgi_headroom.record.options import Options
 
 COMMAND_LINE = "command line"
 MOST_FILES = 10
@@ -97,7 +98,8 @@ class _Reading:
         self._source: dict[str, str] = {}
         self._complete = True
         self._names_application = self._can_reload_workers = False
-        self._application = self._configuration_file = ""
+        self._application = ""
+        self._configuration_files: list[str] = []
         self._conditional = False
         self._loaded = 0
         self._latest = ""
@@ -106,14 +108,16 @@ class _Reading:
 
     def result(self, changed: bool) -> Options:
         """The options known at the end; none if one of the files may differ from the one that uWSGI read."""
-        if self._doubtful or (self._relative and self._moved) or (self._loaded and self._moved_root):
+        if self._doubtful or (self._loaded and self._moved_root):
             return Options()
+        if self._relative and self._moved:
+            return Options(configuration_files=tuple(self._configuration_files))
         known: dict[str, object] = {**self._values, "names_application": self._names_application}
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
             can_reload_workers=self._can_reload_workers,
             application=self._application,
-            configuration_file=self._configuration_file,
+            configuration_files=tuple(self._configuration_files),
             source=self._source,
             complete=self._complete,
             changed=changed,
@@ -198,9 +202,9 @@ class _Reading:
         self._names_application |= not self._conditional
 
     def _name_configuration_file(self, value: str) -> None:
-        """Keep the first name, unless it is an address or a command, which may hold a secret."""
-        if PLAIN_NAME.fullmatch(value) and "://" not in value:
-            self._configuration_file = self._configuration_file or value
+        """Keep the name, unless it is an address or a command, which may hold a secret."""
+        is_plain = PLAIN_NAME.fullmatch(value) and "://" not in value
+        self._configuration_files.append(value if is_plain else "")
 
     def _keep(self, name: str, text: str, source: str) -> None:
         certain = not self._conditional and not _PLACEHOLDER.search(text)

@@ -14,18 +14,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from uwsgi_headroom.kernel.concurrency import ConcurrencyKind
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.setup import Setup
 from uwsgi_headroom.kernel.waits.decisions import Decisions
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.run_delay import RunDelays
-from uwsgi_headroom.kernel.waits.states import State, Waits
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, GAP_THREADS
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
+from uwsgi_headroom.record.setup import ConcurrencyKind, Setup
+from uwsgi_headroom.record.waits import State, Waits
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 MOST_OF_THE_TIME = 0.007
@@ -111,7 +110,7 @@ class WaitSampler:
             if not found:
                 self._probe(self._threads, snapshot, processes, options)
         except RefusedError as refusal:
-            return Waits(off=str(refusal))
+            return Waits(off=str(refusal), needs_right=refusal.needs_right)
         gaps = self._learn_peers(master_pid, seen)
         return self._add_up(self._threads, snapshot, found, left_out, seen, weight, gaps)
 

@@ -19,8 +19,8 @@ from uwsgi_headroom.kernel.waits.idle_locks import Lock
 from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.poll_descriptors import read_poll_descriptors
-from uwsgi_headroom.kernel.waits.states import State
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
+from uwsgi_headroom.record.waits import State
 
 # linux/futex.h
 FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256

@@ -20,9 +20,10 @@ from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import Process, Wait, classify
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
-WHO_MAY_KNOW = (
-    "this user may not see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+GRANT = (
+    "give the exporter CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, which together are close to root (docs/waits.md#rights)"
 )
+WHO_MAY_KNOW = f"this user may not see what uWSGI's threads wait for: {GRANT}"
 _NO_FILE = "this kernel does not say what threads wait for (no /proc/PID/task/TID/syscall)"
 _HIDDEN = "the memory map of uWSGI's workers cannot be read"
 
@@ -39,7 +40,12 @@ _MOST_STRANGE_WORKERS = 2
 
 
 class RefusedError(Exception):
-    """The kernel refuses to say what threads wait for; the message is the reason, for an operator."""
+    """The kernel refuses to say what threads wait for; the message is the reason, for an operator. needs_right: whether
+    it would tell another user."""
+
+    def __init__(self, reason: str, *, needs_right: bool = False) -> None:
+        super().__init__(reason)
+        self.needs_right = needs_right
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,7 @@ class WorkerThreads:
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
             refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
-            raise RefusedError(WHO_MAY_KNOW if refused else _HIDDEN) from None
+            raise (_no_right() if refused else RefusedError(_HIDDEN)) from None
         return memory
 
     def look(self, at: LookedAt, thread: int) -> list[Seen]:
@@ -128,7 +134,7 @@ class WorkerThreads:
         except PermissionError:
             if _has_ended(pid):
                 return []
-            raise RefusedError(WHO_MAY_KNOW) from None
+            raise _no_right() from None
         except FileNotFoundError:
             if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
                 raise RefusedError(_NO_FILE) from None
@@ -176,6 +182,10 @@ class WorkerThreads:
         for key in ended:
             del self._known[key]
         return [pid for pid, _ in ended]
+
+
+def _no_right() -> RefusedError:
+    return RefusedError(WHO_MAY_KNOW, needs_right=True)
 
 
 def _read_timed(pid: int) -> tuple[MemoryMap, float]:

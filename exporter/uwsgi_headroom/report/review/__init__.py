@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from math import inf
 from zoneinfo import ZoneInfo
 
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.model import ReviewData, ServerData
 from uwsgi_headroom.report.review.balance import review_balance
 from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
 from uwsgi_headroom.report.review.names import escape_names
 from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend, WhatIfReview
-from uwsgi_headroom.report.review.peaks import Judged, Peaks, Service, find_peaks, group_services
+from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
 from uwsgi_headroom.report.review.recommendations import Evidence, recommend
 from uwsgi_headroom.report.review.time_use import review_time
@@ -114,13 +115,13 @@ def _review(
         )
     utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
     trend = review_trend(peaks)
-    server, judged = _tightest(peaks, utilization)
+    server, figures = _tightest(peaks, utilization)
     predicted: WhatIfReview | Absent = Absent(
         reason=f"Not predicted: with more than {FEW_SERVICES} services, only those with headroom below "
         f"{LITTLE_HEADROOM:g}x are. `uwsgi-headroom check --what-if` predicts any."
     )
     if (utilization.headroom or inf) <= predict_below:
-        predicted = review_what_if(server, judged)
+        predicted = review_what_if(server, figures)
     advice = recommend(
         Evidence(
             peaks=peaks,
@@ -139,17 +140,18 @@ def _review(
         users=users,
         balance=balance,
         time=review_time(peaks),
-        curve=review_curve(server, judged),
+        curve=review_curve(server, figures),
         trend=trend,
         what_if=predicted,
         recommendations=advice,
     )
 
 
-def _tightest(peaks: Peaks, utilization: Utilization) -> tuple[ServerData, Judged]:
+def _tightest(peaks: Peaks, utilization: Utilization) -> tuple[ServerData, Figures]:
     """The server that reaches a limit first; else the first one that is known."""
     return next(
-        ((server, judged) for server, judged in peaks.present if server.server == utilization.server), peaks.present[0]
+        ((server, figures) for server, figures in peaks.present if server.server == utilization.server),
+        peaks.present[0],
     )
 
 

@@ -17,8 +17,8 @@ WORTH_MENTION = 0.1
 def review_balance(peaks: Peaks) -> BalanceReview:
     """The section of a service, in the quarter hour that counts."""
     present = peaks.present
-    throughput = sum(figures.flow.throughput or 0.0 for _, (figures, _) in present)
-    servers = tuple(_server(server, figures, throughput) for server, (figures, _) in present)
+    throughput = sum(figures.flow.throughput or 0.0 for _, figures in present)
+    servers = tuple(_server(server, figures, throughput) for server, figures in present)
     costs = [(server.cost_seconds, server.share or 0.0) for server in servers if server.cost_seconds is not None]
     in_servers = [server.cost_servers for server in servers if server.cost_servers is not None]
     cost = ratio(sum(seconds * share for seconds, share in costs), sum(share for _, share in costs))

@@ -7,10 +7,11 @@ from math import isfinite
 import numpy as np
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import Curve, CurvePoint, Law
-from uwsgi_headroom.report.review.peaks import Judged, use_of
+from uwsgi_headroom.report.review.peaks import use_of
 from uwsgi_headroom.report.statistics.asymptotic_bounds import Bounds, asymptotic_bounds, base_response_time
 from uwsgi_headroom.report.statistics.curve import throughput_curve
 from uwsgi_headroom.report.statistics.refusal import Refusal
@@ -23,8 +24,8 @@ FEWEST_QUARTERS = 20
 """Fewest quarter hours with load for a curve."""
 
 
-def review_curve(server: ServerData, judged: Judged) -> Curve | Absent:
-    """The section about one server. judged: its quarter hour that counts, from which its largest demand is taken."""
+def review_curve(server: ServerData, figures: Figures) -> Curve | Absent:
+    """The section about one server. figures: of its quarter hour that counts, which give its largest demand."""
     concurrency, throughput = server.busy, server.requests
     timed = throughput - np.nan_to_num(server.static)
     response_time: Column = np.divide(server.running, timed, out=np.full(len(timed), np.nan), where=timed > 0)
@@ -35,7 +36,7 @@ def review_curve(server: ServerData, judged: Judged) -> Curve | Absent:
     if not len(found.counts):
         return Absent(reason="How much of the quarter hours was sampled is unknown, so there is no curve.")
     base = base_response_time(concurrency, response_time, throughput)
-    bottleneck, demand = largest_demand(judged)
+    bottleneck, demand = largest_demand(figures)
     bounds = None if isinstance(base, Refusal) or not base > 0 else asymptotic_bounds(found.concurrency, base, demand)
     law = fit_usl(concurrency, throughput, server.covered)
     fitted = None if isinstance(law, Refusal) else law.throughput(found.concurrency)
@@ -64,10 +65,9 @@ def review_curve(server: ServerData, judged: Judged) -> Curve | Absent:
     )
 
 
-def largest_demand(judged: Judged) -> tuple[Limit | None, float | None]:
+def largest_demand(figures: Figures) -> tuple[Limit | None, float | None]:
     """The limit with the largest demand, and that demand in seconds per request: utilization over throughput, by the
     utilization law."""
-    figures, _ = judged
     rate = figures.flow.throughput
     uses = [(use, limit) for limit in SERVING if (use := use_of(figures, limit))]
     if not uses or not rate:

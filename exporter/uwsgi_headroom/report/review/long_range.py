@@ -24,7 +24,7 @@ def find_killed(peaks: Peaks) -> Iterator[Recommendation]:
     for server in peaks.service.servers:
         places = np.flatnonzero(np.isfinite(server.requests) & np.isfinite(server.busy))
         if len(places) and np.nansum(server.harakiris[places]):
-            judged = workers.find(*figures_at(server, places))
+            judged = workers.find(figures_at(server, places))
             found += [(finding, server.server) for finding in judged if finding.code == "harakiri"]
     if found:
         finding, name = min(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
@@ -59,13 +59,15 @@ def find_refused(peaks: Peaks, users: Users) -> Iterator[Recommendation]:
         return
     full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
     worst = max(full, key=lambda pair: pair[0])[1]
-    judged = {server.server: judged for server, judged in peaks.present}.get(worst.server)
+    figures = {server.server: figures for server, figures in peaks.present}.get(worst.server)
     dropped = "" if users.overflows is None else f" The kernels dropped {users.overflows:,.0f} TCP connections."
     yield recommendation(
         "clients_refused",
         "act" if users.queue_full >= queue.FULL[0] else "plan",
         "Listen queues were full, and clients refused or left to try again.",
-        add_capacity(*judged) if judged else "Add threads or processes, or raise `listen` against short bursts.",
+        add_capacity(figures)
+        if figures
+        else "See first what the threads wait for. Raise `listen` only against short bursts.",
         tuple(server.server for _, server in full),
         f"Over the range, the listen queue of {worst.server} was at its limit for {fine_percent(users.queue_full)} of "
         f"the time.{dropped}",

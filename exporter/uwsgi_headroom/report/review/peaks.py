@@ -16,7 +16,6 @@ import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.report.model import STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.report.review.windows import figures_at, places_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, daily_peaks
@@ -30,8 +29,6 @@ ENOUGH_DAYS = 5
 
 SAME = 0.01
 """Relative difference of threads or CPUs from which on a server was set up differently."""
-
-Judged = tuple[Figures, Reading]
 
 
 @dataclass(frozen=True)
@@ -69,26 +66,26 @@ class Peaks:
     service: Service
     daily: DailyPeaks
     whole: bool
-    judged: tuple[tuple[Judged | None, ...], ...]
+    judged: tuple[tuple[Figures | None, ...], ...]
     counts: int
     exception: tuple[float, float] | None
 
     @property
-    def present(self) -> tuple[tuple[ServerData, Judged], ...]:
+    def present(self) -> tuple[tuple[ServerData, Figures], ...]:
         """The servers with their figures in the quarter hour that counts."""
         return self.servers_at(self.counts)
 
-    def servers_at(self, place: int) -> tuple[tuple[ServerData, Judged], ...]:
+    def servers_at(self, place: int) -> tuple[tuple[ServerData, Figures], ...]:
         """The servers that are known in one of the quarter hours, with their figures."""
         pairs = zip(self.service.servers, self.judged[place], strict=True)
-        return tuple((server, judged) for server, judged in pairs if judged is not None)
+        return tuple((server, figures) for server, figures in pairs if figures is not None)
 
     def utilization(self, limit: Limit) -> Column:
         """The use of a limit on the server that uses most of it, in each of the quarter hours; nan if unknown."""
         return np.array([self._highest(place, limit) for place in range(len(self.judged))])
 
     def _highest(self, place: int, limit: Limit) -> float:
-        uses = [use_of(figures, limit) for _, (figures, _) in self.servers_at(place)]
+        uses = [use_of(figures, limit) for _, figures in self.servers_at(place)]
         return max((use for use in uses if use is not None), default=np.nan)
 
 
@@ -152,20 +149,19 @@ def _service(name: str, servers: tuple[ServerData, ...]) -> Service:
     return Service(name, servers, np.arange(first, last + STEP / 2, STEP))
 
 
-def _judge(server: ServerData, end: float) -> Judged | None:
+def _judge(server: ServerData, end: float) -> Figures | None:
     places = places_of(server.time, [end])
     if not len(places) or not np.isfinite(server.busy[places]).all():
         return None
     return figures_at(server, places)
 
 
-def _is_as_today(servers: Sequence[ServerData], judged: Sequence[Judged | None]) -> bool:
+def _is_as_today(servers: Sequence[ServerData], judged: Sequence[Figures | None]) -> bool:
     """Whether every known server had the threads and CPUs that it has at the end of the range."""
-    for server, each in zip(servers, judged, strict=True):
-        if each is None:
+    for server, figures in zip(servers, judged, strict=True):
+        if figures is None:
             continue
-        figures, reading = each
-        cpus = reading.host.cpus.count if reading.host.cpus else None
+        cpus = figures.server.cpus.count if figures.server.cpus else None
         for latest, then in ((_last(server.configured), figures.window.configured), (_last(server.cpus), cpus)):
             if latest and then is not None and abs(then - latest) > SAME * latest:
                 return False
@@ -177,4 +173,4 @@ def _last(column: Column) -> float | None:
     return float(known[-1]) if len(known) else None
 
 
-__all__ = ["LIMITS", "Judged", "Peaks", "Service", "find_peaks", "group_services", "percentile_place", "use_of"]
+__all__ = ["LIMITS", "Peaks", "Service", "find_peaks", "group_services", "percentile_place", "use_of"]

@@ -13,7 +13,6 @@ from uwsgi_headroom.analysis.findings import evenness, limits, load, memory, nei
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
 from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.report.review.long_range import find_killed, find_lost, find_missed, find_refused
 from uwsgi_headroom.report.review.model import BalanceReview, Judgement, ObjectiveUse, Users, Utilization
 from uwsgi_headroom.report.review.outlook_model import Recommendation, Trend, WhatIfReview
@@ -26,7 +25,7 @@ LOW = 1.5
 ALIKE = 1.1
 """Servers whose headroom is at most this multiple of the smallest need the same."""
 
-AT_PEAK: tuple[Callable[[Figures, Reading], Iterable[Finding]], ...] = (
+AT_PEAK: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     queue.find,
     evenness.find,
     load.find,
@@ -79,9 +78,9 @@ def is_short(utilization: Utilization, trend: Trend | None) -> bool:
 def _at_peak(evidence: Evidence) -> Iterator[Recommendation]:
     """The findings that have advice, each once, with the evidence of the server where it is worst."""
     by_code: dict[str, list[tuple[Finding, str]]] = {}
-    for server, (figures, reading) in evidence.peaks.present:
+    for server, figures in evidence.peaks.present:
         for module in AT_PEAK:
-            for finding in module(figures, reading):
+            for finding in module(figures):
                 if finding.change:
                     by_code.setdefault(finding.code, []).append((finding, server.server))
     covered = {less for code in by_code for less in _ALREADY_SAID.get(code, ())}
@@ -130,14 +129,14 @@ def _predicted(what_if: WhatIfReview | None, change: str) -> Iterator[str]:
 
 def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | None, said: set[str]) -> list[Recommendation]:
     """Capacity to add before the first limit is reached, where no finding says so."""
-    tightest = next(((name, judged) for name, judged in peaks.present if name.server == utilization.server), None)
+    tightest = next(((name, figures) for name, figures in peaks.present if name.server == utilization.server), None)
     if tightest is None or utilization.headroom is None or utilization.first is None:
         return []
     if not is_short(utilization, trend) or said & {"unevenness_hurts", "saturation", "interpreter_bound", "cpu_bound"}:
         return []
-    server, (figures, reading) = tightest
+    server, figures = tightest
     limit = (trend.first if trend and trend.first else None) or utilization.first
-    advice = even_out_or_add(figures, reading, limit == "hottest_interpreter")
+    advice = even_out_or_add(figures, limit == "hottest_interpreter")
     soon = "" if trend is None or trend.first is None else ", and the trend reaches that limit (section 7)"
     return [
         recommendation(
@@ -158,11 +157,11 @@ def _as_tight(utilization: Utilization) -> tuple[str, ...]:
     return tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least)
 
 
-def even_out_or_add(figures: Figures, reading: Reading, hottest: bool) -> str:
+def even_out_or_add(figures: Figures, hottest: bool) -> str:
     """Advice: to spread the load of the hottest worker where that is the limit and the workers are uneven."""
     balance = figures.balance
     uneven = (balance.hot_ratio or 0.0) >= max(evenness.UNEVEN, balance.noise_floor or 0.0)
-    return evenness.even_out(figures, reading) if hottest and uneven else add_capacity(figures, reading)
+    return evenness.even_out(figures) if hottest and uneven else add_capacity(figures)
 
 
 def _one_lost(utilization: Utilization) -> Iterator[Recommendation]:
@@ -178,7 +177,7 @@ def _one_lost(utilization: Utilization) -> Iterator[Recommendation]:
         "server_lost",
         "plan",
         f"The service cannot lose a server at peak: the others would be at {percent(worst.one_lost)} of a limit.",
-        f"Run {needed} servers of the present size instead of {servers}, or more processes and threads on each.",
+        f"Run {needed} servers of the present size instead of {servers}.",
         (),
         f"If {utilization.lost_server or 'a server'} is lost at peak, its requests go to the others, and "
         f"{gives_out(worst.limit)} at once.",

@@ -90,6 +90,11 @@ REMEDIES: dict[str, Remedy] = {
         f"{_AT_PEAK}: the part `backend` of the time of requests is smaller.",
         _APPLICATION_BACK,
     ),
+    "waits_not_known": Remedy(
+        "The next review says what the threads wait for, and so whether more of them help.",
+        "`uwsgi-headroom check` of the exporter's address has a line `time`.",
+        "Take the capabilities away and restart the exporter.",
+    ),
     "memory_headroom_low": Remedy(
         "More processes fit, and the kernel ends no process for want of memory.",
         "`uwsgi-headroom check` has no finding about memory.",

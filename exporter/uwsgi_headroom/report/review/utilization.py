@@ -8,11 +8,11 @@ import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, ONE_INTERPRETER, Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.memory_headroom import compute_memory_headroom
+from uwsgi_headroom.analysis.memory_headroom import count_more_workers
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.report.review.model import LimitUse, ServerPeak, Spread, Utilization
-from uwsgi_headroom.report.review.peaks import Judged, Peaks, percentile_place, use_of
+from uwsgi_headroom.report.review.peaks import Peaks, percentile_place, use_of
 from uwsgi_headroom.report.review.windows import mean, places_of
 
 UNITS: dict[Limit, str] = {
@@ -27,7 +27,7 @@ def review_utilization(peaks: Peaks) -> Utilization:
     """The section of a service."""
     present = peaks.present
     limits = tuple(limit for limit in (_limit(peaks, name) for name in LIMITS) if limit is not None)
-    servers = tuple(describe_server(server, judged) for server, judged in present)
+    servers = tuple(describe_server(server, figures) for server, figures in present)
     tightest = min((server for server in servers if server.factor), key=lambda server: server.factor or 0, default=None)
     lost, lost_server = _lose_one(present)
     return Utilization(
@@ -58,12 +58,10 @@ def spread(values: Column) -> Spread:
     return Spread(p50=p50, p95=p95, p99=p99, highest=float(values.max()))
 
 
-def describe_server(server: ServerData, judged: Judged) -> ServerPeak:
+def describe_server(server: ServerData, figures: Figures) -> ServerPeak:
     """One server in the quarter hour that counts."""
-    figures, reading = judged
     hottest = _hottest(figures)
-    memory = compute_memory_headroom(reading.host.memory)
-    room, cpu = figures.headroom, figures.cpu
+    room, cpu, memory, cpus = figures.headroom, figures.cpu, figures.server.memory, figures.server.cpus
     active = [worker for worker in figures.balance.workers if worker.active]
     return ServerPeak(
         server=server.server,
@@ -76,11 +74,11 @@ def describe_server(server: ServerData, judged: Judged) -> ServerPeak:
         hottest_worker=hottest[0] if hottest else None,
         hottest_interpreter=hottest[1] if hottest else None,
         interpreters=sum_if_all_known([worker.interpreter_load for worker in active]),
-        cpus=reading.host.cpus.count if reading.host.cpus else None,
+        cpus=cpus.count if cpus else None,
         cpu_own=cpu.own if cpu else None,
         cpu_others=cpu.others if cpu else None,
         cpu_idle=cpu.idle if cpu else None,
-        more_workers=memory.more_workers if memory else None,
+        more_workers=count_more_workers(memory) if memory else None,
         first=room.first,
         factor=room.factor,
         upper_bound=room.is_upper_bound,
@@ -95,16 +93,16 @@ def _hottest(figures: Figures) -> tuple[int, float] | None:
 
 def _limit(peaks: Peaks, limit: Limit) -> LimitUse | None:
     """A limit of a service; None if no server knows it."""
-    present = [(server, judged) for server, judged in peaks.present if use_of(judged[0], limit) is not None]
+    present = [(server, figures) for server, figures in peaks.present if use_of(figures, limit) is not None]
     uses = peaks.utilization(limit)
     known = uses[np.isfinite(uses)]
     if not present or not len(known):
         return None
-    parts = [_used_of(judged, limit) for _, judged in present]
+    parts = [_used_of(figures, limit) for _, figures in present]
     used, capacity = [part[0] for part in parts], [part[1] for part in parts]
     if limit == "hottest_interpreter":
         used, capacity = [max((each for each in used if each is not None), default=None)], [ONE_INTERPRETER]
-    factors = [figures.headroom.by_limit.get(limit) for _, (figures, _) in present]
+    factors = [figures.headroom.by_limit.get(limit) for _, figures in present]
     return LimitUse(
         limit=limit,
         unit=UNITS[limit],
@@ -116,47 +114,46 @@ def _limit(peaks: Peaks, limit: Limit) -> LimitUse | None:
     )
 
 
-def _used_of(judged: Judged, limit: Limit) -> tuple[float | None, float | None]:
+def _used_of(figures: Figures, limit: Limit) -> tuple[float | None, float | None]:
     """What a server uses of a limit, and its capacity, in the unit of the limit."""
-    figures, _ = judged
-    described = _interpreters(judged)
+    described = _interpreters(figures)
     match limit:
         case "threads":
             return figures.flow.observed, None if figures.ceiling is None else float(figures.ceiling)
         case "cpu":
-            return _cpus(judged)
+            return _cpus(figures)
         case "interpreters":
             return described
     hottest = _hottest(figures)
     return (hottest[1] if hottest else None), ONE_INTERPRETER
 
 
-def _interpreters(judged: Judged) -> tuple[float | None, float | None]:
-    active = [worker for worker in judged[0].balance.workers if worker.active]
+def _interpreters(figures: Figures) -> tuple[float | None, float | None]:
+    active = [worker for worker in figures.balance.workers if worker.active]
     return sum_if_all_known([worker.interpreter_load for worker in active]), ONE_INTERPRETER * len(active)
 
 
-def _cpus(judged: Judged) -> tuple[float | None, float | None]:
+def _cpus(figures: Figures) -> tuple[float | None, float | None]:
     """CPUs in use by the server, and those that it could use beside its neighbours."""
-    figures, reading = judged
     if figures.cpu is not None:
         return figures.cpu.own, figures.cpu.own + figures.cpu.idle
-    return _interpreters(judged)[0], reading.host.cpus.count if reading.host.cpus else None
+    cpus = figures.server.cpus
+    return _interpreters(figures)[0], cpus.count if cpus else None
 
 
-def _lose_one(present: Sequence[tuple[ServerData, Judged]]) -> tuple[float | None, str | None]:
+def _lose_one(present: Sequence[tuple[ServerData, Figures]]) -> tuple[float | None, str | None]:
     """The headroom after the loss of the server whose loss is worst, and its name."""
     worst = max((use for limit in LIMITS for use in _uses_without_one(present, limit)), default=None)
     return (1 / worst[0], worst[1]) if worst and worst[0] > 0 else (None, None)
 
 
-def _uses_without_one(present: Sequence[tuple[ServerData, Judged]], limit: Limit) -> list[tuple[float, str]]:
+def _uses_without_one(present: Sequence[tuple[ServerData, Figures]], limit: Limit) -> list[tuple[float, str]]:
     """For each server, the highest use of a limit on the others if it were lost. These take its requests in proportion
     to their own, so that their use grows by the same factor (utilization law)."""
-    rates = [judged[0].flow.throughput or 0.0 for _, judged in present]
+    rates = [figures.flow.throughput or 0.0 for _, figures in present]
     found: list[tuple[float, str]] = []
     for lost, (server, _) in enumerate(present):
-        others = [use_of(judged[0], limit) for place, (_, judged) in enumerate(present) if place != lost]
+        others = [use_of(figures, limit) for place, (_, figures) in enumerate(present) if place != lost]
         known = [use for use in others if use is not None]
         rest = sum(rates) - rates[lost]
         if known and rest > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
@@ -17,7 +18,6 @@ from uwsgi_headroom.analysis.what_if.measuring import find_uneven_shares
 from uwsgi_headroom.report.model import PERCENTILES, ServerData
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import SettingRow, WhatIfReview
-from uwsgi_headroom.report.review.peaks import Judged
 from uwsgi_headroom.report.review.windows import mean, places_of
 
 LOADS = (1.0, 1.5, 2.0)
@@ -26,9 +26,9 @@ LOADS = (1.0, 1.5, 2.0)
 _LEAST_REQUESTS = 100
 
 
-def review_what_if(server: ServerData, judged: Judged) -> WhatIfReview | Absent:
+def review_what_if(server: ServerData, figures: Figures) -> WhatIfReview | Absent:
     """The section about one server, from its quarter hour that counts."""
-    measured = measure(server, judged)
+    measured = measure(server, figures)
     if isinstance(measured, Absent):
         return measured
     try:
@@ -48,11 +48,10 @@ def review_what_if(server: ServerData, judged: Judged) -> WhatIfReview | Absent:
     )
 
 
-def measure(server: ServerData, judged: Judged) -> Measured | Absent:
+def measure(server: ServerData, figures: Figures) -> Measured | Absent:
     """What is known about a server in a quarter hour, or why that is too little for a prediction."""
-    figures, reading = judged
     processes, threads = len(server.by_worker), figures.configured
-    flow, cpus = figures.flow, reading.host.cpus
+    flow, cpus = figures.flow, figures.server.cpus
     if not processes or not threads:
         return Absent(reason="The source has no figures of single workers, which a prediction needs.")
     if cpus is None or figures.cpu is None:

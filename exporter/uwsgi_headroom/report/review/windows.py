@@ -1,4 +1,4 @@
-"""Turns quarter hours of a server into what `check` judges: a window, and a reading with the levels of that time.
+"""Turns quarter hours of a server into what `check` judges: a window, and a record with the levels of that time.
 
 So a review uses the same functions for every figure, limit and finding as `check`, and says the same.
 """
@@ -14,17 +14,15 @@ from numpy.typing import NDArray
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
-from uwsgi_headroom.kernel.cpus import UsableCpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory
-from uwsgi_headroom.kernel.waits.states import STATES
-from uwsgi_headroom.kernel.worker_memory import WorkerMemory
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.kernel.waits.worker_threads import GRANT
+from uwsgi_headroom.record.server import Cpus, Memory, ServerRecord, WorkerRecord, WorkerState
+from uwsgi_headroom.record.waits import STATES, Waits
 from uwsgi_headroom.report.model import STEP, Column, ServerData, WorkerColumns
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import Worker
 
 Places = NDArray[np.int64]
+
+_NO_WAITS = Waits(off=f"the history does not have it: {GRANT}", needs_right=True)
+"""Of an instant, a review knows no waits. Those of the range are in the window, if the exporter could see them."""
 
 ALL_QUEUES = "listen queues"
 """The name of a server's queues together."""
@@ -36,16 +34,11 @@ WHOLE_SERVER = 0
 """The worker id of a server whose workers are not known one by one."""
 
 
-def figures_at(server: ServerData, places: Places) -> tuple[Figures, Reading]:
-    """The figures of some quarter hours together, by their places in the columns, and the reading they end with. At
-    least one of them has to have a known concurrency."""
+def figures_at(server: ServerData, places: Places) -> Figures:
+    """The figures of some quarter hours together, by their places in the columns. At least one of them has to have a
+    known concurrency."""
     window = window_at(server, places)
-    reading = reading_at(server, places)
-    assert isinstance(reading.snapshot, Snapshot)
-    figures = compute_figures(
-        window, reading.snapshot, reading.host.cpus, routes=_routes(server, places, window.observed_seconds)
-    )
-    return figures, reading
+    return compute_figures(window, record_at(server, places), routes=_routes(server, places, window.observed_seconds))
 
 
 def window_at(server: ServerData, places: Places) -> Window:
@@ -87,36 +80,29 @@ def window_at(server: ServerData, places: Places) -> Window:
     )
 
 
-def reading_at(server: ServerData, places: Places) -> Reading:
-    """A reading with the levels of some quarter hours: threads, CPUs and memory. Its workers have no processes."""
+def record_at(server: ServerData, places: Places) -> ServerRecord:
+    """The levels of some quarter hours: threads, CPUs and memory."""
     threads = mean(server.configured[places])
     columns = server.by_worker
     each = None if threads is None else round(threads / max(1, len(columns)))
-    workers = tuple(_worker(worker, each, places) for worker in columns) or (_named(WHOLE_SERVER, _whole(threads)),)
     cpus = mean(server.cpus[places])
-    return Reading(
-        at=float(server.time[places[-1]]),
-        time=float(server.time[places[-1]]),
-        read_seconds=0.0,
-        transfer_seconds=0.0,
-        document_bytes=0,
-        snapshot=Snapshot("", 0, None, None, workers, (), None, (), (), (), (), {}),
-        host=HostFacts(
-            cpus=None if cpus is None else UsableCpus(cpus, "host", math.ceil(cpus), math.ceil(cpus), None),
-            memory=memory_at(server, places),
-        ),
+    return ServerRecord(
+        workers=tuple(_worker(worker, each, places) for worker in columns)
+        or (WorkerRecord(WHOLE_SERVER, "accepting", _whole(threads)),),
+        cpus=None if cpus is None else Cpus(cpus, "host"),
+        memory=memory_at(server, places),
+        waits=_NO_WAITS,
     )
 
 
-def memory_at(server: ServerData, places: Places) -> Memory:
-    """The memory of one worker, as an upper bound, and the least available."""
+def memory_at(server: ServerData, places: Places) -> Memory | None:
+    """The memory of one worker, as an upper bound, and the least available; None unless both are known."""
     each, available = mean(server.memory_per_worker[places]), server.memory_available[places]
     known = available[np.isfinite(available)]
-    workers = len(server.by_worker) or 1
-    return Memory(
-        None if each is None else WorkerMemory(round(each), "anonymous", round(each * workers), {}),
-        AvailableMemory(round(float(known.min())), "host") if len(known) else None,
-    )
+    if each is None or round(each) <= 0 or not len(known):
+        return None
+    together = round(each * (len(server.by_worker) or 1))
+    return Memory(round(each), "anonymous", together, round(float(known.min())), "host")
 
 
 def mean(values: Column) -> float | None:
@@ -173,34 +159,10 @@ def _worker_window(
     )
 
 
-def _worker(worker: WorkerColumns, threads: int | None, places: Places) -> Worker:
+def _worker(worker: WorkerColumns, threads: int | None, places: Places) -> WorkerRecord:
     accepting = mean(worker.accepting[places])
-    return _named(worker.worker_id, threads, reserve=accepting is not None and accepting < UP)
-
-
-def _named(worker_id: int, threads: int | None, *, reserve: bool = False) -> Worker:
-    return Worker(
-        worker_id=worker_id,
-        pid=None,
-        state="cheap" if reserve else "idle",
-        accepting=not reserve,
-        threads=threads,
-        busy_threads=0,
-        requests=None,
-        requests_since_spawn=None,
-        static_requests=None,
-        running_time=None,
-        exceptions=None,
-        harakiris=None,
-        respawns=None,
-        signals=None,
-        transmitted_bytes=None,
-        resident_bytes=None,
-        last_spawn=None,
-        serving={},
-        thread_requests=(),
-        apps=(),
-    )
+    state: WorkerState = "reserve" if accepting is not None and accepting < UP else "accepting"
+    return WorkerRecord(worker.worker_id, state, threads)
 
 
 def _cpu(server: ServerData, places: Places, seconds: float) -> CpuWindow | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -58,10 +59,10 @@ def load_history_files(
         once: dict[Path, Path] = {}  # a file that is given twice is one machine
         for path in paths:
             once.setdefault(path.resolve(), path)
-        files = {path: stack.enter_context(HistoryFile(path)) for path in once.values()}
+        files = {path: stack.enter_context(HistoryFile(path, time.time())) for path in once.values()}
         found = list(_list_servers(files))
         if not found:
-            raise HeadroomError(f"{', '.join(map(str, paths))}: no server has been recorded yet")
+            _explain_empty(files)
         span = find_range(max(source.last for source in found))
         chosen = select_servers(found, servers, services)
         refuse_too_many(chosen, round((span.until - span.since) / STEP))
@@ -106,12 +107,11 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
 
 def _find_last(file: HistoryFile, stored: StoredServer) -> float:
     """The end of the last record in epoch seconds. stored.last may be the end of an hour that is still to come."""
-    with suppress(HistoryFileError):  # a damaged record is reported when it is needed
+    ends = []
+    with suppress(HistoryFileError):  # what is damaged is reported when it is needed
         for tier in (MINUTE, QUARTER):
-            found = [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
-            if found:
-                return found[-1]
-    return stored.last
+            ends += [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
+    return max(ends, default=stored.last)
 
 
 def _show_part(progress: Progress, done: int, chosen: Sequence[_Source], part: float) -> None:
@@ -126,7 +126,7 @@ def _load(
     about what is known less exactly. show_part: is called with the part that is read."""
     quarters = round((span.until - span.since) / STEP)
     columns = RecordColumns(np.asarray(span.since + STEP * np.arange(1, quarters + 1), dtype=np.float64))
-    records, events = 0, []
+    records, events, damaged = 0, [], source.file.damaged
     try:
         reach = source.file.reaches_back(source.stored)
         hours_until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
@@ -147,6 +147,8 @@ def _load(
         events = source.file.events(source.stored, span.since, span.until)
     except HistoryFileError as error:
         damages.append(f"{source.name}: a part of the records cannot be read: {error}.")
+    if lost := source.file.damaged - damaged:
+        damages.append(f"{source.name}: {lost} {'record is' if lost == 1 else 'records are'} damaged and left out.")
     marks = [
         EventMark(time=event.time, kind=event.kind, title=event.title) for event in events if event.kind in SHOWN_KINDS
     ]
@@ -189,6 +191,16 @@ def _fill_from_minutes(columns: RecordColumns, source: _Source, span: TimeRange,
     for quarter, minutes in by_quarter.items():
         _fill(columns, span, quarter * STEP, 1, merge_records(minutes))
     return sum(len(minutes) for minutes in by_quarter.values())
+
+
+def _explain_empty(files: Mapping[Path, HistoryFile]) -> NoReturn:
+    """Raise HeadroomError for files without a server."""
+    names = ", ".join(map(str, files))
+    if any(file.has_later() for file in files.values()):
+        raise HeadroomError(
+            f"{names}: all records are of a time that is still to come; check this machine's clock and the exporter's"
+        )
+    raise HeadroomError(f"{names}: no server has been recorded yet")
 
 
 def _explain_nothing(chosen: Sequence[_Source], span: TimeRange, problems: Sequence[str]) -> tuple[str, Sequence[str]]:

@@ -155,7 +155,8 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append(f"{flow.littles_law:.1f}", "bold").append(" by Little's law, ")
     line.append("threads not known" if threads.busy is None else f"{threads.busy} now")
     if threads.stuck:
-        line.append(f", {threads.stuck} stuck", "bold red")
+        is_async = server.setup is not None and server.setup.concurrency_kind == "async"
+        line.append(f", {threads.stuck} for over {duration(threads.stuck_seconds)}", "" if is_async else "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
 from rich.text import Text
 
 from uwsgi_headroom.analysis.formatting import duration
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.workers import Worker
@@ -25,10 +25,11 @@ _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
     """Build the lines of every worker's threads: requests completed, and the age of the current request."""
     yield _title("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
+    stuck = server.threads.stuck_seconds if server.threads else math.inf
     for worker in sort_workers(server.workers, sort, reverse):
         line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
         line.append(" " * (_THREADS_AT - line.cell_len))
-        cells = [_thread(place, worker) for place in range(len(worker.thread_requests or ()))]
+        cells = [_thread(place, worker, stuck) for place in range(len(worker.thread_requests or ()))]
         if not cells:
             yield line.append("threads not known" if worker.pid else worker.state, "dim")
         for place, cell in enumerate(cells):
@@ -40,11 +41,11 @@ def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterat
             yield line
 
 
-def _thread(place: int, worker: Worker) -> Text:
+def _thread(place: int, worker: Worker, stuck_seconds: float) -> Text:
     cell = Text(f"{place}: {number((worker.thread_requests or ())[place])}", "" if worker.pid else "dim")
     if worker.serving and place in worker.serving:
         seconds = worker.serving[place]
-        stuck = seconds is not None and seconds >= STUCK_SECONDS
+        stuck = seconds is not None and seconds >= stuck_seconds
         cell.append(" busy" if seconds is None else f" {age(seconds)}", "bold red" if stuck else "bold green")
     cell.truncate(_THREAD, pad=True)
     return cell

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.route_words import describe_routes
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
@@ -29,7 +29,8 @@ def route_page(server: Server, text: str, width: int) -> Page:
     if server.routes is None:
         return Page(title, [Text(_OFF)])
     shown = [route for route in server.routes if text.casefold() in route.route.casefold()]
-    rows = [_row(route, max(_LEAST_NAME, width - _NAME_AT)) for route in shown]
+    stuck = server.threads.stuck_seconds if server.threads else math.inf
+    rows = [_row(route, stuck, max(_LEAST_NAME, width - _NAME_AT)) for route in shown]
     return Page(title, rows or [Text("No route matches the filter." if text else "No thread was busy.")])
 
 
@@ -48,9 +49,9 @@ def route_lines(server: Server, width: int) -> Iterator[Text]:
     yield Text(_LABEL, "bold").append(cut_middle(text, room), "not bold")
 
 
-def _row(route: Route, room: int) -> Text:
+def _row(route: Route, stuck_seconds: float, room: int) -> Text:
     line = Text(f"{route.threads:>7.1f} {percent(route.share):>4} ")
     line.append(f"{bar(route.share, 1.0, _BAR):{_BAR}}", "cyan").append(f"{route.in_service:>4} ")
     oldest = route.oldest_seconds
-    line.append(f"{age(oldest):>6}", "bold red" if oldest is not None and oldest >= STUCK_SECONDS else "")
+    line.append(f"{age(oldest):>6}", "bold red" if oldest is not None and oldest >= stuck_seconds else "")
     return line.append("  ").append(cut_middle(escape_text(route.route), room), "bold")

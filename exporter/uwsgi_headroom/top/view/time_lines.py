@@ -9,12 +9,12 @@ from rich.text import Text
 
 from uwsgi_headroom.documents.request_time import LABELS, RequestTime, TimePart, split_request_time
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.kernel.waits.states import State
+from uwsgi_headroom.record.waits import State
 from uwsgi_headroom.terminal_text import escape_text
 
 _LABEL = "time         "
 _EDGE = "│"
-_SWITCHED_OFF = "off;"
+_SWITCHED_OFF = "off:"
 
 _SHORT: Mapping[State, str] = {**LABELS, "interpreter_lock": "interp. lock", "child": "child"}
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.stuck import STUCK_SECONDS
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
@@ -91,9 +90,10 @@ def _state(worker: Worker, _: Server) -> Text:
     return Text(f"{_SHORT.get(worker.state, worker.state):5}", STATE_STYLES.get(worker.state, ""))
 
 
-def _oldest(worker: Worker, _: Server) -> Text:
+def _oldest(worker: Worker, server: Server) -> Text:
     value = worker.oldest_request_age
-    return Text(age(value), "bold red" if value is not None and value >= STUCK_SECONDS else "")
+    is_stuck = value is not None and server.threads is not None and value >= server.threads.stuck_seconds
+    return Text(age(value), "bold red" if is_stuck else "")
 
 
 def _affinity(worker: Worker, server: Server) -> Text:

@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.what_if import (
     Setting,
     predict_settings,
 )
-from uwsgi_headroom.kernel.waits.states import STATES
+from uwsgi_headroom.record.waits import STATES
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
 

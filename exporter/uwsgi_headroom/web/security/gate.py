@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from uwsgi_headroom.web.security.clients import name_client
 from uwsgi_headroom.web.security.live_config import LiveConfig
 from uwsgi_headroom.web.security.model import WebConfig
 from uwsgi_headroom.web.security.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.web.security.login import Login, Verdict
+    from uwsgi_headroom.web.security.login import Login
+    from uwsgi_headroom.web.security.login_queue import Verdict
 
 _CHALLENGE = 'Basic realm="uwsgi-headroom", charset="UTF-8"'
 
 _SENTENCES = {
     HTTPStatus.UNAUTHORIZED: "401: a user name and a password are needed, or these are wrong.\n",
-    HTTPStatus.TOO_MANY_REQUESTS: "429: too many requests or wrong passwords; try again later.\n",
-    HTTPStatus.SERVICE_UNAVAILABLE: "503: too many passwords wait to be checked; try again later.\n",
+    HTTPStatus.TOO_MANY_REQUESTS: "429: too many requests or wrong passwords; retry with the same login.\n",
+    HTTPStatus.SERVICE_UNAVAILABLE: "503: too many passwords wait to be checked; retry with the same login.\n",
 }
 
 _ADDED = (b"content-security-policy",)
@@ -60,7 +62,12 @@ class Gate:
 
             self._login = Login()
         header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return await self._login.judge(config.users, header, (scope.get("client") or ("",))[0])
+        return await self._login.judge(config.users, header, name_client(scope.get("client"), scope.get("server")))
+
+    def close(self) -> None:
+        """Answer the logins that wait with 503, because the exporter ends."""
+        if self._login:
+            self._login.close()
 
 
 def _respond(status: HTTPStatus, retry_after: int) -> PlainTextResponse:

@@ -1,7 +1,7 @@
 """Decides whether a request's user name and password are right.
 
-A right pair is remembered as a keyed hash, so that bcrypt runs once for each client and not at each scrape. An unknown
-user takes the same path, and the same time, as a wrong password.
+A judged pair is remembered as a keyed hash, so that bcrypt runs once for each client and not at each scrape. An unknown
+user takes the same path, and the same time, as a wrong password. `login_queue` says who is next.
 """
 
 from __future__ import annotations
@@ -11,47 +11,54 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
+from uwsgi_headroom.web.security.login_queue import BUSY, MOST_NEW_PER_CLIENT, Candidate, LoginQueue, Verdict
 from uwsgi_headroom.web.security.password_checker import PasswordChecker
-from uwsgi_headroom.web.security.throttle import Throttle, client_key
-
-MOST_CHECKS = 12
-"""Passwords that are checked or wait for their turn. Further clients are answered with 503."""
-
-MOST_CHECKS_PER_CLIENT = 3
-"""So that one address does not take all places. A fourth password at the same time is answered with 429."""
+from uwsgi_headroom.web.security.throttle import Throttle
+from uwsgi_headroom.web.security.token_table import TokenTable
 
 MOST_REMEMBERED = 256
-"""Right pairs that are remembered; the one used longest ago is dropped first. Wrong ones are never remembered."""
+"""Right pairs that are remembered; the one used longest ago is dropped first."""
 
+REST, REPEATED_REST = 9.0, 17 / 3
+"""After a wrong password that is new, no other new one is checked for this many times the CPU time of its check; the
+second number is for repeated ones. So they take a tenth and three twentieths of one CPU at most, together a quarter,
+however many clients guess, and whatever the cost of the hashes."""
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer to a login: 200, 401, 429 or 503. retry_after: seconds, for the last two."""
+LEAST_REST_SECONDS = 0.5
+"""The shortest such rest. So all clients together have four guesses a second, also with hashes of a low cost."""
 
-    status: HTTPStatus
-    retry_after: float = 0.0
-
+LONGEST_REPEAT_WAIT = 4.0
+"""The longest wait in seconds of a client whose repeated logins are wrong. Its new ones wait longer: `throttle`."""
 
 RIGHT, WRONG = Verdict(HTTPStatus.OK), Verdict(HTTPStatus.UNAUTHORIZED)
 
 
 class Login:
-    """Checks logins. Belongs to one event loop."""
+    """Checks logins. Belongs to one event loop. now: monotonic seconds; rest: waits for seconds."""
 
-    def __init__(self, throttle: Throttle | None = None, checker: PasswordChecker | None = None) -> None:
-        self._throttle = throttle or Throttle()
+    def __init__(
+        self,
+        checker: PasswordChecker | None = None,
+        now: Callable[[], float] = time.monotonic,
+        rest: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._new, self._repeated = Throttle(now), Throttle(now, LONGEST_REPEAT_WAIT)
         self._checker = checker or PasswordChecker()
+        self._rest = rest
         self._key = os.urandom(32)
         self._right: dict[bytes, None] = {}  # used longest ago first
-        self._checks: dict[bytes, asyncio.Task[bool]] = {}
-        self._clients: list[str] = []  # of the checks
+        self._wrong, self._refused = TokenTable(), TokenTable()
+        self._queue = LoginQueue()
+        self._in_check: dict[bytes, Candidate] = {}
+        self._work: dict[bool, asyncio.Task[None]] = {}  # of the repeated ones, and of the new ones
+        self._is_closed = False
 
-    async def judge(self, users: Mapping[bytes, bytes], header: bytes, host: str) -> Verdict:
-        """Judge the Authorization header of a request from an IP address. users: bcrypt hashes by user name."""
+    async def judge(self, users: Mapping[bytes, bytes], header: bytes, client: str) -> Verdict:
+        """Judge the Authorization header of a request of a client. users: bcrypt hashes by user name."""
         given = parse_basic(header)
         if given is None:
             return WRONG
@@ -61,34 +68,79 @@ class Login:
         if stored is not None and token in self._right:
             self._right[token] = self._right.pop(token)
             return RIGHT
-        client = client_key(host)
-        if wait := self._throttle.seconds_to_wait(client):
-            return Verdict(HTTPStatus.TOO_MANY_REQUESTS, wait)
-        check = self._checks.get(token)
-        if check is None:
-            if self._clients.count(client) >= MOST_CHECKS_PER_CLIENT:
-                return Verdict(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
-            if len(self._checks) >= MOST_CHECKS:
-                return Verdict(HTTPStatus.SERVICE_UNAVAILABLE, 1.0)
-            hashed = stored or self._decoy(users, name)
-            self._clients.append(client)
-            check = asyncio.create_task(self._check(token, client, password, hashed, known=stored is not None))
-            self._checks[token] = check
-        return RIGHT if await asyncio.shield(check) else WRONG
+        if token in self._wrong:
+            return WRONG
+        if self._is_closed:
+            return BUSY
+        if candidate := self._in_check.get(token) or self._queue.find(token):
+            candidate.repeated = True
+            self._start_work(repeated=True)
+        else:
+            candidate = Candidate(
+                token=token,
+                client=client,
+                password=password,
+                stored=stored or self._decoy(users, name),
+                known=stored is not None,
+                repeated=token in self._refused,
+                verdict=asyncio.get_running_loop().create_future(),
+            )
+            if refusal := self._admit(candidate):
+                self._refused.add(token)
+                return refusal
+        return await asyncio.shield(candidate.verdict)
 
-    async def _check(self, token: bytes, client: str, password: bytes, stored: bytes, *, known: bool) -> bool:
-        try:
-            right = await self._checker.check(password, stored) and known
-        finally:
-            self._clients.remove(client)
-            del self._checks[token]
+    def close(self) -> None:
+        """Answer all that wait with 503, and check nothing more."""
+        self._is_closed = True
+        for work in self._work.values():
+            work.cancel()
+        for candidate in (*self._queue, *self._in_check.values()):
+            if not candidate.verdict.done():
+                candidate.verdict.set_result(BUSY)
+
+    def _admit(self, candidate: Candidate) -> Verdict | None:
+        """Let a login wait for its check; or the reason against it."""
+        throttle = self._repeated if candidate.repeated else self._new
+        if wait := throttle.seconds_to_wait(candidate.client):
+            return Verdict(HTTPStatus.TOO_MANY_REQUESTS, wait)
+        if not candidate.repeated and self._queue.count_new(candidate.client) >= MOST_NEW_PER_CLIENT:
+            return Verdict(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
+        entered, loser = self._queue.enter(candidate)
+        if loser:
+            self._refused.add(loser.token)
+            loser.verdict.set_result(BUSY)
+        if not entered:
+            return BUSY
+        self._start_work(repeated=candidate.repeated)
+        return None
+
+    def _start_work(self, *, repeated: bool) -> None:
+        if repeated not in self._work or self._work[repeated].done():
+            self._work[repeated] = asyncio.create_task(self._check_all(repeated=repeated), name="logins")
+
+    async def _check_all(self, *, repeated: bool) -> None:
+        """Check those that wait, one after the other, with a rest after each wrong one."""
+        rest = REPEATED_REST if repeated else REST
+        while candidate := self._queue.take(repeated=repeated):
+            self._in_check[candidate.token] = candidate
+            checked = await self._checker.check(candidate.password, candidate.stored, repeated=repeated)
+            del self._in_check[candidate.token]
+            self._conclude(candidate, right=checked.right and candidate.known)
+            if not checked.right:
+                await self._rest(max(LEAST_REST_SECONDS, rest * checked.seconds))
+
+    def _conclude(self, candidate: Candidate, *, right: bool) -> None:
         if right:
-            self._right[token] = None
+            self._right[candidate.token] = None
             while len(self._right) > MOST_REMEMBERED:
                 del self._right[next(iter(self._right))]
         else:
-            self._throttle.record_failure(client)
-        return right
+            self._wrong.add(candidate.token)
+            self._new.record_failure(candidate.client)
+            if candidate.repeated:
+                self._repeated.record_failure(candidate.client)
+        candidate.verdict.set_result(RIGHT if right else WRONG)
 
     def _decoy(self, users: Mapping[bytes, bytes], name: bytes) -> bytes:
         """A hash that no password has, for an unknown name. Its cost is that of one of the users, always the same one

@@ -17,7 +17,7 @@ from uwsgi_headroom.web.security.tls_connection import TlsConnection
 
 def protect(
     application: ASGIApp, slots: ConnectionSlots, live: LiveConfig
-) -> tuple[ASGIApp, Callable[..., asyncio.Protocol]]:
+) -> tuple[Gate, Callable[..., asyncio.Protocol]]:
     """Return the application behind its gate, and the factory of protocols, for uvicorn's `http`."""
     live.follow()
     if live.active.context is None:

@@ -1,8 +1,7 @@
-"""Slows clients that send wrong passwords, by their address. Keeps nothing else, and forgets within minutes."""
+"""Slows clients that send wrong passwords. Keeps nothing else, and forgets within minutes."""
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 
@@ -13,31 +12,18 @@ LONGEST_WAIT = 30.0
 """Seconds; the wait doubles with each failure, from one second."""
 
 FORGET_SECONDS = 300.0
-"""Time without a failure after which a client begins anew."""
+"""Time in seconds without a failure after which a client begins anew."""
 
 MOST_CLIENTS = 1024
 """Clients that are remembered; the one that failed longest ago is dropped first."""
 
 
-def client_key(host: str) -> str:
-    """The part of an IP address that stands for a client: an IPv6 network of 64 bits, as a host has that many
-    addresses."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
-    return host
-
-
 class Throttle:
-    """Counts failures by client."""
+    """Counts failures by client. longest: of the waits, in seconds."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, longest: float = LONGEST_WAIT) -> None:
         self._now = now
+        self._longest = longest
         self._failures: dict[str, tuple[int, float]] = {}  # the latest failure last
 
     def seconds_to_wait(self, client: str) -> float:
@@ -45,7 +31,7 @@ class Throttle:
         count, last = self._failures.get(client, (0, 0.0))
         if count < FREE_FAILURES:
             return 0.0
-        wait = min(LONGEST_WAIT, 2.0 ** min(count - FREE_FAILURES, 30))
+        wait = min(self._longest, 2.0 ** min(count - FREE_FAILURES, 30))
         return max(0.0, last + wait - self._now())
 
     def record_failure(self, client: str) -> None:

@@ -69,7 +69,8 @@ class TlsConnection(asyncio.Protocol):
             self._begin_tls(data)
         elif data[:1].isalpha():
             self._transport.write(_PLAIN_ANSWER)
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has just reset the connection
+                self._transport.write_eof()
             self._transport.pause_reading()
             self._start_timer(bounds.LINGER_SECONDS)
         else:
@@ -195,6 +196,8 @@ class _Tls(SSLProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._on_lost()
         super().connection_lost(exc)
+        self._requests.parser = None  # type: ignore[assignment]  # each refers to the other
+        del self._requests, self._on_lost  # they refer to this object
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -9,6 +9,7 @@ import { many } from "./words.js";
 const LEAST_SECONDS = 3600; // the list has at least the last hour, although charts may show less
 const MOST_LISTED = 200;
 const LONGEST_MS = 30000;
+const MOST_PAGES = 10; // of a thousand events each: more would take a browser seconds to mark
 
 /** Events: those of the journal, as far back as it was fetched, and those of each new document. */
 export class Events {
@@ -25,9 +26,15 @@ export class Events {
     if (since >= this.#since) return false;
     const seconds = Math.min(LONGEST, Math.max(LEAST_SECONDS, Math.ceil(now - since)));
     try {
-      const answer = await fetch(`${this.#path}/journal?seconds=${seconds}`, { signal: AbortSignal.timeout(LONGEST_MS) });
-      if (!answer.ok) return false;
-      this.add((await answer.json()).events);
+      let next = "";
+      for (let page = 0; next !== null && page < MOST_PAGES; page++) {
+        const before = next && `&before=${encodeURIComponent(next)}`;
+        const answer = await fetch(`${this.#path}/journal?seconds=${seconds}${before}`, { signal: AbortSignal.timeout(LONGEST_MS) });
+        if (!answer.ok) return false;
+        const journal = await answer.json();
+        this.add(journal.events);
+        next = journal.next ?? null; // an earlier exporter sends all at once
+      }
       this.#since = now - seconds;
       return true;
     } catch {

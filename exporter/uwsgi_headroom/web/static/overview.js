@@ -22,7 +22,9 @@ export function show(main) {
   const keys = [["/", "filter", () => filter.focus()], ["Escape", "show all servers again", clear]];
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
+  let patterns = [];
   const stream = new Stream((list) => {
+    patterns = list.patterns ?? [];
     servers = list.servers.map((server, place) => ({ ...server, place }));
     mark(main, "data-time", list.time);
     redraw();
@@ -44,7 +46,7 @@ export function show(main) {
   function redraw() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const shown = servers.filter((server) => words.every((word) => text(server).includes(word)));
-    say(count, servers.length ? counted(servers) + (words.length ? `; ${shown.length} shown` : "") : NONE);
+    say(count, (servers.length ? counted(servers) + (words.length ? `; ${shown.length} shown` : "") : NONE) + lacking(patterns));
     table.show(shown);
     look();
   }
@@ -62,6 +64,13 @@ export function show(main) {
 function counted(servers) {
   const down = servers.filter((server) => server.state === "down").length;
   return `${many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
+}
+
+/** What the list does not have: servers without a name that should be there, and sockets beyond the bound. */
+function lacking(patterns) {
+  const missing = patterns.map((of) => Math.max(0, of.expected - of.found - of.missing)).reduce((sum, one) => sum + one, 0);
+  const leftOut = patterns.map((of) => of.left_out).reduce((sum, one) => sum + one, 0);
+  return (missing ? `; ${missing} expected and not there` : "") + (leftOut ? `; ${leftOut} left out: more than max_servers` : "");
 }
 
 /** The text that a filter searches. */

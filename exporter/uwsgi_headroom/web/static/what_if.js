@@ -83,10 +83,12 @@ function queryOf({ workers }) {
 const explain = ({ peak }) =>
   `Each cell has the most requests per second, and the mean time of a request at today's peak of ${format.rate(peak)}, with the wait in the queue: predicted, and compared with the prediction for the present setting. Click a cell for more.`;
 
+const UNLESS = " This holds only if what the requests wait for serves more of them at once: that is not measured.";
+
 /** Which setting is best, as a sentence. */
-function outcome(first, { setting }) {
+function outcome(first, { setting, demands_measured: measured }) {
   if (!first) return "No setting that fits into memory serves today's peak.";
-  return first.is_observed ? `No setting is better than ${setting}, the present one, by more than the model's error.` : `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.`;
+  return first.is_observed ? `No setting is better than ${setting}, the present one, by more than the model's error.` : `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
 }
 
 /** What is known of one setting. */

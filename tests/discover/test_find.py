@@ -16,20 +16,19 @@ from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom import discover
+from uwsgi_headroom.discover import FoundMaster, find, render_report
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Address, Unix
-from uwsgi_headroom.watch import discover
-from uwsgi_headroom.watch.discover_report import render_report
-from uwsgi_headroom.watch.found_master import FoundMaster
 
 
 def test_a_descriptor_that_closes_meanwhile_loses_no_other(tmp_path: Path) -> None:
     """The epoll of a process that constantly opens and closes descriptors is still found."""
     (tmp_path / "4").symlink_to(tmp_path / "closed meanwhile")
     (tmp_path / "5").write_text("tfd:        7 events:       19 data: 7  pos:0 ino:1f2 sdev:9\n")
-    assert discover._epoll_inodes(tmp_path) == {0x1F2}
+    assert find._epoll_inodes(tmp_path) == {0x1F2}
     with pytest.raises(FileNotFoundError):
-        discover._epoll_inodes(tmp_path / "no such process")
+        find._epoll_inodes(tmp_path / "no such process")
 
 
 @pytest.mark.integration
@@ -49,7 +48,7 @@ def test_another_users_uwsgi_is_reported() -> None:
     """A master whose sockets this user may not inspect is reported, with advice."""
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
-    assert "run as uWSGI's user or as root" in masters[server.pid].trouble
+    assert "run it as uWSGI's user" in masters[server.pid].trouble
     assert masters[server.pid].address is None
 
 

@@ -37,7 +37,8 @@ STATES: tuple[State, ...] = get_args(State)
 class Waits:
     """What the request threads of a server wait for at one instant.
 
-    off: why that is unknown, as a sentence for an operator; then nothing else is set.
+    off: why that is unknown, as a sentence for an operator; then nothing else is set but `needs_right`: whether another
+        user of this host, such as root, could see it.
     threads: the mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
         numbers are weighted: each is an unbiased estimate.
     interpreter_lock: the same for the interpreter lock, by worker id.
@@ -48,6 +49,7 @@ class Waits:
     """
 
     off: str | None = None
+    needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
     interpreter_lock: Mapping[int, float] = field(default_factory=dict)
     backends: Mapping[str, float] = field(default_factory=dict)

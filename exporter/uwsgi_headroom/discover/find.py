@@ -1,4 +1,4 @@
-"""Finds the stats servers on this machine without connecting to any other listener.
+"""Finds the uWSGI masters on this machine and their stats servers, without connecting to any other listener.
 
 A trial connection to an application socket would occupy one of its threads. So discovery uses the kernel instead:
 uWSGI's master waits on its stats socket in its own epoll, while its workers wait on application sockets, and
@@ -10,54 +10,59 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.analysis.formatting import counted
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import address_name
-from uwsgi_headroom.errors import AddressError, HeadroomError, ReadError
+from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.identity import read_working_directory
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
 from uwsgi_headroom.source import Address, Http, Tcp
-from uwsgi_headroom.watch.discover_report import render_report
-from uwsgi_headroom.watch.found_master import FoundMaster
 
 _READ_SECONDS = 3.0
-_NO_MASTER = "it runs without a master, or has no workers; only a master has stats: set `master = true` and `stats`"
-_NOT_ALLOWED = "this user may not inspect its sockets: run as uWSGI's user or as root, or give --stats"
+_NO_MASTER = (
+    "it runs without a master, or has no workers, and only a master has stats: set `master = true`, restart it when "
+    "that suits you, and run `discover` again"
+)
+_NOT_ALLOWED = (
+    "this user may not inspect its sockets: run `sudo $(command -v uwsgi-headroom) discover`, or run it as uWSGI's "
+    "user, or give --stats"
+)
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
 """Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`."""
 
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
-_log = logging.getLogger(__name__)
 
+@dataclass(frozen=True, slots=True)
+class FoundMaster:
+    """A uWSGI master or emperor; role is "process" for a uWSGI that runs without a master.
 
-def discover_servers() -> tuple[ServerConfig, ...]:
-    """Find the servers on this machine that can be read, or that do not answer now. Raises HeadroomError with advice if
-    there is none."""
-    masters = asyncio.run(find_masters())
-    readable = {master.pid for master in masters if master.address and not master.trouble}
-    pids = {
-        master.address: master.pid
-        for master in masters
-        # In cheap mode a master waits for requests too: its other, silent sockets may be application sockets.
-        if master.address and (not master.trouble or (master.silent and master.pid not in readable))
-    }
-    if not pids:
-        raise HeadroomError("no stats server was given, and none was found", render_report(masters))
-    names = {address: address_name(address) for address in pids}
-    for address, name in names.items():
-        _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
-    return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())
+    address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
+    be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
+    directory: its own configuration file, as its command line has it, and its working directory; unit: its systemd
+    service; empty if unknown. emperor: PID of the emperor of this vassal.
+    """
+
+    pid: int
+    user: str
+    role: Literal["master", "process"] = "master"
+    address: Address | None = None
+    trouble: str = ""
+    silent: bool = False
+    what: str = ""
+    configuration: str = ""
+    directory: str = ""
+    unit: str = ""
+    emperor: int | None = None
 
 
 async def find_masters() -> list[FoundMaster]:
@@ -85,6 +90,7 @@ def _list_masters() -> Iterator[FoundMaster]:
             process.info["username"],
             configuration=read_options(pid).configuration_file,
             directory=read_working_directory(pid) or "",
+            unit=find_systemd_unit(pid) or "",
             # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
             emperor=parent if parent in processes and _read_command_line(parent) != words else None,
         )

@@ -7,10 +7,9 @@ import shlex
 import pytest
 
 from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.discover import FoundMaster, command
+from uwsgi_headroom.discover.report import choose_names, render_report
 from uwsgi_headroom.source import Tcp, Unix
-from uwsgi_headroom.watch import discover_command
-from uwsgi_headroom.watch.discover_report import choose_names, render_report
-from uwsgi_headroom.watch.found_master import FoundMaster
 
 SHOP = FoundMaster(
     10,
@@ -47,9 +46,8 @@ def test_each_finding_says_what_to_do() -> None:
         "Cannot be read: this user may not inspect its sockets",
         "  pid 12 of user nobody",
         "",
-        "uWSGI without a stats server: enable it in the configuration and reload:",
+        "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:",
         "  master 13 of user root, mute.ini",
-        "    stats = /run/uwsgi/NAME.stats",
         "",
         "To watch it:",
         "  uwsgi-headroom --stats shop=unix:///run/shop.stats",
@@ -92,7 +90,7 @@ def test_names_differ() -> None:
             master(Unix("/run/c/api.stats"), "x.ini"),
             master(Unix("/run/d/api.stats"), "x.ini"),
         ]
-    ) == ["old-shop", "shop", "blog", "tcp-127.0.0.1-1717", "unix-run-c-api.stats", "unix-run-d-api.stats"]
+    ) == ["old-shop", "shop", "b", "tcp-127.0.0.1-1717", "unix-run-c-api.stats", "unix-run-d-api.stats"]
 
 
 def test_names_of_others_do_nothing_to_a_terminal(
@@ -104,8 +102,8 @@ def test_names_of_others_do_nothing_to_a_terminal(
     async def find_masters() -> list[FoundMaster]:
         return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
 
-    monkeypatch.setattr(discover_command, "find_masters", find_masters)
-    assert discover_command.run() == 0
+    monkeypatch.setattr(command, "find_masters", find_masters)
+    assert command.run() == 0
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
     assert out.count("\nTo watch it:\n") == 1

@@ -1,0 +1,31 @@
+"""Conditions for a lack of CPU: `lacks_cpu` and the floor of `uwsgi_headroom.analysis.advice` in PromQL.
+
+A busy host alone is no trouble of a server that hardly uses CPU: every idle server on it would raise an alert.
+"""
+
+from __future__ import annotations
+
+from alerts import waiting
+from alerts.thresholds import Thresholds
+
+
+def lacks(t: Thresholds) -> str:
+    """The idle CPUs of servers that use CPU while hardly any is idle."""
+    w = t.window
+    idle = f"rate(uwsgi_cpu_available_idle_seconds_total[{w}]) <= {round(1 - t.cpu_full, 6):g} * uwsgi_cpus_usable"
+    return f"{idle}\nand rate(uwsgi_cpu_used_by_workers_seconds_total[{w}]) >= {t.cpu_least:g} * uwsgi_cpus_usable"
+
+
+def is_felt(t: Thresholds) -> str:
+    """Servers that use at least as much CPU as all other programs, or whose requests wait: for a CPU, or in the listen
+    queue. The rest have enough CPU, whoever uses it."""
+    w = t.window
+    own, others = (f"rate(uwsgi_cpu_used_by_{who}_seconds_total[{w}])" for who in ("workers", "others"))
+    ready = f'server:uwsgi_wait_threads:ratio_rate{w}{{state="cpu_wait"}} >= {t.cpu_wait_threads:g}'
+    return f"({own} unless {own} < {others})\nor sum without (state) ({ready})\nor {waiting.noticed(t)}"
+
+
+def hardly_uses(t: Thresholds, within: str) -> str:
+    """Servers that used hardly any CPU at every moment of a range."""
+    used = f"max_over_time(rate(uwsgi_cpu_used_by_workers_seconds_total[{t.window}])[{within}:1m])"
+    return f"{used} < {t.cpu_least:g} * uwsgi_cpus_usable"

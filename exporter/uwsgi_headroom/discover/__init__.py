@@ -1,0 +1,35 @@
+"""Finds the uWSGI servers of this machine, and the steps that turn on the stats of those that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import address_name
+from uwsgi_headroom.discover.find import FoundMaster, find_masters
+from uwsgi_headroom.discover.report import render_report
+from uwsgi_headroom.errors import HeadroomError
+
+__all__ = ["FoundMaster", "discover_servers", "find_masters", "render_report"]
+
+_log = logging.getLogger(__name__)
+
+
+def discover_servers() -> tuple[ServerConfig, ...]:
+    """Find the servers on this machine that can be read, or that do not answer now. Raises HeadroomError with advice if
+    there is none."""
+    masters = asyncio.run(find_masters())
+    readable = {master.pid for master in masters if master.address and not master.trouble}
+    pids = {
+        master.address: master.pid
+        for master in masters
+        # In cheap mode a master waits for requests too: its other, silent sockets may be application sockets.
+        if master.address and (not master.trouble or (master.silent and master.pid not in readable))
+    }
+    if not pids:
+        raise HeadroomError("no stats server was given, and none was found", render_report(masters))
+    names = {address: address_name(address) for address in pids}
+    for address, name in names.items():
+        _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
+    return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())

@@ -1,0 +1,155 @@
+"""Reports the results of discovery to a person: each uWSGI master, the steps that turn on its stats if it has none, and
+one command that watches all readable ones."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import PurePath
+
+from uwsgi_headroom.analysis.formatting import numbered
+from uwsgi_headroom.config.names import default_name
+from uwsgi_headroom.discover.find import FoundMaster
+from uwsgi_headroom.discover.steps import Plan
+from uwsgi_headroom.source import Unix
+
+_NAME = re.compile(r"\w[\w.-]*")
+"""Names that `--stats NAME=ADDRESS` accepts, and that a directory can have: never `..`, which a local user could choose
+for a file."""
+
+_GENERAL = frozenset(
+    ("app", "conf", "config", "run", "server", "sock", "socket", "stats", "tmp", "uwsgi", "vassal", "www")
+)
+"""Names of files and directories that do not identify an application."""
+
+_NOTHING = (
+    "No uWSGI master runs here (in this PID namespace). If uWSGI runs elsewhere, give the address of its stats server: "
+    "uwsgi-headroom --stats tcp://HOST:PORT"
+)
+_TURN_ON = "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:"
+_INDENT = " " * 4
+_WIDTH = 100
+
+
+def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, str], Plan] | None = None) -> list[str]:
+    """Write the lines of the report. plans: makes the steps for a uWSGI without stats and its name; without it, the
+    report names the command that does."""
+    if not masters:
+        return [_NOTHING]
+    emperors = {master.emperor for master in masters}
+    readable = [master for master in masters if master.address and not master.trouble]
+    without = [master for master in masters if not (master.address or master.trouble or master.pid in emperors)]
+    chosen = choose_names([*readable, *without])
+    names, proposed = chosen[: len(readable)], chosen[len(readable) :]
+    parts = [
+        [*_describe_readable(master, name), *(_render_steps(plans(master, name)) if plans else ())]
+        for master, name in zip(readable, names, strict=True)
+    ]
+    troubled = [master for master in masters if master.trouble]
+    for trouble in dict.fromkeys(master.trouble for master in troubled):
+        alike = [master for master in troubled if master.trouble == trouble]
+        parts.append([f"Cannot be read: {trouble}", *_list(alike)])
+    if plans:
+        parts += [
+            _render_plan(master, name, plans(master, name)) for master, name in zip(without, proposed, strict=True)
+        ]
+    elif without:
+        parts.append([_TURN_ON, *_list(without)])
+    if readable:
+        parts.append(_command(readable, names))
+    return [line for number, part in enumerate(parts) for line in ([""] if number else []) + part]
+
+
+def _render_plan(master: FoundMaster, name: str, plan: Plan) -> list[str]:
+    """Write the steps that turn on the stats of one uWSGI, or why there are none."""
+    lines = [f"{name}: no stats server ({_describe(master)})"]
+    return lines + _render_steps(plan)
+
+
+def _render_steps(plan: Plan) -> list[str]:
+    lines: list[str] = []
+    if plan.why_none:
+        return _wrap(f"No steps are proposed: {plan.why_none}.", "  ")
+    for number, step in enumerate(plan.steps, 1):
+        lines += ["", *_wrap(f"{number}. {step.heading}", "  ")]
+        lines += ["", *(f"{_INDENT}{line}" for line in step.lines)] if step.lines else []
+    lines += ["", *_wrap(f"Tried: {plan.tried}.", "  ")] if plan.tried else []
+    return lines + [line for warning in plan.warnings for line in _wrap(f"Note: {warning}.", "  ")]
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
+    """Choose a unique name for each master: from its configuration file, else its stats socket, else a directory, else
+    its unit, its whole address or its user."""
+    chosen = [""] * len(masters)
+    for candidates in zip(*map(_candidates, masters), strict=True):
+        free = [name if not chosen[place] and name not in chosen else "" for place, name in enumerate(candidates)]
+        count = Counter(free)
+        chosen = [old or (new if count[new] == 1 else "") for old, new in zip(chosen, free, strict=True)]
+    for place, master in enumerate(masters):
+        chosen[place] = chosen[place] or _number(master, chosen)
+    return chosen
+
+
+def _number(master: FoundMaster, taken: Sequence[str]) -> str:
+    """Make a name of the address; without one, of the user, with a number that makes it differ."""
+    if master.address:
+        return re.sub(r"[^\w.]+", "-", str(master.address))
+    user = re.sub(r"[^\w.]+", "-", master.user)
+    return next(name for name in (f"{user}-{number}" for number in count(1)) if name not in taken)
+
+
+def _candidates(master: FoundMaster) -> tuple[str, ...]:
+    """Return candidates for a name, best first; empty texts for those that do not identify an application."""
+    socket = default_name(master.address) if master.address else ""
+    beside = ""
+    if isinstance(master.address, Unix) and socket in _GENERAL:
+        beside = PurePath(master.address.path).parent.name
+    file = PurePath(master.configuration)
+    unit = master.unit.removesuffix(".service")
+    names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
+    return tuple(name if _NAME.fullmatch(name) and name.lower() not in _GENERAL else "" for name in names)
+
+
+def _describe_readable(master: FoundMaster, name: str) -> Iterator[str]:
+    yield f"{name}: {master.what}"
+    yield f"  {_describe(master)}"
+    yield f"  {master.address}"
+
+
+def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
+    """Write a line for each master of which more than the PID is known, and one line per user for all others."""
+    plain: dict[str, list[int]] = {}
+    for master in masters:
+        if master.address or master.configuration or master.directory or master.emperor:
+            yield f"  {_describe(master)}{f': {master.address}' if master.address else ''}"
+        else:
+            plain.setdefault(master.user, []).append(master.pid)
+    for user, pids in plain.items():
+        yield f"  {numbered('pid', pids)} of user {user}"
+
+
+def _describe(master: FoundMaster) -> str:
+    parts = [f"{master.role} {master.pid} of user {master.user}"]
+    parts += [master.configuration] if master.configuration else []
+    parts += [f"in {master.directory}"] if master.directory else []
+    parts += [f"vassal of {master.emperor}"] if master.emperor else []
+    return ", ".join(parts)
+
+
+def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
+    """Write one shell command that watches all these masters."""
+    words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
+    if len(words) == 1:
+        return ["To watch it:", f"  uwsgi-headroom {words[0]}"]
+    lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]
+    return ["To watch them all:", *(f"{line} \\" for line in lines[:-1]), lines[-1]]

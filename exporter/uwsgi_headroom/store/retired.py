@@ -1,0 +1,65 @@
+"""The retired servers of a history file: a text file beside it, with a line for each retirement.
+
+`uwsgi-headroom retire` writes it and a running exporter reads it, so neither needs the other, nor a signal, nor a route
+that writes. The one that writes may be root, in a directory of the exporter's user: it follows no link.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwsgi_headroom.errors import HistoryFileError
+
+MOST_BYTES = 1_000_000
+"""The largest file that is read: ten thousand retirements of long names."""
+
+_MODE = 0o644  # names of servers, which /metrics shows too; the exporter's user is not the one that writes
+
+
+def retire(history: Path, server: str, now: float) -> None:
+    """Note that a server is retired at `now` (epoch seconds). Raises HistoryFileError."""
+    path = retired_path(history)
+    if "\n" in server:
+        raise HistoryFileError(f"{server!r} is not the name of a server")
+    try:
+        descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.fchmod(descriptor, _MODE)  # whatever the umask is
+            os.write(descriptor, f"{now:.0f} {server}\n".encode(errors="backslashreplace"))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HistoryFileError(f"{path}: {error.strerror or error}") from None
+
+
+def read_retired(history: Path) -> dict[str, float]:
+    """Return the epoch time of each server's last retirement; empty without a file, or if it cannot be read."""
+    try:
+        descriptor = _open(retired_path(history), os.O_RDONLY)
+    except OSError:
+        return {}
+    with os.fdopen(descriptor, "rb") as file:
+        return dict(_parse(file.read(MOST_BYTES).decode(errors="replace")))
+
+
+def retired_path(history: Path) -> Path:
+    """Return the path of the file beside a history file."""
+    return Path(f"{history}-retired")
+
+
+def _parse(text: str) -> Iterator[tuple[str, float]]:
+    for line in text.splitlines():
+        when, _, server = line.partition(" ")
+        if when.isascii() and when.isdigit() and len(when) <= 12 and server:
+            yield server, float(when)
+
+
+def _open(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, _MODE)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return descriptor

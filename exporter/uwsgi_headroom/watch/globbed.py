@@ -1,0 +1,354 @@
+"""The servers that the patterns of a configuration find: which of them are watched, and which are missing.
+
+* A socket that matches is watched under its name, up to `max_servers` of all patterns together. Servers that have
+  answered, and expected ones, keep their places. A socket beyond is tried now and then; once it answers, it takes the
+  place of a socket that never did, or that has not for FORGET_SECONDS.
+* A server whose socket is gone stays, as down: an expected one until it is retired or its Emperor has ended it, any
+  other for FORGET_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import itertools
+import logging
+import os
+import stat
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom import source
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.names import GlobNames, printable_name
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.source import Address, Unix
+from uwsgi_headroom.watch.expected import (
+    ENDED_SECONDS,
+    LONG_ENOUGH,
+    Memory,
+    Vassals,
+    find_configuration,
+    is_ended,
+)
+from uwsgi_headroom.watch.observation import PatternServers
+from uwsgi_headroom.watch.watch import Watch
+
+GLOB_SECONDS = 5.0
+"""Seconds between two expansions of the globs."""
+
+FORGET_SECONDS = 600.0
+"""How long a globbed server that is not expected is reported as down after its socket is gone, in seconds: long enough
+for an alert."""
+
+SAY_SECONDS = 3600.0
+"""Time between two log lines that a pattern matches no socket, in seconds."""
+
+_LONGEST_TURN = 2 * GLOB_SECONDS  # an exporter that was suspended has not seen the server up
+_TRIALS = 250
+"""Sockets without a place that are tried in a turn, each with one connection. Nobody listens at most of them, and 250
+of those take 0.1 s of CPU."""
+
+_TOGETHER, _TRIAL_SECONDS, _PASS_SECONDS = 8, 1.0, 4.0
+"""How many are tried at once, for how long each, and how long a turn may take: silent ones must not take a place each,
+and documents of 6 MB not all memory."""
+
+_log = logging.getLogger(__name__)
+
+Match = tuple[str, ServerConfig]
+"""The path of a socket, and the first pattern that it matches."""
+
+
+@dataclass
+class _Server:
+    """A server of a pattern. seen_at: when its socket was last there (monotonic); up_at: when it was last up, or added;
+    up_seconds: how long it was up, as far as it counts for being expected; emperor, configuration: as a vassal;
+    absent_since: how long its Emperor has been without it."""
+
+    watch: Watch
+    entry: ServerConfig
+    seen_at: float
+    up_at: float
+    up_seconds: float = 0.0
+    emperor: tuple[Watch, str] | None = None
+    configuration: str = ""
+    absent_since: float | None = None
+
+    @property
+    def is_expected(self) -> bool:
+        return self.up_seconds >= LONG_ENOUGH or self.watch.name in self.entry.expect_names
+
+    @property
+    def never_answered(self) -> bool:
+        return self.watch.reading is None and isinstance(self.watch.reader.outcome, ReadError)
+
+
+class GlobbedServers:
+    """The watched servers of all patterns. make_watch: from name, address and entry; memory: of earlier runs."""
+
+    def __init__(
+        self, make_watch: Callable[[str, Address, ServerConfig], Watch], most: int, clock: Clock, memory: Memory
+    ) -> None:
+        self.most = most
+        self._make_watch = make_watch
+        self._clock = clock
+        self._memory = memory
+        self._entries: Sequence[ServerConfig] = ()
+        self._named: Sequence[Watch] = ()
+        self._names = GlobNames(())
+        self._servers: dict[str, _Server] = {}
+        self._left_out: dict[str, ServerConfig] = {}  # in the order in which they are tried
+        self._ended: set[str] = set()  # paths whose servers were retired or ended, and may be there still
+        self._matched: Mapping[str, ServerConfig] = {}
+        self._vassals = Vassals()
+        self._turned_at = clock.monotonic()
+        self._past = dict(memory.up_seconds)
+        self._retired = dict(memory.read_retired())
+        self._said_at: dict[str, float] = {}
+        self._said_left_out = False
+
+    def watches(self) -> list[Watch]:
+        """Return the watch of every server, in the order of their paths."""
+        return [server.watch for _, server in sorted(self._servers.items())]
+
+    def configure(self, entries: Sequence[ServerConfig], named: Sequence[Watch]) -> None:
+        """Watch what these entries find from the next `take` on. named: the watches of servers that the configuration
+        names."""
+        self._entries, self._named = entries, named
+        self._names = GlobNames([entry.pattern for entry in entries], {watch.name for watch in named})
+
+    def reconfigure(self, entries: Sequence[ServerConfig], named: Sequence[Watch], most: int) -> None:
+        """Apply another configuration. Servers keep what is known of them, also those whose sockets are gone, if their
+        patterns are still configured."""
+        before, self._servers, self.most = self._servers, {}, most
+        self.configure(entries, named)
+        taken = _paths_of(named)
+        for path, server in before.items():
+            entry = next((entry for entry in entries if entry.pattern == server.entry.pattern), None)
+            if entry and path not in taken and len(self._servers) < most:
+                server.watch, server.entry = self._make_watch(self._names.name(path), Unix(path), entry), entry
+                self._servers[path] = server
+        self.take(self.expand())
+
+    def expand(self) -> list[Match]:
+        """Return the sockets that match now, each once, the newest first: a socket that a process left behind is older
+        than those of today. Only reads directories, so it may be called in a thread."""
+        entries, known = self._entries, {*self._servers, *self._left_out}
+        found: dict[str, ServerConfig] = {}
+        bound_at: dict[str, float] = {}
+        for entry in entries:
+            for path in sorted(glob.glob(entry.pattern)):
+                if path in found:
+                    continue
+                at = 0.0 if path in known else _bound_at(path)
+                if at is not None:
+                    found[path], bound_at[path] = entry, at
+        return sorted(found.items(), key=lambda match: -bound_at[match[0]])
+
+    def take(self, matches: Iterable[Match]) -> None:
+        """Watch the sockets of `expand`, and forget servers that are gone and not expected."""
+        now = self._clock.monotonic()
+        taken = _paths_of(self._named)  # already watched under their own names
+        self._matched = {path: entry for path, entry in matches if entry in self._entries and path not in taken}
+        self._note_up(now)
+        self._apply_retirements()
+        for path in self._matched.keys() & self._servers.keys():
+            self._servers[path].seen_at = now
+        self._forget(now)
+        self._ended &= self._matched.keys()
+        for path, entry in self._find_expected(taken).items():
+            if path not in self._servers and self._make_room():
+                self._add(path, entry, now)
+        for path, entry in self._matched.items():
+            if path not in self._servers and len(self._servers) < self.most and not self._is_ended(path):
+                self._add(path, entry, now)
+        # New ones first, so that thousands of old ones do not delay them.
+        waiting = [*(path for path in self._matched if path not in self._left_out), *self._left_out]
+        self._left_out = {
+            path: self._matched[path] for path in waiting if path in self._matched and path not in self._servers
+        }
+        self._say(now)
+
+    def _add(self, path: str, entry: ServerConfig, now: float) -> None:
+        name = self._names.name(path)
+        watch = self._make_watch(name, Unix(path), entry)
+        self._servers[path] = _Server(watch, entry, now, now, self._past.get(name, 0.0))
+
+    def _drop(self, path: str) -> None:
+        self._servers.pop(path).watch.finish_minute()
+
+    def _make_room(self) -> bool:
+        """Whether there is a place; if all are taken, that of a socket that never answered becomes free."""
+        if len(self._servers) < self.most:
+            return True
+        path = self._find_replaceable()
+        if path is None:
+            return False
+        self._drop(path)
+        return True
+
+    def _find_replaceable(self) -> str | None:
+        """The path of a server that may give up its place: one that never answered, else one that is not expected and
+        was not up for FORGET_SECONDS."""
+        others = [(path, server) for path, server in self._servers.items() if not server.is_expected]
+        since = self._clock.monotonic() - FORGET_SECONDS
+        return next(
+            (path for path, server in others if server.never_answered),
+            next((path for path, server in others if server.up_at <= since), None),
+        )
+
+    def _find_expected(self, taken: Collection[str]) -> dict[str, ServerConfig]:
+        """The paths of servers that are expected, there or not: by the configuration, or from before."""
+        past = [name for name, seconds in self._past.items() if seconds >= LONG_ENOUGH]
+        found: dict[str, ServerConfig] = {}
+        for entry in self._entries:
+            for name in (*entry.expect_names, *past):
+                path = self._names.path(name, entry.pattern)
+                if path and path not in taken:
+                    found.setdefault(path, entry)
+        return found
+
+    def _note_up(self, now: float) -> None:
+        seconds, self._turned_at = min(_LONGEST_TURN, now - self._turned_at), now
+        self._vassals.look([*self._named, *self.watches()])
+        for server in self._servers.values():
+            if server.watch.reading and server.watch.state == "up":
+                server.up_at = now
+                server.up_seconds += seconds
+                server.emperor = self._vassals.find(server.watch) or server.emperor
+                server.configuration = find_configuration(server.watch.reading) or server.configuration
+                server.absent_since = None
+
+    def _apply_retirements(self) -> None:
+        retired = self._memory.read_retired()
+        for name, when in retired.items():
+            if self._retired.get(name, 0.0) < when:
+                self._retire(name)
+        self._retired = dict(retired)
+
+    def _retire(self, name: str) -> None:
+        """End the expectation of a server. One that is up stays, and is expected again after an hour."""
+        self._past.pop(name, None)
+        for path, server in list(self._servers.items()):
+            if server.watch.name != name:
+                continue
+            server.up_seconds = 0.0
+            if server.is_expected:
+                _log.warning("retired, but the configuration expects it", extra={"fields": {"server": name}})
+            elif server.watch.state != "up":
+                self._end(path, server, "an operator has retired it")
+
+    def _end(self, path: str, server: _Server, reason: str) -> None:
+        """Forget a server that was ended on purpose. Its socket may be left behind, and counts once it answers."""
+        self._past.pop(server.watch.name, None)
+        self._ended.add(path)
+        self._drop(path)
+        _log.info("no longer expected", extra={"fields": {"server": server.watch.name, "reason": reason}})
+
+    def _is_ended(self, path: str) -> bool:
+        """Whether the server of a socket was ended, here or before this exporter started, and the socket left."""
+        retired = self._retired.get(self._names.name(path)) if self._retired else None
+        if retired is not None and (_bound_at(path) or retired) < retired:
+            self._ended.add(path)
+        return path in self._ended
+
+    def _forget(self, now: float) -> None:
+        for path, server in list(self._servers.items()):
+            if server.watch.state != "up" and is_ended(server.emperor, server.configuration):
+                server.absent_since = now if server.absent_since is None else server.absent_since
+                if now - server.absent_since >= ENDED_SECONDS and server.watch.name not in server.entry.expect_names:
+                    self._end(path, server, "its Emperor has ended it")
+                continue
+            server.absent_since = None
+            if not server.is_expected and now - server.seen_at >= FORGET_SECONDS:
+                self._drop(path)
+
+    async def try_left_out(self) -> None:
+        """Try sockets without a place, those first that have waited longest; one that answers gets a place."""
+        ended, full = self._ended & self._left_out.keys(), len(self._servers) >= self.most
+        if full and self._find_replaceable() is None:
+            return
+        candidates = iter(list(itertools.islice(self._left_out if full else ended, _TRIALS)))
+        until = self._clock.monotonic() + _PASS_SECONDS
+
+        async def work() -> None:
+            for path in candidates:
+                entry = self._left_out.pop(path, None)
+                if entry is None:
+                    continue
+                self._left_out[path] = entry  # at the end of the line
+                if await _answers(path, entry) and path in self._left_out and self._make_room():
+                    self._ended.discard(path)
+                    self._add(path, self._left_out.pop(path), self._clock.monotonic())
+                if self._clock.monotonic() >= until:
+                    return
+
+        await asyncio.gather(*(work() for _ in range(_TOGETHER)))
+
+    @property
+    def patterns(self) -> list[PatternServers]:
+        """The number of servers of each pattern."""
+        found, expected, missing = Counter[str](), Counter[str](), Counter[str]()
+        for path, server in self._servers.items():
+            found[server.entry.pattern] += path in self._matched
+            expected[server.entry.pattern] += server.is_expected
+            missing[server.entry.pattern] += server.is_expected and path not in self._matched
+        left_out = Counter(entry.pattern for path, entry in self._left_out.items() if path not in self._ended)
+        numbers: dict[str, int] = {}
+        for entry in self._entries:
+            numbers[entry.pattern] = max(entry.expect_number, numbers.get(entry.pattern, 0))
+        return [
+            PatternServers(
+                pattern=printable_name(pattern),
+                found=found[pattern],
+                expected=max(number, expected[pattern]),
+                missing=missing[pattern],
+                left_out=left_out[pattern],
+            )
+            for pattern, number in numbers.items()
+        ]
+
+    def _say(self, now: float) -> None:
+        """Log what an operator should know: a pattern without a socket, now and every hour, and that there are too
+        many."""
+        matched = {entry.pattern for entry in self._matched.values()}
+        for pattern in {entry.pattern for entry in self._entries}:
+            fields = {"pattern": printable_name(pattern)}
+            said_at = self._said_at.get(pattern)
+            if pattern in matched:
+                if self._said_at.pop(pattern, None) is not None:
+                    _log.info("a socket matches the pattern", extra={"fields": fields})
+            elif said_at is None or now - said_at >= SAY_SECONDS:
+                self._said_at[pattern] = now
+                _log.warning("no socket matches the pattern", extra={"fields": fields})
+        left_out = len(self._left_out.keys() - self._ended)
+        if bool(left_out) != self._said_left_out:
+            self._said_left_out = bool(left_out)
+            if left_out:
+                fields_of_line = {"max_servers": self.most, "left_out": left_out}
+                _log.warning("more sockets than servers that may be watched", extra={"fields": fields_of_line})
+            else:
+                _log.info("every socket is watched again")
+
+
+def _paths_of(watches: Iterable[Watch]) -> set[str]:
+    return {watch.address.path for watch in watches if isinstance(watch.address, Unix)}
+
+
+async def _answers(path: str, entry: ServerConfig) -> bool:
+    try:
+        await source.read_document(Unix(path), timeout=_TRIAL_SECONDS, size_cap=entry.size_cap)
+    except ReadError:
+        return False
+    return True
+
+
+def _bound_at(path: str) -> float | None:
+    """When a socket was bound, in epoch seconds; None if there is no socket."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime if stat.S_ISSOCK(found.st_mode) else None

@@ -1,0 +1,249 @@
+"""Builds each answer once for all requests that want it, and never more than a share of a CPU affords.
+
+* An answer is built at most once for each state of its server. Requests that arrive meanwhile share the build.
+* When every request that waits for a build has left, the build is cancelled.
+* Builds of one kind take turns. After one that took a second, its kind rests for `rest` seconds, which bounds the CPU
+  that requests take, whatever they ask for.
+* A recent answer is given again for `AGAIN` times as long as its build took, even if the server was read since then.
+* Builds that wait, and answers that are kept, are few. A request beyond that is refused with 503 and Retry-After.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.web import bounds
+from uwsgi_headroom.web.negotiation import accepts_gzip, compress, compressible_response
+from uwsgi_headroom.web.query_parameters import RefusedError
+
+AGAIN = 3.0
+"""A new answer every four times as long as its build takes, at most: so one document that many clients request takes a
+quarter of a CPU. It is then at most that much older than the server's last reading: 3 ms with 4 workers, 0.15 s with
+1,000."""
+
+_LARGE_BYTES = 2 * 2**20
+"""From this size on, compression takes too long for the event loop: 4 ms per megabyte."""
+
+_log = logging.getLogger(__name__)
+
+Build = Callable[[], Awaitable[bytes]]
+"""Builds the body of an answer. Raises RefusedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of answers, whose builds take turns.
+
+    rest: how long the kind rests after a build, as a multiple of the time that it took. most: builds that run or wait.
+    seconds: how long an answer is kept at most, even if the state of its server is the same.
+    """
+
+    name: str
+    rest: float
+    most: int
+    seconds: float
+
+
+class Answer:
+    """The body of a response, compressed once for all clients that accept gzip."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+        self._compressed: asyncio.Future[bytes] | None = None
+
+    async def compress(self) -> bytes:
+        """Return the body in gzip. A large one is compressed in a thread, as zlib releases Python's lock."""
+        if self._compressed is None:
+            if len(self.plain) >= _LARGE_BYTES:
+                self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
+            else:
+                self._compressed = asyncio.get_running_loop().create_future()
+                self._compressed.set_result(compress(self.plain))
+        return await asyncio.shield(self._compressed)
+
+    async def respond(
+        self, request: Request, headers: Mapping[str, str], media_type: str | None = None, *, least_bytes: int = 0
+    ) -> Response:
+        """Make a response, as `compressible_response` does."""
+        is_large = len(self.plain) >= least_bytes
+        wants_gzip = is_large and accepts_gzip(request.headers.get("accept-encoding", ""))
+        compressed = await self.compress() if wants_gzip else None
+        return compressible_response(
+            request, self.plain, headers, media_type, compressed=compressed, least_bytes=least_bytes
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        is_compressed = self._compressed is not None and self._compressed.done() and not self._compressed.exception()
+        return len(self.plain) + (len(self._compressed.result()) if self._compressed and is_compressed else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    answer: Answer
+    state: object
+    again_until: float
+    timer: asyncio.TimerHandle
+
+
+class _Lane:
+    """The builds of one kind, one after another."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.rests_until = float("-inf")
+        self.builds: set[_Running] = set()
+
+
+class _Running:
+    """One build, from its place in the queue to its end. state: of the server when it began, None before."""
+
+    def __init__(self) -> None:
+        self.askers = 0
+        self.has_begun = False
+        self.state: object = None
+        self.is_given_up = False
+        self.task: asyncio.Task[Answer | RefusedError]
+
+
+class SharedBuilds:
+    """All builds and kept answers of the exporter."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lanes: dict[Kind, _Lane] = {}
+        self._kept: dict[Hashable, _Kept] = {}  # least recently used first
+        self._newest: dict[Hashable, _Running] = {}
+        self._is_closed = False
+
+    async def get(
+        self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build, request: Request | None = None
+    ) -> Answer:
+        """Return the answer of a key, built if there is none of the present state.
+
+        key: the route and the parameters that matter. state: returns what changes when the answer does. request: ends
+        to wait when its client leaves. Raises RefusedError, or ClientDisconnect if the client has left.
+        """
+        if kept := self._find_kept(key, state()):
+            return kept
+        running = self._join(key, state()) or self._begin(kind, key, state, build)
+        running.askers += 1
+        try:
+            await _wait(running.task, request.receive if request else None)
+        finally:
+            running.askers -= 1
+            if not running.askers and not running.task.done():
+                running.is_given_up = True
+                running.task.cancel()
+        if running.task.cancelled():
+            raise RefusedError(503, "the exporter is stopping")
+        result = running.task.result()
+        if isinstance(result, RefusedError):  # an exception that several requests raise would grow
+            raise RefusedError(result.status, str(result))
+        return result
+
+    def close(self) -> None:
+        """Cancel every build, and refuse all later ones, because the exporter is stopping."""
+        self._is_closed = True
+        for lane in self._lanes.values():
+            for running in lane.builds:
+                running.task.cancel()
+        for key in list(self._kept):
+            self._drop(key)
+
+    def _find_kept(self, key: Hashable, state: object) -> Answer | None:
+        kept = self._kept.get(key)
+        if kept is None or not (kept.state == state or self._clock.monotonic() < kept.again_until):
+            return None
+        self._kept[key] = self._kept.pop(key)
+        return kept.answer
+
+    def _join(self, key: Hashable, state: object) -> _Running | None:
+        """The build of a key that has not begun, or that began in this state."""
+        running = self._newest.get(key)
+        if running is None or running.is_given_up or (running.has_begun and running.state != state):
+            return None
+        return running
+
+    def _begin(self, kind: Kind, key: Hashable, state: Callable[[], object], build: Build) -> _Running:
+        lane = self._lanes.setdefault(kind, _Lane())
+        if self._is_closed or len(lane.builds) >= kind.most:
+            raise RefusedError(503, f"too many {kind.name} are being built; retry later")
+        running = self._newest[key] = _Running()
+        lane.builds.add(running)
+        running.task = asyncio.create_task(self._run(kind, lane, key, running, state, build), name=f"build {kind.name}")
+        running.task.add_done_callback(lambda _task: self._end(lane, key, running))
+        return running
+
+    def _end(self, lane: _Lane, key: Hashable, running: _Running) -> None:
+        # Not at the end of `_run`: a task cancelled before its first step never runs that.
+        lane.builds.discard(running)
+        if self._newest.get(key) is running:
+            del self._newest[key]
+
+    async def _run(
+        self, kind: Kind, lane: _Lane, key: Hashable, running: _Running, state: Callable[[], object], build: Build
+    ) -> Answer | RefusedError:
+        async with lane.turn:
+            if (rest := lane.rests_until - self._clock.monotonic()) > 0:
+                await asyncio.sleep(rest)
+            running.has_begun, running.state = True, state()
+            began = self._clock.monotonic()
+            try:
+                answer = Answer(await build())
+            except RefusedError as error:
+                return RefusedError(error.status, str(error))
+            except Exception:  # noqa: BLE001 - logged once, whoever waits
+                _log.error("internal error", exc_info=True)
+                return RefusedError(500, "internal error: see the exporter's log")
+            finally:
+                ended = self._clock.monotonic()
+                lane.rests_until = ended + kind.rest * (ended - began)
+            self._keep(kind, key, answer, running.state, ended + AGAIN * (ended - began))
+            return answer
+
+    def _keep(self, kind: Kind, key: Hashable, answer: Answer, state: object, again_until: float) -> None:
+        if self._is_closed:
+            return
+        self._drop(key)
+        timer = asyncio.get_running_loop().call_later(kind.seconds, self._drop, key)
+        self._kept[key] = _Kept(answer, state, again_until, timer)
+        while len(self._kept) > 1 and (len(self._kept) > bounds.MOST_ANSWERS or self.size > bounds.ANSWERS_BYTES):
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Hashable) -> None:
+        if kept := self._kept.pop(key, None):
+            kept.timer.cancel()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all kept answers."""
+        return sum(kept.answer.size for kept in self._kept.values())
+
+
+async def _wait(task: asyncio.Task[Answer | RefusedError], receive: Receive | None) -> None:
+    """Wait for a task, however it ends, without cancelling it. Raises ClientDisconnect if the client leaves first."""
+    if receive is None:
+        await asyncio.wait({task})
+        return
+    leaving = asyncio.create_task(_wait_for_leaving(receive), name="client")
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+    if not task.done():
+        raise ClientDisconnect
+
+
+async def _wait_for_leaving(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

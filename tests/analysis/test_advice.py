@@ -1,0 +1,129 @@
+"""Advice on capacity: more threads or processes are advised only where evidence shows that they help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.test_findings import AT, findings_by_code
+from tests.support.simulated_server import Server
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.waits.worker_threads import WHO_MAY_KNOW
+from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record.waits import Waits
+
+HIDDEN = Waits(off=WHO_MAY_KNOW, needs_right=True)
+STATS = "unix:///run/uwsgi/shop.stats"
+COMMAND = "`sudo $(command -v uwsgi-headroom) check /run/uwsgi/shop.stats`"
+
+
+def full(threads: int = 8, *, load: float = 0.01, **more: object) -> Window:
+    """A minute of four workers whose threads are all in service, while requests wait. load: of each interpreter."""
+    rows = (worker(number, 1200, cpu=60 * load, busy=60.0 * threads) for number in range(1, 5))
+    return window(60, *rows, **{"app.sock": 60 * 30.0}, **more)
+
+
+def judged(of: Window, waits: Waits | None = HIDDEN, *, threads: int = 8, **host: object) -> dict[str, Finding]:
+    server = Server(processes=4, threads=threads, cpus=8.0)
+    facts = replace(server.read(AT).host, waits=waits, **host)
+    return findings_by_code(of, server, host=facts, address=STATS)
+
+
+def advises_more(finding: Finding) -> bool:
+    return "Raise `threads`" in finding.change or "Raise `processes`" in finding.change
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+def test_without_waits_neither_is_advised(threads: int) -> None:
+    """An idle interpreter is no evidence: threads that wait for one lock are idle, too. The advice is one command that
+    shows the waits, and what to do in each case."""
+    by_code = judged(full(threads), threads=threads)
+    for code in ("saturation", "queue_wait"):
+        change = by_code[code].change
+        assert not advises_more(by_code[code])
+        assert change.startswith(f"First see what the threads wait for, which is not known here: run {COMMAND} on ")
+        assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
+
+
+def test_the_right_is_named_once_with_its_price() -> None:
+    """One finding says what to grant to see the waits permanently, and that this is close to root."""
+    finding = judged(full())["waits_not_known"]
+    assert finding.severity == "info"
+    assert finding.evidence == "This user may not see what uWSGI's threads wait for."
+    assert finding.change.startswith("To see it permanently: give the exporter CAP_SYS_PTRACE and ")
+    assert "close to root (docs/waits.md#rights)" in finding.change
+
+
+def test_the_reason_is_not_named_where_no_advice_depends_on_it() -> None:
+    """A server with free threads has no finding about waits, nor one whose interpreters are the limit."""
+    calm = window(60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)))
+    assert judged(calm) == {}
+    assert "waits_not_known" not in judged(full(load=0.6))
+
+
+def test_busy_interpreters_are_evidence_for_processes() -> None:
+    """They compute, whatever else they wait for, and each process has an interpreter of its own."""
+    assert judged(full(load=0.46))["saturation"].change.startswith("Raise `processes` from 4 to 6")
+    assert not advises_more(judged(full(load=0.45))["saturation"])
+
+
+def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
+    """Where the kernel shows the waits, but does not decide most of them, a command as root shows no more."""
+    seen = Waits(gaps=("a socket is not known",))
+    mostly, partly = (full(waits={"unknown": 16.0 + more, "sleep": 16.0 - more}) for more in (1.0, -1.0))
+    finding = judged(mostly, seen)["saturation"]
+    assert not advises_more(finding)
+    assert "`py-spy dump --pid PID`" in finding.change
+    assert "sudo" not in finding.change
+    assert judged(mostly, seen)["waits_not_known"].evidence == "A socket is not known."
+    assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 12")
+
+
+@pytest.mark.parametrize(
+    ("address", "argument"),
+    [
+        ("unix:///run/a b$(x).stats", "'/run/a b$(x).stats'"),
+        ("127.0.0.1:1717", "127.0.0.1:1717"),
+        ("http://127.0.0.1:80/stats?...", "--all"),
+        ("", "--all"),
+    ],
+)
+def test_the_command_can_be_pasted(address: str, argument: str) -> None:
+    """A socket's name, which others may have chosen, is quoted for the shell. Where the address is not known in full,
+    as in a review of history, the command checks all servers of the host."""
+    server = Server(processes=4, threads=8, cpus=8.0)
+    host = replace(server.read(AT).host, waits=HIDDEN)
+    change = findings_by_code(full(), server, host=host, address=address)["saturation"].change
+    assert f"check {argument}` on the server's host" in change
+
+
+def coroutines() -> Setup:
+    return Setup(Options(gevent=8), 4096, "async", None, False)
+
+
+def test_coroutines_are_not_advised_blindly() -> None:
+    """Nothing shows what each coroutine waits for. More of them help long requests and a backend that has room; if
+    requests wait while cores are free, something blocks the worker."""
+    off = Waits(off="a worker of this uWSGI serves all its requests on one thread")
+    change = judged(full(), off, setup=coroutines())["saturation"].change
+    assert change.startswith("If the requests last by nature (event streams, WebSockets, long polls)")
+    assert "raise `gevent` (or `async`)" in change
+    blocked = window(
+        60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
+    )
+    assert "a call that does not yield" in judged(blocked, off, setup=coroutines())["queue_wait"].change
+
+
+def test_hidden_processes_hide_waits() -> None:
+    """Where no process is proven, the reason is that of the processes."""
+    server = Server(processes=4, threads=8)
+    reason = "the stats server is on another machine: run the exporter there"
+    by_code = findings_by_code(full(load=0), server, host=HostFacts(off=reason), address=STATS)
+    assert COMMAND in by_code["saturation"].change
+    assert by_code["waits_not_known"].evidence == "The stats server is on another machine: run the exporter there."
+    assert by_code["waits_not_known"].change == ""

@@ -1,0 +1,457 @@
+"""The steps that turn on stats, followed to the letter on a real uWSGI; and what keeps discovery from proposing any."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from tests.support.other_namespaces import NOBODY, as_root
+from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
+from uwsgi_headroom.discover import FoundMaster, find_masters, steps
+from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, read_launch
+from uwsgi_headroom.discover.reload import find_harm
+from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
+from uwsgi_headroom.discover.trial import TrialError, trial_directory, try_directory
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.source import Unix
+
+pytestmark = pytest.mark.integration
+
+ME = Reader("me", Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
+INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-file = " + f"{APP}\n"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory with a short path that other users may enter."""
+    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
+
+
+@pytest.fixture(autouse=True)
+def _no_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine, directories for stats sockets are made below the test's own directory."""
+    monkeypatch.setattr(steps, "SYSTEMD", tmp_path / "no systemd")
+    monkeypatch.setattr(steps, "LASTING", tmp_path / "lasting")
+    monkeypatch.setattr(steps, "TMPFILES", tmp_path / "tmpfiles.d")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@contextmanager
+def without_stats(ini: str = INI, *options: str) -> Iterator[Uwsgi]:
+    """Run a uWSGI from `shop.ini`, without stats, with its application on a UNIX socket and on a port."""
+    port = free_port()
+    words = options or ("--ini", "shop.ini")
+    with bare(*words, f"--http-socket=127.0.0.1:{port}", files={"shop.ini": ini}, ready=("127.0.0.1", port)) as server:
+        object.__setattr__(server, "http", port)
+        wait_until(lambda: found(server).role == "master", what="the workers")
+        yield server
+
+
+def found(server: Uwsgi) -> FoundMaster:
+    """What discovery finds about a running uWSGI."""
+    (master,) = [master for master in asyncio.run(find_masters()) if master.pid == server.pid]
+    return master
+
+
+def launched(server: Uwsgi) -> Launch:
+    """How a running uWSGI was started."""
+    launch = read_launch(found(server))
+    assert launch is not None
+    return launch
+
+
+def planned(server: Uwsgi, reader: Reader = ME) -> Plan:
+    """The steps for a running uWSGI."""
+    return plan(launched(server), "shop", reader, alike=1)
+
+
+def follow(made: Plan) -> None:
+    """Do what the steps say, to the letter."""
+    for step in made.steps:
+        if step.heading.startswith("Add at the end of "):
+            file = Path(step.heading.removeprefix("Add at the end of ").rstrip(":"))
+            with file.open("a") as opened:
+                opened.write("\n" + "\n".join(step.lines) + "\n")
+        elif step.lines:
+            subprocess.run(["sh", "-ec", "\n".join(step.lines)], check=True)
+
+
+def answer(server: Uwsgi) -> int:
+    """The status with which the application answers."""
+    with urlopen(f"http://127.0.0.1:{server.http}/", timeout=10) as response:
+        return int(response.status)
+
+
+@pytest.mark.parametrize("ending", ["", "\n[other]\nx = 1\n", "\n# no line break at the end"])
+def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: Path) -> None:
+    """After the steps, uWSGI has a stats server that only its group may read; its application's socket is as before."""
+    with without_stats(INI.format(directory=tmp_path) + ending) as server:
+        before = os.stat(tmp_path / "app").st_mode
+        made = planned(server)
+        follow(made)
+        wait_until(lambda: found(server).address, what="the stats server")
+        address = found(server).address
+        assert isinstance(address, Unix)
+        assert stat.S_IMODE(os.stat(address.path).st_mode) == 0o660
+        assert os.stat(Path(address.path).parent).st_mode & 0o7 == 0
+        wait_until(lambda: answer(server) == 200, what="the application")
+        assert os.stat(tmp_path / "app").st_mode == before
+
+
+def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
+    """If the directory is gone at a later reload, uWSGI serves without stats instead of ending."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        made = planned(server)
+        follow(made)
+        wait_until(lambda: found(server).address, what="the stats server")
+        path = Path(found(server).address.path)  # type: ignore[union-attr]
+        path.unlink()
+        path.parent.rmdir()
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: b"chdir" in server.log.read_bytes() or not found(server).address, what="the reload")
+        wait_until(lambda: accepts(("127.0.0.1", server.http)), what="the application")
+        assert answer(server) == 200
+        assert server.process.poll() is None
+
+
+def test_the_command_line_gets_options() -> None:
+    """A uWSGI without a file gets options for its command line, with which a new start has stats."""
+    words = ("--master", "--need-app", "--wsgi-file", str(APP))
+    with without_stats("", *words) as server:
+        made = planned(server)
+    *directory, options, restart, _ = made.steps
+    assert "command line" in options.heading
+    assert "do not reload it" in restart.heading
+    follow(Plan(directory))
+    with without_stats("", *words, *shlex.split(options.lines[0])) as server:
+        assert found(server).address is not None
+
+
+def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:
+    """Lines that are there already are tried, not proposed again: a reload turns them on, or would end uWSGI."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        file = server.directory / "shop.ini"
+        file.write_text(file.read_text() + f"stats = {tmp_path}/own.stats\n")
+        assert [step.lines for step in planned(server).steps] == [[f"kill -HUP {server.pid}"], ()]
+        file.write_text(file.read_text() + f"stats = {tmp_path}/missing/own.stats\n")
+        made = planned(server)
+    assert made.steps == ()
+    assert "DO NOT RELOAD IT" in made.why_none
+
+
+def test_an_overwritten_command_line(tmp_path: Path) -> None:
+    """With `auto-procname`, the configuration file is unknown: there are no lines, and the reason says so."""
+    with without_stats((INI + "auto-procname = true\n").format(directory=tmp_path)) as server:
+        wait_until(lambda: b"master" in Path(f"/proc/{server.pid}/cmdline").read_bytes(), what="its new name")
+        made = planned(server)
+    assert made.steps == ()
+    assert "auto-procname" in made.why_none
+
+
+def test_an_option_that_ends_it_at_a_reload(tmp_path: Path) -> None:
+    """With `exit-on-reload`, a reload ends uWSGI: a restart is advised instead."""
+    with without_stats(INI.format(directory=tmp_path) + "exit-on-reload = true\n") as server:
+        *_, restart, _ = planned(server).steps
+        assert "do not reload it: it has `exit-on-reload`" in restart.heading
+        assert restart.lines == []
+        os.kill(server.pid, signal.SIGHUP)
+        server.process.wait(20)
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("uid = me\nlogto = /var/log/shop\n", ""),
+        ("uid = me\nbase = /srv\nchdir = %(base)/shop\n", ""),
+        ("http = :80\n", ""),
+        ("uid = me\nchown-socket = me\nhttp = :80\n", "`http`"),
+        ("uid = me\nlogto = /var/log/shop\nlog-reopen = true\n", "`log-reopen`"),
+        ("uid = me\ncache2 = name=a,store=/var/a\n  include = more.ini\n", "`cache2`, `include`"),
+    ],
+)
+def test_what_root_opened_at_the_start(lines: str, reason: str, tmp_path: Path) -> None:
+    """Where uWSGI has given up root, a reload is advised only with options that are known to survive one."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        server.directory.chmod(0o755)
+        launch = launched(server)
+        launch = replace(launch, ids=Ids(NOBODY, NOBODY), unit=None, text=launch.text + lines)
+        harm = find_harm(launch)
+        assert harm.endswith(f"with {reason}") if reason else harm == ""
+        assert find_harm(replace(launch, ids=ME.ids)) == ""
+        (server.directory / "shop.ini").chmod(0o600)
+        assert "may not read" in find_harm(launch)
+
+
+LAUNCH = Launch(
+    FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "", "", None, Options(), "", True, False, False
+)
+
+
+@pytest.mark.parametrize(
+    ("launch", "alike", "reason"),
+    [
+        (replace(LAUNCH, file=None, why_no_file="its command line is not visible"), 1, "not visible"),
+        (replace(LAUNCH, file=Path("/srv/shop.xml")), 1, "ini and YAML"),
+        (
+            replace(LAUNCH, file=Path("/srv/shop.yml"), text="uwsgi:\n  master: true\nmore:\n  x: 1\n"),
+            1,
+            "not the last",
+        ),
+        (LAUNCH, 2, "2 uWSGIs use /srv/shop.ini"),
+        (replace(LAUNCH, confined="httpd_t"), 1, "httpd_t"),
+        (replace(LAUNCH, same_files=False), 1, "container"),
+        (replace(LAUNCH, master=FoundMaster(1, "me", emperor=2), why_no_reload="it would end"), 1, "as soon as"),
+    ],
+)
+def test_no_lines_without_certainty(launch: Launch, alike: int, reason: str) -> None:
+    """Where something decisive is not known, there are no steps, only the reason."""
+    made = plan(launch, "shop", ME, alike)
+    assert made.steps == ()
+    assert reason in made.why_none
+
+
+def test_what_lies_at_the_path_is_never_touched(tmp_path: Path) -> None:
+    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards; a socket
+    that nobody listens on is free."""
+    pid, path = os.getpid(), tmp_path / "stats"
+    try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+    path.write_text("precious")
+    with pytest.raises(TrialError, match="would delete it"):
+        try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+    assert path.read_text() == "precious"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(TrialError, match="take its place"):
+            try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    try_directory(pid, ME.ids, tmp_path, "stats", ME.ids)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["stats"]
+
+
+def test_why_a_directory_does_not_do(tmp_path: Path) -> None:
+    """A missing directory and a path that is too long are refused with the reason."""
+    with pytest.raises(TrialError, match="No such file"):
+        try_directory(os.getpid(), ME.ids, tmp_path / "missing", "stats", ME.ids)
+    long = replace(LAUNCH, text="[uwsgi]")
+    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
+
+
+@as_root
+def test_other_users(tmp_path: Path) -> None:
+    """The trial binds with uWSGI's ids and connects with the exporter's, also when root runs it."""
+    nobody, other = Ids(NOBODY, NOBODY), Ids(NOBODY - 1, NOBODY - 1)
+    with pytest.raises(TrialError, match=r"cannot bind a socket in it: Permission denied") as refused:
+        try_directory(os.getpid(), nobody, tmp_path, "stats", nobody)
+    assert not refused.value.reads
+    with trial_directory(tmp_path, nobody) as directory:
+        try_directory(os.getpid(), nobody, directory, "stats", nobody)
+        try_directory(os.getpid(), nobody, directory, "stats", Ids(NOBODY - 1, NOBODY - 1, (NOBODY,)))
+        with pytest.raises(TrialError, match="Permission denied") as refused:
+            try_directory(os.getpid(), nobody, directory, "stats", other)
+        assert refused.value.reads
+    assert list(tmp_path.iterdir()) == []
+
+
+@as_root
+def test_mounts_of_its_own(tmp_path: Path) -> None:
+    """The trial sees the mounts of uWSGI: what is read-only for it (`ProtectSystem=strict`) is no place."""
+    mounted = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path} && echo && exec sleep 60"
+    command = ["unshare", "--mount", "sh", "-c", mounted]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            with pytest.raises(TrialError, match="Read-only file system"):
+                try_directory(process.pid, ME.ids, tmp_path, "stats", ME.ids)
+        finally:
+            process.kill()
+
+
+def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If only the exporter cannot connect, a step puts it into uWSGI's group: its unit by a drop-in, else its user."""
+
+    def refuse(*_: object) -> None:
+        raise TrialError("Permission denied", reads=True)
+
+    monkeypatch.setattr(steps, "try_directory", refuse)
+    (tmp_path / "lasting" / "shop").mkdir(parents=True)
+    (tmp_path / ".uwsgi" / "shop").mkdir(parents=True)
+    group = grp.getgrgid(ME.ids.gid).gr_name
+    for reader, command in (
+        (Reader("prometheus", Ids(NOBODY, NOBODY)), f"usermod --append --groups {group} prometheus"),
+        (Reader("uwsgi-headroom.service", Ids(NOBODY, NOBODY), unit=True), f"SupplementaryGroups={group}"),
+    ):
+        made = plan(replace(LAUNCH, text="[uwsgi]"), "shop", reader, alike=1)
+        assert any(command in line for step in made.steps for line in step.lines)
+    nameless = replace(LAUNCH, text="[uwsgi]", ids=replace(ME.ids, gid=65_429))
+    for text in ("[uwsgi]", f"[uwsgi]\nstats = {tmp_path}/own.stats\n"):
+        made = plan(replace(nameless, text=text), "shop", Reader("prometheus", Ids(NOBODY, NOBODY)), alike=1)
+        assert made.steps == ()
+        assert "its group 65429 has no name" in made.why_none
+
+
+def test_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader is the user that was named, else the one behind sudo, else the present one."""
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    assert find_reader(None).ids.uid == os.geteuid()
+    monkeypatch.setenv("SUDO_USER", "nobody")
+    assert find_reader(None).name == "nobody"
+    assert find_reader("root").ids.uid == 0
+    with pytest.raises(KeyError):
+        find_reader("no-such-user")
+
+
+@as_root
+def test_a_directory_that_others_use_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where systemd runs, it makes the directory at each boot; one that somebody else made keeps its mode."""
+    (tmp_path / "tmpfiles.d").mkdir()
+    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "run")
+    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
+    launch = replace(LAUNCH, text="[uwsgi]")
+    first = plan(launch, "shop", ME, alike=1).steps[0]
+    assert first.lines[0].startswith(f"echo 'd {tmp_path}/run/shop 2750 root root -' > {tmp_path}/tmpfiles.d/")
+    (tmp_path / "run" / "shop").mkdir(parents=True)
+    assert f"{tmp_path}/run/shop-stats " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    subprocess.run(["sh", "-ec", first.lines[0]], check=True)
+    assert f"{tmp_path}/run/shop" in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert "Add at the end" in plan(launch, "shop", ME, alike=1).steps[0].heading
+
+
+@as_root
+def test_a_sandbox_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that may write nowhere gets a directory from systemd first, and no line that a reload would take."""
+
+    def refuse(*_: object) -> None:
+        raise TrialError("uWSGI's user cannot bind a socket in it: Read-only file system")
+
+    monkeypatch.setattr(steps, "try_directory", refuse)
+    unit = Unit("shop.service", main_pid=os.getpid(), can_reload=True)
+    made = plan(replace(LAUNCH, text="[uwsgi]", unit=unit), "shop", ME, alike=1)
+    assert "RuntimeDirectory=uwsgi-stats-shop" in made.steps[0].lines[1]
+    assert not any("stats =" in line for step in made.steps for line in step.lines)
+    again = replace(LAUNCH, text="[uwsgi]", unit=replace(unit, runtime_directories=("uwsgi-stats-shop",)))
+    assert plan(again, "shop", ME, alike=1).steps == ()
+
+
+@as_root
+def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path: Path) -> None:
+    """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed."""
+    stranger = Reader("prometheus", Ids(NOBODY, NOBODY))
+    path = tmp_path / "own.stats"
+    with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
+        master = found(server)
+        assert master.address == Unix(str(path))
+        path.chmod(0o660)
+        (step,) = plan_reader(master, stranger).steps
+        assert step.lines == ["usermod --append --groups root prometheus"]
+        path.chmod(0o600)
+        assert "namei -l" in plan_reader(master, stranger).tried
+        path.chmod(0o666)
+        assert plan_reader(master, stranger) == Plan()
+
+
+@as_root
+def test_own_lines_that_the_exporter_could_not_read(tmp_path: Path) -> None:
+    """Lines of somebody else that wait for a reload get what the exporter needs: its group, and the socket's mode."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        file, private = server.directory / "shop.ini", tmp_path / "private"
+        private.mkdir(mode=0o750)
+        file.write_text(file.read_text() + f"stats = {private}/own\n")
+        group, hook, reload, _ = plan(launched(server), "shop", Reader("x", Ids(NOBODY, NOBODY)), alike=1).steps
+    assert group.lines == ["usermod --append --groups root x"]
+    assert hook.lines == [f"hook-master-start = safeexec:chmod 660 {private}/own"]
+    assert reload.lines == [f"kill -HUP {server.pid}"]
+
+
+@pytest.mark.parametrize(
+    ("families", "permits"),
+    [
+        ((), True),
+        (("AF_INET", "AF_UNIX"), True),
+        (("AF_INET", "AF_INET6"), False),
+        (("~AF_PACKET",), True),
+        (("~AF_UNIX", "AF_PACKET"), False),
+    ],
+)
+def test_a_seccomp_filter_that_forbids_unix_sockets(families: tuple[str, ...], permits: bool) -> None:
+    """A unit whose filter permits no UNIX sockets would end at its next reload, and a trial without the filter does not
+    show it."""
+    unit = Unit("shop.service", 1, can_reload=True, families=families)
+    assert (judge_filter(unit) == "") == permits
+    assert judge_filter(None)
+
+
+def test_a_guard_whose_directory_is_gone(tmp_path: Path) -> None:
+    """Guarded lines that have no effect, because their directory is missing, need the directory only."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        directory, configure, *_ = planned(server).steps
+        with (server.directory / "shop.ini").open("a") as file:
+            file.write("\n".join(("", *configure.lines, "")))
+        again = planned(server)
+        assert [step.lines for step in again.steps[:2]] == [directory.lines, [f"kill -HUP {server.pid}"]]
+        follow(again)
+        wait_until(lambda: found(server).address, what="the stats server")
+
+
+def test_the_emperor_looks_at_the_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Emperor reloads a vassal when the file changes in its own directory: for a link, the link."""
+    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
+    file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
+    file.write_text("[uwsgi]\n")
+    link.symlink_to(file)
+    vassal = replace(LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), text="[uwsgi]")
+    saved = plan(replace(vassal, file=file), "shop", ME, alike=1)
+    assert "reloads it as soon as" in saved.steps[1].heading
+    linked = plan(replace(vassal, file=link), "shop", ME, alike=1)
+    assert linked.steps[2].lines == [f"touch -h {link}"]
+
+
+@as_root
+def test_a_runtime_directory_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If somebody else than root may write above the directory, another one is taken: systemd-tmpfiles refuses it."""
+    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "uwsgi" / "app")
+    monkeypatch.setattr(steps, "OWN_RUNTIME", tmp_path / "own")
+    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
+    (tmp_path / "uwsgi").mkdir()
+    launch = replace(LAUNCH, text="[uwsgi]")
+    assert f"d {tmp_path}/uwsgi/app/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    os.chown(tmp_path / "uwsgi", NOBODY, NOBODY)
+    assert f"d {tmp_path}/own/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+
+
+@as_root
+def test_a_file_that_only_root_may_read(tmp_path: Path) -> None:
+    """A uWSGI that gave up root could not read its configuration again: it is not reloaded, but restarted."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        server.directory.chmod(0o755)
+        file = server.directory / "shop.ini"
+        file.chmod(0o600)
+        launch = replace(launched(server), ids=Ids(NOBODY, NOBODY))
+        *_, restart, _ = plan(launch, "shop", ME, alike=1).steps
+        assert "do not reload it" in restart.heading
+        file.chmod(0o644)
+        *_, reload, _ = plan(launch, "shop", ME, alike=1).steps
+        assert reload.lines == [f"kill -HUP {server.pid}"]

@@ -1,0 +1,141 @@
+"""Responses that uWSGI could not write: from its document to a window, a merged record and a file."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.history.test_window import Watched
+from tests.store.test_codec import EARLIER, Texts
+from tests.support import windows
+from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.simulated_server import Server, reading
+from uwsgi_headroom import stats
+from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.store.decode import decode_record
+from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.store.record import Record, merge_records
+
+
+def errors_of(window: Window | None) -> list[int | None]:
+    assert window is not None
+    return [worker.write_errors for worker in window.workers]
+
+
+def test_growth_in_a_window() -> None:
+    """A window has what was added in it, of each worker; what was there before the first sample is left out."""
+    server = Server(processes=2)
+    server[1].write_errors = 100
+    watched = Watched(server)
+    for second in range(10):
+        watched.sample(float(second))
+        server[1].write_errors += 2
+    assert errors_of(watched.history.window(60)) == [18, 0]
+    assert errors_of(watched.history.window(3)) == [6, 0]
+
+
+def test_respawn_and_reload() -> None:
+    """A respawn keeps uWSGI's counter; after a full reload it counts from 0, and what it counted since is added."""
+    server = Server(processes=2)
+    server[1].write_errors = 5
+    watched = Watched(server)
+    watched.sample(0.0)
+    server.respawn(1, 0.5)
+    server[1].write_errors = 7
+    watched.sample(1.0)
+    server.reload(1.5)
+    server[1].write_errors = 3
+    watched.sample(2.0)
+    assert errors_of(watched.history.window(60)) == [5, 0]
+
+
+def test_decrease_due_to_a_race_adds_nothing() -> None:
+    """A counter that decreases without a reload adds nothing."""
+    server = Server(processes=1)
+    watched = Watched(server)
+    for second, count in enumerate((5, 4, 6)):
+        server[1].write_errors = count
+        watched.sample(float(second))
+    assert errors_of(watched.history.window(60)) == [2]
+
+
+def test_unknown_without_cores() -> None:
+    """With stats-no-cores it is unknown, and so it is after that until the window begins later."""
+    server = Server(processes=1, cores=False)
+    watched = Watched(server)
+    for second in range(20):
+        server.cores = not 5 <= second < 10
+        server[1].write_errors += 1
+        watched.sample(float(second))
+        if second == 4:
+            assert errors_of(watched.history.window(60)) == [4]
+        if second == 9:
+            assert errors_of(watched.history.window(60)) == [None]
+    assert errors_of(watched.history.window(60)) == [None]
+    assert errors_of(watched.history.window(5)) == [5]
+
+
+def with_errors(*counts: int | None) -> Record:
+    """A record of workers with so many errors."""
+    workers = [
+        WorkerWindow(**{name: getattr(windows.worker(place, 5, up=60.0), name) for name in NAMES}, write_errors=count)
+        for place, count in enumerate(counts, 1)
+    ]
+    return Record(60.0, windows.window(60.0, *workers))
+
+
+NAMES = [name for name in WorkerWindow.__struct_fields__ if name != "write_errors"]
+
+
+def test_a_record_survives_with_them() -> None:
+    """The file keeps a count, 0 and unknown apart."""
+    record, texts = with_errors(3, 0, None), Texts()
+    assert decode_record(encode_record(record, texts.number), texts.by_number()) == record
+
+
+def test_an_earlier_record_does_not_know_them() -> None:
+    """They are unknown in records that were written before."""
+    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
+    assert errors_of(decode_record(EARLIER, texts).window) == [None, None]
+
+
+def test_records_merge() -> None:
+    """They add up where all of it is known."""
+    first, second = with_errors(3, 0), with_errors(4, None)
+    assert errors_of(merge_records([first, replace(second, until=120.0)]).window) == [7, None]
+
+
+def leave_early(server: Uwsgi) -> None:
+    """Asks for a response, and resets the connection before it is written."""
+    with socket.create_connection(("127.0.0.1", server.http), 20) as client:
+        client.sendall(b"GET /?io_ms=300 HTTP/1.0\r\n\r\n")
+        wait_until(lambda: b'"in_request":1' in server.document(), what="the request")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.integration
+def test_a_client_that_leaves() -> None:
+    """uWSGI counts a response for a client that has left, and the window has it."""
+    with uwsgi("--processes", "1", "--threads", "2") as server:
+        watched = Watched(Server())
+        snapshots: list[Snapshot] = []
+
+        def sample() -> int | None:
+            snapshot = stats.decode(server.document())
+            assert isinstance(snapshot, Snapshot)
+            snapshots.append(msgspec.structs.replace(snapshot, sockets=()))  # uWSGI adds their queues after a second
+            return snapshot.workers[0].write_errors
+
+        assert sample() == 0
+        leave_early(server)
+        wait_until(sample, what="the write error")
+    for at, snapshot in enumerate((snapshots[0], snapshots[-1], snapshots[-1])):
+        watched.integrals.add(reading(float(at), snapshot, HostFacts()), 1.0)
+        watched.history.add(float(at), watched.integrals.totals)
+    assert errors_of(watched.history.window(60)) == [1]

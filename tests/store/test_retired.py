@@ -1,0 +1,73 @@
+"""Retirements are lines of a file beside the history, which a command writes and an exporter reads."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.retired import MOST_BYTES, read_retired, retire, retired_path
+
+
+def test_the_last_retirement_counts(tmp_path: Path) -> None:
+    """Each server has the time of its last one; a name may have spaces."""
+    history = tmp_path / "history.sqlite"
+    assert read_retired(history) == {}
+    retire(history, "shop", 1000.0)
+    retire(history, "my shop", 1500.0)
+    retire(history, "shop", 2000.0)
+    assert read_retired(history) == {"shop": 2000.0, "my shop": 1500.0}
+
+
+def test_other_users_can_read_it(tmp_path: Path) -> None:
+    """Root writes it with any umask, and the exporter's user reads it."""
+    before = os.umask(0o077)
+    try:
+        retire(tmp_path / "history", "shop", 1.0)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(retired_path(tmp_path / "history").stat().st_mode) == 0o644
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """The directory belongs to the exporter's user, who could otherwise have root write anywhere."""
+    target = tmp_path / "target"
+    target.write_text("as it was\n")
+    retired_path(tmp_path / "history").symlink_to(target)
+    with pytest.raises(HistoryFileError):
+        retire(tmp_path / "history", "shop", 1.0)
+    assert target.read_text() == "as it was\n"
+    assert read_retired(tmp_path / "history") == {}
+
+
+def test_a_pipe_blocks_nobody(tmp_path: Path) -> None:
+    """Only a regular file is read or written."""
+    os.mkfifo(retired_path(tmp_path / "history"))
+    assert read_retired(tmp_path / "history") == {}
+    with pytest.raises(HistoryFileError):
+        retire(tmp_path / "history", "shop", 1.0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n\n", b"shop\n", b"x shop\n", b"-1 shop\n", b"1e9 shop\n", b"9" * 400 + b" shop\n", b"\xff \xff\n"],
+)
+def test_a_damaged_line_costs_itself_only(tmp_path: Path, content: bytes) -> None:
+    """The other lines count."""
+    retired_path(tmp_path / "history").write_bytes(content + b"\n7 blog\n")
+    assert read_retired(tmp_path / "history") == {"blog": 7.0}
+
+
+def test_a_huge_file_is_read_in_part(tmp_path: Path) -> None:
+    """The exporter's memory does not depend on its size."""
+    retired_path(tmp_path / "history").write_bytes(b"7 blog\n" + b"8 " + b"x" * (3 * MOST_BYTES))
+    assert read_retired(tmp_path / "history")["blog"] == 7.0
+
+
+def test_a_line_break_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """It would retire another server as well."""
+    with pytest.raises(HistoryFileError):
+        retire(tmp_path / "history", "shop\n1 blog", 1.0)

@@ -1,0 +1,105 @@
+"""A history file keeps to its size, and a server pays for what it writes with its own records."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.store.test_database import NOON, opened
+from tests.support import windows
+from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.record import Minute, Record
+from uwsgi_headroom.store.shares import find_share
+from uwsgi_headroom.store.tiers import DAY
+
+MAX_SIZE = 1_000_000
+SLACK = 4_000_000
+"""What the file and its write-ahead log may take beyond the limit: what one transaction changes, and the pages of the
+log, 1 MB, before it is emptied."""
+
+
+def calm(name: str, number: int, workers: int) -> Minute:
+    """A minute of a server that does nothing unusual."""
+    end = NOON // 60 + number
+    window = windows.window(60.0, *(windows.worker(each + 1, 10, up=60.0) for each in range(workers)))
+    window = replace(window, until=end * 60.0, queue_seconds={"/run/shop.sock": 1.0})
+    return Minute(name, end, Record(end * 60.0, window))
+
+
+def hostile(number: int, dice: random.Random) -> Minute:
+    """A minute with as many names, workers and events as a document may have, all of them new."""
+    end = NOON // 60 + number
+    names = [f"{dice.random()}{'x' * 200}" for _ in range(900)]
+    sizes = [windows.worker(each + 1, dice.randrange(10**9), up=dice.random() * 60) for each in range(200)]
+    window = replace(windows.window(60.0, *sizes), until=end * 60.0)
+    window = replace(window, queue_seconds=dict.fromkeys(names, 1.0), queue_full_seconds=dict.fromkeys(names, 1.0))
+    times = [(end - 1) * 60.0 + second for second in range(60)]
+    events = [Event(id=1, time=at, since=at, kind="reload", title="x" * 1000, workers=(1,)) for at in times]
+    routes = RouteWindow(60.0, dict.fromkeys(names[:50], 1.0))
+    return Minute("hostile", end, Record(end * 60.0, window, routes=routes), events)
+
+
+def on_disk(path: Path) -> int:
+    return sum(each.stat().st_size for each in path.parent.iterdir() if each.name.startswith(path.name))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_hostile_server_pays_with_its_own_records(tmp_path: Path, seed: int) -> None:
+    """The file never grows beyond its limit and a slack, and the others' records are all there."""
+    dice = random.Random(seed)
+    path = tmp_path / "history.sqlite"
+    database = opened(path, MAX_SIZE)
+    workers = {f"calm {place}": dice.randrange(1, 9) for place in range(dice.randrange(1, 6))}
+    written = Counter[str]()
+    for number in range(1, 60):
+        minutes = [calm(name, number, count) for name, count in workers.items() if dice.random() < 0.95]
+        written.update(minute.server for minute in minutes)
+        database.write([*minutes, hostile(number, dice)], NOON + number * 60.0)
+        assert database.size <= MAX_SIZE
+        assert on_disk(path) <= MAX_SIZE + SLACK
+    with HistoryFile(path, NOON + DAY) as file:
+        kept = {name: len(list(file.records(name, 0, NOON + DAY, 60))) for name in (*workers, "hostile")}
+        assert file.damaged == 0
+        assert file.events("hostile", 0, NOON + DAY)[-1].time == NOON + 58 * 60 + 59
+    assert kept.pop("hostile") > 0
+    assert kept == written
+
+
+def test_what_waited_does_not_make_the_file_larger(tmp_path: Path) -> None:
+    """Everything that waited for a disk comes at once."""
+    path, dice = tmp_path / "history.sqlite", random.Random(1)
+    database = opened(path, MAX_SIZE)
+    for first in range(1, 66, 32):
+        database.write([hostile(number, dice) for number in range(first, first + 32)], NOON + 160 * 60.0)
+        assert on_disk(path) <= MAX_SIZE + SLACK
+    assert database.size <= MAX_SIZE
+
+
+def test_names_are_forgotten_one_by_one(tmp_path: Path) -> None:
+    """A server has a thousand; a record that had an earlier one shows the figure without its name."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path)
+    for number in range(1, 13):
+        window = replace(windows.window(60.0), until=NOON + number * 60.0)
+        routes = {"always": 1.0, **{f"{number} {place}": 2.0 for place in range(100)}}
+        record = Record(NOON + number * 60.0, window, routes=RouteWindow(60.0, routes))
+        database.write([Minute("shop", NOON // 60 + number, record)], NOON + number * 60.0)
+    with HistoryFile(path, NOON + DAY) as file:
+        first, *_, last = [record.routes.seconds for record in file.records("shop", 0, NOON + DAY, 60) if record.routes]
+    assert first == {"always": 1.0, "(forgotten)": 200.0}
+    assert len(last) == 101
+
+
+@pytest.mark.parametrize(
+    ("weights", "room", "share"),
+    [([1, 2, 100], 30, 27), ([10, 10, 10], 15, 5), ([1, 20, 30], 31, 15), ([5], 3, 3), ([1, 2], 10, 2), ([], 10, 0)],
+)
+def test_shares(weights: list[int], room: float, share: float) -> None:
+    """What the small ones leave is divided among the large ones."""
+    assert find_share(weights, room) == share

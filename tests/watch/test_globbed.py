@@ -1,0 +1,329 @@
+"""The servers of patterns: how many are watched, which are expected, and what ends that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.captured_documents import document
+from tests.support.clock import MovableClock
+from tests.watch.test_fleet import listening
+from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.store.retired import read_retired, retire
+from uwsgi_headroom.watch import globbed as module
+from uwsgi_headroom.watch.expected import NO_MEMORY, Memory
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, SAY_SECONDS
+from uwsgi_headroom.watch.observation import PatternServers
+
+LONG = {"shop": 3600.0}
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory with a short path, in which real stats servers have directories of their own."""
+    with tempfile.TemporaryDirectory(prefix="globs-") as name:
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        yield Path(name)
+
+
+def leave_socket(path: Path) -> None:
+    """A socket file at which nobody listens any more."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+
+
+@contextlib.contextmanager
+def answering_once(path: Path) -> Iterator[None]:
+    """A stats server that ends after one answer, and leaves its socket behind."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(document("minified"))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield
+        thread.join(5)
+
+
+def globbing(
+    pattern: object, hands: MovableClock, memory: Memory = NO_MEMORY, most: int = 400, **more: object
+) -> Fleet:
+    entry = ServerConfig("", None, str(pattern), **more)  # type: ignore[arg-type]
+    return Fleet([entry], Settings(max_servers=most), hands.clock, memory=memory)
+
+
+def turn(fleet: Fleet, hands: MovableClock, seconds: float = GLOB_SECONDS) -> list[str]:
+    """Reads every server, moves the clock, and expands the globs; returns the names."""
+    asyncio.run(read_all(fleet))
+    hands.move(seconds)
+    fleet.refresh()
+    return [watch.name for watch in fleet.watches()]
+
+
+async def read_all(fleet: Fleet) -> None:
+    await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+
+
+def count(fleet: Fleet) -> PatternServers:
+    (servers,) = fleet.health.patterns
+    return servers
+
+
+def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays down, with its name, for as long as nobody retires it; one that was up for less is forgotten."""
+    monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands)
+    with bad_servers.answers("unix", document("minified")) as shop:
+        fleet.refresh()
+        for _ in range(4):
+            turn(fleet, hands)
+        with bad_servers.answers("unix", document("minified")) as blog:
+            for _ in range(5):
+                turn(fleet, hands)
+            assert sorted(turn(fleet, hands)) == sorted([Path(shop).parent.name, Path(blog).parent.name])
+    for _ in range(3):
+        turn(fleet, hands, FORGET_SECONDS)
+    assert [watch.name for watch in fleet.watches()] == [Path(shop).parent.name]
+    assert [watch.state for watch in fleet.watches()] == ["down"]
+    assert count(fleet) == PatternServers(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
+
+
+def test_a_suspended_exporter_has_not_seen_the_server_up(folder: Path) -> None:
+    """Hours between two turns count as one turn."""
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands)
+    with bad_servers.answers("unix", document("minified")):
+        fleet.refresh()
+        turn(fleet, hands, 7 * 3600)
+    turn(fleet, hands, FORGET_SECONDS)
+    assert turn(fleet, hands, FORGET_SECONDS) == []
+
+
+def test_a_server_of_the_past_is_down_from_the_start(tmp_path: Path) -> None:
+    """After a reboot without uWSGI, a server that the history knows is there, by its name, and down."""
+    hands = MovableClock()
+    fleet = globbing(tmp_path / "*.stats", hands, Memory({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
+    assert turn(fleet, hands) == ["shop"]
+    asyncio.run(read_all(fleet))
+    (shop,) = fleet.watches()
+    assert shop.error
+    assert shop.error.reason == "not_found"
+    assert count(fleet).missing == 1
+
+
+def test_names_of_the_configuration_are_expected(tmp_path: Path) -> None:
+    """A server that `expect` names is there and down until it comes; it is the same server then."""
+    hands = MovableClock()
+    fleet = globbing(tmp_path / "*.stats", hands, expect_names=("shop",))
+    assert turn(fleet, hands) == ["shop"]
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "blog.stats"):
+        before = fleet.watches()
+        fleet.refresh()
+        assert [watch.name for watch in fleet.watches()] == ["blog", "shop"]
+        assert fleet.watches()[1] is before[0]
+        assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=1)
+
+
+def test_an_expected_number(tmp_path: Path) -> None:
+    """A number says how many there should be, though not which."""
+    fleet = globbing(tmp_path / "*.stats", MovableClock(), expect_number=3)
+    with listening(tmp_path / "shop.stats"):
+        fleet.refresh()
+    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=1, expected=3)
+
+
+def test_retiring_ends_the_expectation(tmp_path: Path) -> None:
+    """A server that is down is gone within a turn, a socket left behind included; it is back when it answers, and
+    expected when it was up for another hour."""
+    hands, history = MovableClock(), tmp_path / "history.sqlite"
+    (tmp_path / "run").mkdir()
+    leave_socket(tmp_path / "run" / "shop.stats")
+    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history)))
+    assert turn(fleet, hands) == ["shop"]
+    retire(history, "shop", 1.0)
+    assert turn(fleet, hands) == []
+    assert turn(fleet, hands) == []
+    assert count(fleet) == PatternServers(str(tmp_path / "run" / "*.stats"))
+    (tmp_path / "run" / "shop.stats").unlink()
+    fleet.refresh()
+    with listening(tmp_path / "run" / "shop.stats"):
+        fleet.refresh()
+        assert [watch.name for watch in fleet.watches()] == ["shop"]
+        assert count(fleet).expected == 0
+
+
+def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
+    """An exporter that starts later does not take it for one that is down."""
+    history = tmp_path / "history.sqlite"
+    (tmp_path / "run").mkdir()
+    leave_socket(tmp_path / "run" / "shop.stats")
+    retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
+    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history)))
+    fleet.refresh()
+    assert fleet.watches() == []
+
+
+def test_what_the_configuration_expects_cannot_be_retired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says where the name is to be removed."""
+    hands, history = MovableClock(), tmp_path / "history.sqlite"
+    memory = Memory({}, lambda: read_retired(history))
+    fleet = globbing(tmp_path / "*.stats", hands, memory, expect_names=("shop",))
+    fleet.refresh()
+    retire(history, "shop", 1.0)
+    assert turn(fleet, hands) == ["shop"]
+    assert "retired, but the configuration expects it" in caplog.text
+
+
+def test_a_retired_server_that_runs_stays(folder: Path) -> None:
+    """It is up, so it is watched; only its hour begins again."""
+    hands, history = MovableClock(), folder / "history.sqlite"
+    with bad_servers.answers("unix", document("minified")) as address:
+        name = Path(address).parent.name
+        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history)))
+        fleet.refresh()
+        turn(fleet, hands)
+        assert count(fleet).expected == 1
+        retire(history, name, hands.clock.epoch())
+        assert turn(fleet, hands, 1) == [name]
+        assert count(fleet).expected == 0
+
+
+def test_there_are_at_most_so_many(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Sockets beyond the bound are counted, and the log says so once, and once when all are watched again."""
+    hands = MovableClock()
+    fleet = globbing(tmp_path / "*.stats", hands, most=3)
+    for number in range(5):
+        leave_socket(tmp_path / f"{number}.stats")
+    for _ in range(3):
+        assert len(turn(fleet, hands)) == 3
+    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=3, left_out=2)
+    for number in range(5):
+        (tmp_path / f"{number}.stats").unlink()
+    turn(fleet, hands)
+    assert caplog.text.count("more sockets than servers that may be watched") == 1
+    assert count(fleet).left_out == 0
+
+
+def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Path) -> None:
+    """Stale sockets crowd out no server; a server that answered keeps its place."""
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands, most=2)
+    with bad_servers.answers("unix", document("minified")) as first:
+        fleet.refresh()
+        asyncio.run(read_all(fleet))
+        for name in "abc":
+            (folder / name).mkdir()
+            leave_socket(folder / name / "stats")
+        turn(fleet, hands, 1)
+        with bad_servers.answers("unix", document("minified")) as second:
+            turn(fleet, hands, 1)
+            assert str(second) not in {str(watch.address) for watch in fleet.watches()}
+            asyncio.run(fleet._globbed.try_left_out())
+            addresses = {f"unix://{address}" for address in (first, second)}
+            assert {str(watch.address) for watch in fleet.watches()} == addresses
+            turn(fleet, hands, 1)
+            asyncio.run(fleet._globbed.try_left_out())
+            assert {str(watch.address) for watch in fleet.watches()} == addresses
+    assert count(fleet).left_out == 3
+
+
+def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder: Path) -> None:
+    """A program that answers once and leaves its socket behind does not keep the place; a short restart does."""
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands, most=1)
+    (folder / "left").mkdir()
+    with answering_once(folder / "left" / "stats"):
+        fleet.refresh()
+        turn(fleet, hands, 1)
+        (left,) = fleet.watches()
+        assert left.reading
+    with bad_servers.answers("unix", document("minified")) as address:
+        turn(fleet, hands, FORGET_SECONDS - 10)
+        asyncio.run(fleet._globbed.try_left_out())
+        assert fleet.watches() == [left]
+        turn(fleet, hands, 20)
+        asyncio.run(fleet._globbed.try_left_out())
+        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
+
+
+def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path: Path) -> None:
+    """At the bound, a server of the past or of the configuration has a place in any case."""
+    hands = MovableClock()
+    for number in range(5):
+        leave_socket(tmp_path / f"{number}.stats")
+    fleet = globbing(tmp_path / "*.stats", hands, Memory(LONG), most=2, expect_names=("blog",))
+    assert turn(fleet, hands) == ["blog", "shop"]
+
+
+def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path) -> None:
+    """No connection is open after a pause, in which the exporter may be stopped, nor after the end."""
+
+    async def look(left: str) -> None:
+        hands = MovableClock()
+        fleet = globbing(folder / "*" / "stats", hands, most=1)
+        (folder / "0").mkdir()
+        leave_socket(folder / "0" / "stats")
+        fleet.refresh()
+        await read_all(fleet)
+        for end in (fleet.pause, fleet.close):
+            fleet._try_left_out()
+            await asyncio.sleep(0.05)
+            assert fleet._trial
+            assert not fleet._trial.done()
+            await end()
+            assert fleet._trial.done()
+
+    with bad_servers.accepts_and_never_writes("unix") as address:
+        os.utime(address, (1e9, 1e9))
+        asyncio.run(asyncio.wait_for(look(address), 20))
+
+
+def test_a_pattern_without_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """At the start, once an hour, and when a socket comes."""
+    hands = MovableClock()
+    fleet = globbing(tmp_path / "*.stats", hands)
+    for seconds in (0.0, GLOB_SECONDS, SAY_SECONDS):
+        turn(fleet, hands, seconds)
+    assert caplog.text.count("no socket matches the pattern") == 2
+    with listening(tmp_path / "shop.stats"), caplog.at_level("INFO"):
+        fleet.refresh()
+        fleet.refresh()
+    assert caplog.text.count("a socket matches the pattern") == 1
+
+
+def test_a_reload_keeps_what_is_expected(tmp_path: Path) -> None:
+    """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
+    hands = MovableClock()
+    fleet = globbing(tmp_path / "*.stats", hands, Memory(LONG))
+    assert turn(fleet, hands) == ["shop"]
+    before = fleet.watches()
+    servers = [make_server(f"{tmp_path}/*.stats"), make_server("tcp://localhost:1", name="other")]
+    asyncio.run(fleet.reconfigure(servers, Settings(max_servers=7)))
+    assert [watch.name for watch in fleet.watches()] == ["other", "shop"]
+    assert fleet.watches()[1] is before[0]
+    assert fleet._globbed.most == 7
+
+
+def test_two_entries_of_one_pattern_are_counted_once(tmp_path: Path) -> None:
+    """A metric has one series for each pattern."""
+    fleet = Fleet([make_server(f"{tmp_path}/*.stats")] * 2, clock=MovableClock().clock)
+    with listening(tmp_path / "shop.stats"):
+        fleet.refresh()
+    assert count(fleet).found == 1

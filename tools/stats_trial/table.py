@@ -1,0 +1,181 @@
+"""Writes what the trial found as Markdown: a table with a row for each set-up, and the lines that were followed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tools.stats_trial import following
+from tools.stats_trial.trial import Phase
+
+_HEAD = """# Turning on stats: the trial
+
+Written by `make try-stats ARGS="--write"`, which follows what `discover` prints to the letter, in Debians that are
+booted with systemd. In each set-up, a client of each application sends one request after the other and counts every
+answer. "Following it" ends with the first reload; then come another reload, a stop and a start 2 s later, and a boot.
+The old lines are those that the README advised before: `stats = /run/uwsgi/NAME.stats` and `chmod-socket = 660`.
+
+* **failed**: requests without an answer. Requests that wait are not among them; **away** is the longest time without an
+  answer. A stop and start fails requests by itself, with any lines.
+* **sockets as before**: the applications' own sockets keep their mode, owner and group.
+* **stats**: whether the exporter's user and another local user can read the stats, after each act.
+* **counts**: whether `/metrics` has exactly as many requests as the client got answers from that instance of the
+  application, from its first request on.
+* **no lines**: `discover` proposes nothing, says why, and nothing changes.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of a set-up on one suite. before: by the act, with the README's old lines; printed: by `discover`,
+    each time; after: by the act, with its lines; found: whatever failed."""
+
+    suite: str
+    set_up: str
+    before: Mapping[str, Phase] = field(default_factory=dict)
+    printed: Sequence[str] = ()
+    after: Mapping[str, Phase] = field(default_factory=dict)
+    found: Sequence[str] = ()
+
+    @property
+    def harmed(self) -> bool:
+        """Whether following `discover` changed the application, or cost a request where no restart was announced."""
+        if any(not phase.serves or not phase.kept for phase in self.after.values()):
+            return True
+        return not self.restarts and any(self.after[act].failed for act in ("follow", "reload") if act in self.after)
+
+    @property
+    def restarts(self) -> bool:
+        """Whether `discover` said that uWSGI has to be stopped and started."""
+        return any(step.restarts for step in _steps(self.printed))
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two: whether stats are on and stay on, without harm."""
+        if self.harmed:
+            return "HARM"
+        if "reboot" not in self.after:
+            return "no lines" if not _pasted(self.printed) else "NO STATS"
+        good = all(phase.exporter and phase.other is False and phase.exact for phase in self.after.values())
+        return "good" if good and not self.found else "FAULTS"
+
+
+def saved(rows: Sequence[Row], file: Path) -> None:
+    """Keeps rows in a file, for `loaded`."""
+    file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+def loaded(file: Path) -> list[Row]:
+    """Returns the rows of a file, none if it does not exist."""
+    if not file.exists():
+        return []
+    return [
+        Row(
+            **{
+                **row,
+                "before": {act: Phase(**phase) for act, phase in row["before"].items()},
+                "after": {act: Phase(**phase) for act, phase in row["after"].items()},
+            }
+        )
+        for row in json.loads(file.read_text())
+    ]
+
+
+def render(rows: Sequence[Row]) -> str:
+    """Returns the whole page."""
+    lines = [_HEAD, *_table(rows), "", "## The lines", "", *_lines(rows)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    yield (
+        "| set-up | suite | before: the old lines | `discover` | following it: failed, away | reload again"
+        " | stop, start | reboot | sockets as before | stats: exporter / other user | counts | verdict |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        phases = list(row.after.values())
+        cells = [
+            row.set_up,
+            row.suite,
+            _before(row.before),
+            _said(row.printed),
+            *(_act(row, act) for act in ("follow", "reload", "restart", "reboot")),
+            _all([phase.kept for phase in phases], "yes", "NO"),
+            f"{_all([phase.exporter for phase in phases], 'reads', 'CANNOT')} / "
+            f"{_all([None if phase.other is None else not phase.other for phase in phases], 'refused', 'READS')}",
+            _all([phase.exact for phase in phases], "exact", "WRONG"),
+            row.verdict,
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _act(row: Row, act: str) -> str:
+    phase = row.after.get(act)
+    if phase is None:
+        return "-"
+    announced = act in ("follow", "reload") and row.restarts
+    told = " (`discover` says: a restart)" if announced else ""
+    return f"{phase.failed} failed, {phase.away:.1f} s{told}" if phase.serves else "DOWN"
+
+
+def _before(before: Mapping[str, Phase]) -> str:
+    """What the old lines did, from the first harm on."""
+    if not before:
+        return "-"
+    if not before["follow"].serves:
+        again = "it does not start again" if not before["restart"].serves else "it starts again"
+        return f"down at the reload ({_why(before['follow'])}); {again}"
+    said = []
+    for act, phase in before.items():
+        if not phase.serves:
+            said.append(f"down after the {act} ({_why(phase)})")
+        elif not phase.kept:
+            said.append(f"after the {act}: {phase.notes[0]}")
+    if any(phase.other for phase in before.values()):
+        said.append("every user reads the stats")
+    if any(phase.exporter is False for phase in before.values()):
+        said.append("the exporter cannot read them")
+    return "; ".join(said) or "works"
+
+
+def _why(phase: Phase) -> str:
+    """The first of uWSGI's messages."""
+    said = [text.strip() for note in phase.notes[-1:] for text in note.split(";")]
+    return next((text for text in said if "bind()" in text), "no reason in its log").lstrip("0123456789 ")
+
+
+def _steps(printed: Sequence[str]) -> list[following.Step]:
+    return [step for text in printed for block in following.blocks(text) for step in block.steps]
+
+
+def _pasted(printed: Sequence[str]) -> list[following.Step]:
+    return [step for step in _steps(printed) if step.lines]
+
+
+def _said(printed: Sequence[str]) -> str:
+    steps = _pasted(printed)
+    count = sum(len(step.lines.splitlines()) for step in steps)
+    rounds = sum(bool(_pasted([text])) for text in printed)
+    if not steps:
+        return "no lines"
+    return f"{count} line{'s' * (count > 1)}" + (f" in {rounds} rounds" if rounds > 1 else "")
+
+
+def _all(values: Sequence[bool | None], good: str, bad: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    return good if all(known) else bad
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    for row in {row.set_up: row for row in rows}.values():  # of the last suite
+        yield f"### {row.set_up}"
+        yield ""
+        yield from (f"* {text}" for text in row.found)
+        yield from [""] if row.found else []
+        for printed in row.printed:
+            yield from ["```console", *printed.strip("\n").splitlines(), "```", ""]
