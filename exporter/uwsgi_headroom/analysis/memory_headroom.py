@@ -5,8 +5,8 @@ Advice to add processes must say whether they fit; `fits` writes that clause.
 
 from __future__ import annotations
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted
 from uwsgi_headroom.record.server import Memory
+from uwsgi_headroom.words.formats import byte_size, counted
 
 
 def count_more_workers(memory: Memory) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.config.slo import INTERVALS
 from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.words.formats import duration
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
 """Burn rates over the short and the long window that use 2 % of a month's budget in an hour, and 5 % in six hours."""

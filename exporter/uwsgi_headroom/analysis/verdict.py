@@ -7,7 +7,7 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import factor
+from uwsgi_headroom.words.formats import factor
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""

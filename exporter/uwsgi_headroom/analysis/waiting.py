@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.words.formats import duration
 
 SHOWN = (0.01, 0.25)
 """At or above this mean wait, in seconds and as a multiple of the response time, a limit is reached. Simultaneous

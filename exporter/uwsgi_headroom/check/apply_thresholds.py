@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Severity
-from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.check import percentile_thresholds
 from uwsgi_headroom.check.thresholds import UNSET, Threshold, Thresholds
 from uwsgi_headroom.documents.schema import Finding, Server
+from uwsgi_headroom.words.formats import duration, factor
 
 _GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.formatting import counted, duration
 from uwsgi_headroom.check.thresholds import Threshold, Thresholds
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.config.slo import INTERVALS
@@ -14,6 +13,7 @@ from uwsgi_headroom.documents.response_time_words import describe_percentile, pe
 from uwsgi_headroom.documents.response_times import Percentile, find_percentile
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.words.formats import counted, duration
 
 _SLACK = 0.9
 """Sampling is never exactly as fast as configured."""

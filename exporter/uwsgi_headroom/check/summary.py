@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from uwsgi_headroom.analysis.formatting import counted, factor
 from uwsgi_headroom.check.exit_status import WORST_FIRST
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.words.formats import counted, factor
 
 
 def count_statuses(judged: Sequence[Server]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.capacity import LIMITS
-from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.check.what_if_table import render_what_if
@@ -17,6 +16,7 @@ from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, wrap
+from uwsgi_headroom.words.formats import counted, duration, factor, percent
 
 WIDTH = 80
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.formatting import byte_size, duration
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.terminal_text import wrap
+from uwsgi_headroom.words.formats import byte_size, duration
 
 _LIMITS = {"threads": "threads", "interpreters": "interpreters", "cpu": "CPUs"}
 _TOO_MUCH = "too much"

@@ -19,13 +19,13 @@ from typing import Literal
 import psutil
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.identity import read_working_directory
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
 from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.words.formats import counted
 
 _READ_SECONDS = 3.0
 _NO_MASTER = (

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import PurePath
 
-from uwsgi_headroom.analysis.formatting import numbered
 from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.discover.find import FoundMaster
 from uwsgi_headroom.discover.steps import Plan
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.words.formats import numbered
 
 _NAME = re.compile(r"\w[\w.-]*")
 """Names that `--stats NAME=ADDRESS` accepts, and that a directory can have: never `..`, which a local user could choose

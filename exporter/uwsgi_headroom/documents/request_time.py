@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.words.formats import duration
 
 LABELS: Mapping[State, str] = {
     "cpu": "CPU",

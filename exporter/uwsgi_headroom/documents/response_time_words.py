@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from uwsgi_headroom.analysis.formatting import duration, factor, fine_percent
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
+from uwsgi_headroom.words.formats import duration, factor, fine_percent
 
 POINT_INTERVALS = 2.0
 """Times between two samples from which on an estimate may be shown without its interval."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.documents.routes import Route
+from uwsgi_headroom.words.formats import duration, percent
 
 _MOST = 3
 _LEAST_SHARE = 0.03

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.config.names import printable_name
@@ -14,6 +13,7 @@ from uwsgi_headroom.documents.schema import Error
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.formats import counted
 
 
 def build_error(error: ReadError | None) -> Error | None:

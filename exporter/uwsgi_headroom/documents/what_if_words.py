@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, percent
 from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction
+from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
 
 
 def describe_check(check: Check) -> str:

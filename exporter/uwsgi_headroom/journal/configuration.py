@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.journal.events import Journal
@@ -12,6 +11,7 @@ from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.options.model import NAMES
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.words.formats import counted
 
 MOST_NAMED = 6
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.config.names import printable_name
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals
@@ -13,6 +12,7 @@ from uwsgi_headroom.journal.events import Journal
 from uwsgi_headroom.journal.verdicts import Verdicts
 from uwsgi_headroom.journal.workers import WorkerEvents
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.words.formats import duration
 
 GAP_SECONDS = 5.0
 """The longest time without samples that is not an event: uWSGI's master is normally silent for up to 3 s."""

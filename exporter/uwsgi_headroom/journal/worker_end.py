@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration
 from uwsgi_headroom.journal.events import Cause
 from uwsgi_headroom.kernel.oom import OomKills
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.words.formats import byte_size, counted, duration
 
 REACHED = 0.9
 """A limit counts as reached at or above this fraction of it, at the last sample before the end."""

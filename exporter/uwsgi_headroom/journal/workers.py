@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from uwsgi_headroom.analysis.formatting import counted, duration, numbered
 from uwsgi_headroom.history.reloads import is_reload
 from uwsgi_headroom.journal.events import Cause, Journal
 from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
 from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.words.formats import counted, duration, numbered
 
 AWAY_SECONDS = 1.0
 """The shortest absence of a worker for which its return is an event. If it is back sooner, it was replaced."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from uwsgi_headroom.analysis.formatting import byte_size, duration, figure
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.experiment.results import spread
 from uwsgi_headroom.tune.recommendation import Recommendation
 from uwsgi_headroom.tune.search.evidence import Evidence
+from uwsgi_headroom.words.formats import byte_size, duration, figure
 
 HEAD = ("setting", "runs", "requests/s", "range", "mean", "p99", "memory", "CPUs", "lock wait", "hot ratio")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.available_memory import read_available_memory
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
@@ -18,6 +17,7 @@ from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
 from uwsgi_headroom.tune.search.limits import Limits
 from uwsgi_headroom.tune.search.search import Task
+from uwsgi_headroom.words.formats import byte_size, counted, duration
 
 DEFAULT_QUEUE_LIMIT = 4096
 """net.core.somaxconn since Linux 5.4."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from uwsgi_headroom.analysis.formatting import byte_size, counted, duration, figure, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.search.evidence import Evidence
 from uwsgi_headroom.tune.search.prediction import predict_most
+from uwsgi_headroom.words.formats import byte_size, counted, duration, figure, fine_percent, percent
 
 BUSY_NEIGHBOURS = 0.25
 """CPUs that programs other than the server and its clients use, from which on a sentence says so."""

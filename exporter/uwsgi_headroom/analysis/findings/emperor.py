@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, duration
 from uwsgi_headroom.record.server import EmperorRecord, ThrottledVassal
+from uwsgi_headroom.words.formats import counted, duration
 
 MOST_NAMES = 3
 """The most throttled vassals that a sentence lists; the page lists all of them."""

@@ -14,11 +14,11 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
-from uwsgi_headroom.analysis.formatting import MOST_NUMBERS, duration, factor, percent
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.analysis.memory_headroom import fits
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
+from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, percent
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""

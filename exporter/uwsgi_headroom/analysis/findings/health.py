@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, duration, megabytes, numbered, percent
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_harmful_requests
 from uwsgi_headroom.analysis.waiting import shows_a_limit
+from uwsgi_headroom.words.formats import counted, duration, megabytes, numbered, percent
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and this fraction of all requests: the application

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
+from uwsgi_headroom.words.formats import counted, percent
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import byte_size
 from uwsgi_headroom.analysis.memory_headroom import count_more_workers
 from uwsgi_headroom.record.server import Memory
+from uwsgi_headroom.words.formats import byte_size
 
 FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""

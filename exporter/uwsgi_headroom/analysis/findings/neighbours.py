@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import factor
+from uwsgi_headroom.words.formats import factor
 
 SCARCE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import duration, fine_percent
 from uwsgi_headroom.analysis.objective import Burn, ObjectiveFigures
+from uwsgi_headroom.words.formats import duration, fine_percent
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import add_capacity, waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.waiting import judge_waiting
 from uwsgi_headroom.record.backlog import Backlog, is_tcp
+from uwsgi_headroom.words.formats import counted, duration, factor, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
-from uwsgi_headroom.analysis.formatting import counted, duration, numbered, percent, repeated
 from uwsgi_headroom.analysis.presence import AWAY, part_away
 from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.analysis.worker_ends import are_reloaded, find_ends, find_unexplained_ends, scales
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent, repeated
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import fsum
 
-from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.analysis.what_if.demands import Calibrated
 from uwsgi_headroom.analysis.what_if.measured import Measured
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.words.formats import duration, percent
 
 NETWORK: tuple[State, ...] = ("backend", "dns")
 

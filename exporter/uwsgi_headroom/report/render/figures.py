@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.analysis import formatting
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.words import formats
 
 UNKNOWN = "-"
 
@@ -45,29 +45,29 @@ def whole(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """A fraction as a percentage."""
-    return UNKNOWN if value is None else formatting.percent(value)
+    return UNKNOWN if value is None else formats.percent(value)
 
 
 def fine_share(value: float | None) -> str:
     """A fraction as a percentage with two digits."""
     if value is None:
         return UNKNOWN
-    return "under 0.01 %" if 0 < value < 0.0001 else formatting.fine_percent(value)
+    return "under 0.01 %" if 0 < value < 0.0001 else formats.fine_percent(value)
 
 
 def seconds(value: float | None) -> str:
     """A duration in a suitable unit."""
-    return UNKNOWN if value is None else formatting.duration(value)
+    return UNKNOWN if value is None else formats.duration(value)
 
 
 def times(value: float | None) -> str:
     """A factor."""
-    return UNKNOWN if value is None else formatting.factor(value)
+    return UNKNOWN if value is None else formats.factor(value)
 
 
 def size(value: float | None) -> str:
     """Bytes in MB or GB."""
-    return UNKNOWN if value is None else formatting.byte_size(value)
+    return UNKNOWN if value is None else formats.byte_size(value)
 
 
 def signed(value: float | None) -> str:

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.report.render.words import STATUS
 from uwsgi_headroom.report.review.dates import moment_words, short_day
 from uwsgi_headroom.report.review.model import Judgement
 from uwsgi_headroom.report.review.outlook_model import Review, ServiceReview
+from uwsgi_headroom.words.formats import counted
 
 IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
 """Page one has room for all four answers about so many services, for so many services in all, and for so many problems

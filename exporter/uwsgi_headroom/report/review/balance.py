@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uwsgi_headroom.analysis.capacity import Headroom
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review.model import BalanceReview, ServerBalance, WorkerShare
 from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.words.formats import duration, percent
 
 WORTH_MENTION = 0.1
 """The cost in servers below which the summary does not mention it."""

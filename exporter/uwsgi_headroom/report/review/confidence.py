@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.report.model import STEP
 from uwsgi_headroom.report.review.model import Absent, Confidence, Utilization
 from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServerQuality, Trend
+from uwsgi_headroom.words.formats import duration, percent
 
 FEW_DAYS, MANY_DAYS = 7, 28
 """Days with a known peak: below the first, confidence is low; from the second on, it may be high."""

@@ -9,13 +9,13 @@ import numpy as np
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.findings import queue, workers
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
-from uwsgi_headroom.analysis.formatting import counted, duration, factor, fine_percent
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review.model import ObjectiveUse, Users
 from uwsgi_headroom.report.review.outlook_model import Recommendation
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.remedies import URGENCY, recommendation
 from uwsgi_headroom.report.review.windows import figures_at
+from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent
 
 
 def find_killed(peaks: Peaks) -> Iterator[Recommendation]:

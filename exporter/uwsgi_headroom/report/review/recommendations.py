@@ -11,13 +11,13 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import evenness, limits, load, memory, neighbours, queue, waits
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
-from uwsgi_headroom.analysis.formatting import duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.review.long_range import find_killed, find_lost, find_missed, find_refused
 from uwsgi_headroom.report.review.model import BalanceReview, Judgement, ObjectiveUse, Users, Utilization
 from uwsgi_headroom.report.review.outlook_model import Recommendation, Trend, WhatIfReview
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.remedies import URGENCY, recommendation
+from uwsgi_headroom.words.formats import duration, factor, percent
 
 LOW = 1.5
 """Headroom below which there is something to plan, as for neighbours in `check`."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.formatting import counted, duration, factor, percent
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
 from uwsgi_headroom.report.review.confidence import find_confidence, fullest_of, horizon_of
@@ -21,6 +20,7 @@ from uwsgi_headroom.report.review.outlook_model import (
     Trend,
 )
 from uwsgi_headroom.report.review.recommendations import LOW
+from uwsgi_headroom.words.formats import counted, duration, factor, percent
 
 REACHED_FACTOR = 1 / REACHED
 """Headroom from which on a limit counts as reached, as in `analysis.capacity`."""

@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import numpy as np
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.model import STEP, EventMark, Query, ReviewData, ServerData
 from uwsgi_headroom.report.sources.events import SHOWN_KINDS
@@ -26,6 +25,7 @@ from uwsgi_headroom.report.sources.selection import refuse_too_many, select_serv
 from uwsgi_headroom.report.sources.time_range import TimeRange
 from uwsgi_headroom.store.reader import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
+from uwsgi_headroom.words.formats import duration
 
 MINUTE, QUARTER, HOUR = 60, round(STEP), 3600
 

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.report.model import STEP, ServerData
+from uwsgi_headroom.words.formats import duration
 
 CLOCK_SECONDS = 60.0
 """Clocks that differ by less are as good as equal for quarters of an hour."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.response_time_words import describe_percentile
 from uwsgi_headroom.documents.response_times import Percentile
+from uwsgi_headroom.words.formats import duration
 
 UNKNOWN = "-"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.top.model import ScreenModel
 from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.words.formats import duration
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
 _TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.terminal_text import wrap
@@ -18,6 +17,7 @@ from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_l
 from uwsgi_headroom.top.view.route_rows import route_lines
 from uwsgi_headroom.top.view.spark import with_spark
 from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
+from uwsgi_headroom.words.formats import duration, factor
 
 _STATUS_STYLES: dict[Status, str] = {
     "ok": "bold green",

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.workers import Worker
@@ -17,6 +16,7 @@ from uwsgi_headroom.top.tree import vassal_state
 from uwsgi_headroom.top.view.figures import age, number, size
 from uwsgi_headroom.top.view.worker_columns import busy_bar
 from uwsgi_headroom.top.view.worker_table import sort_workers
+from uwsgi_headroom.words.formats import duration
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 _SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration, factor
 from uwsgi_headroom.terminal_text import downsample
 from uwsgi_headroom.top.feeds.feed import Trend
 from uwsgi_headroom.top.view.figures import rate
+from uwsgi_headroom.words.formats import duration, factor
 
 _AXIS = 9  # columns of the labels on the left
 _BLOCKS = " ▁▂▃▄▅▆▇█"

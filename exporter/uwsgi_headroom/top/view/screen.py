@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.model import ScreenModel
@@ -16,6 +15,7 @@ from uwsgi_headroom.top.view import headline, server_table
 from uwsgi_headroom.top.view.body import View, build_body, list_keys
 from uwsgi_headroom.top.view.foot import foot_line
 from uwsgi_headroom.top.view.page import fit_page
+from uwsgi_headroom.words.formats import duration
 
 _MOST_TROUBLES = 3
 _TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from uwsgi_headroom.analysis.formatting import counted, duration, factor
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.figures import UNKNOWN, cut_middle, fit_middle, in_service, percentile, rate, seconds_of
 from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
 from uwsgi_headroom.top.view.page import Page
+from uwsgi_headroom.words.formats import counted, duration, factor
 
 _LEAST_NAME = 16
 _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wide terminal, verdict on that

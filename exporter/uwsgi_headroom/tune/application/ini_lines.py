@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from uwsgi_headroom.analysis.formatting import counted
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.words.formats import counted
 
 MOST_BYTES = 256 << 10
 MOST_FILES = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from uwsgi_headroom.analysis.formatting import duration, figure
 from uwsgi_headroom.tune.loads.load import Answers
+from uwsgi_headroom.words.formats import duration, figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

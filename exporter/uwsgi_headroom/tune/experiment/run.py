@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.tune.experiment.connection_table import (
     MOST_SECONDS,
     ConnectionTable,
@@ -26,6 +25,7 @@ from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.loads.load_tools import find_tool
 from uwsgi_headroom.tune.processes.guarded import RunError
 from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
+from uwsgi_headroom.words.formats import duration
 
 BESIDE_SECONDS = 2.5
 """What a run takes beside its load, as long as none was seen: start, end, late answers."""

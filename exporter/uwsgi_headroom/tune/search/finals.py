@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from uwsgi_headroom.analysis.formatting import counted, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, describe_nothing_within
+from uwsgi_headroom.words.formats import counted, fine_percent, percent
 
 MOST_ROUNDS = 4
 """More rounds rarely separate what these have not."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from uwsgi_headroom.analysis.formatting import byte_size, duration, figure, percent
 from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Answers
+from uwsgi_headroom.words.formats import byte_size, duration, figure, percent
 
 SUSTAINED = 0.95
 """The part of the rate that a variant has to answer."""

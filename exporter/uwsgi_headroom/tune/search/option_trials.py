@@ -8,10 +8,10 @@ from math import ceil, log2
 from statistics import median
 from typing import Protocol
 
-from uwsgi_headroom.analysis.formatting import counted, fine_percent, percent
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.search.evidence import Evidence
+from uwsgi_headroom.words.formats import counted, fine_percent, percent
 
 UNEVEN = 1.2
 """The least hot ratio at which evening out the workers can matter."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from uwsgi_headroom.analysis.formatting import byte_size, percent
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.outcome import Outcome
@@ -27,6 +26,7 @@ from uwsgi_headroom.tune.search.finals import EQUAL, choose_smallest, compare_ag
 from uwsgi_headroom.tune.search.limits import describe_errors, find_failed, summarise_error
 from uwsgi_headroom.tune.search.option_trials import is_worth_runs, try_options
 from uwsgi_headroom.tune.search.prediction import Predicted
+from uwsgi_headroom.words.formats import byte_size, percent
 
 FEWEST_RUNS = 4
 

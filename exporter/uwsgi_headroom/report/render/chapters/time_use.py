@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.formatting import duration, percent
 from uwsgi_headroom.report.render.charts.parts import draw_parts
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import amount, seconds, share
 from uwsgi_headroom.report.review.model import Absent, Part
 from uwsgi_headroom.report.review.outlook_model import ServiceReview
+from uwsgi_headroom.words.formats import duration, percent
 
 INTRODUCTION = (
     "What a mean request spends its time on at peak: threads in a state over requests per second (Little's law). It "

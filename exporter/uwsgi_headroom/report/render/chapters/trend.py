@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.formatting import counted, percent
 from uwsgi_headroom.report.render.charts.trend import draw_trend
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
@@ -14,6 +13,7 @@ from uwsgi_headroom.report.review.confidence import fullest_of
 from uwsgi_headroom.report.review.dates import short_day
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.words.formats import counted, percent
 
 INTRODUCTION = (
     "Daily peaks of each limit's use, on the server that uses most of it, and their forecast: weekly pattern and trend "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.report.render.charts.heat_map import draw_heat_map
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, fine_share, seconds, whole
 from uwsgi_headroom.report.review.model import Absent, HeatMap, ObjectiveUse, Users
 from uwsgi_headroom.report.review.outlook_model import ServiceReview
+from uwsgi_headroom.words.formats import duration
 
 INTRODUCTION = (
     "Response times are inside uWSGI: the wait in the listen queue comes on top, and the network is not included. At "

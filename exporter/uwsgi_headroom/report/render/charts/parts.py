@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from uwsgi_headroom.analysis.formatting import duration
 from uwsgi_headroom.report.render.charts.style import INK, draw
 from uwsgi_headroom.report.review.model import Part
+from uwsgi_headroom.words.formats import duration
 
 _COLOURS = {
     "CPU": "#007d5a",

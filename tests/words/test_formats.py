@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.formatting import byte_size, figure, numbered, repeated
+from uwsgi_headroom.words.formats import byte_size, figure, numbered, repeated
 
 
 @pytest.mark.parametrize(
