@@ -22,9 +22,10 @@ def run(user: str | None = None) -> int:
     except KeyError:
         raise HeadroomError(f"this machine has no user {user!r}") from None
     masters = asyncio.run(find_masters())
-    launches = {master.pid: read_launch(master) for master in masters if not (master.address or master.trouble)}
+    launches = {pid: read_launch(master) for pid, master in {master.pid: master for master in masters}.items()}
     masters = [_with_whole_path(master, launches.get(master.pid)) for master in masters]
-    files = Counter((launch.file, launch.same_files) for launch in launches.values() if launch)
+    # Also those that have stats: at their next reload, they would take the socket of a line in a file that they share.
+    files = Counter(launch.identity for launch in launches.values() if launch)
 
     def plan_for(master: FoundMaster, name: str) -> Plan:
         if master.address:
@@ -32,7 +33,7 @@ def run(user: str | None = None) -> int:
         launch = launches[master.pid]
         if launch is None:
             return Plan(why_none="it has ended, or this user may not see how it was started")
-        return plan(launch, name, reader, alike=files[launch.file, launch.same_files] if launch.file else 1)
+        return plan(launch, name, reader, alike=files[launch.identity] if launch.identity else 1)
 
     print_lines(render_report(masters, plan_for))
     return 0 if any(master.address for master in masters) else 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,9 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.identity import read_working_directory
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.kernel.other_network import ask_in_network_of
 from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
@@ -35,6 +38,14 @@ _NO_MASTER = (
 _NOT_ALLOWED = (
     "this user may not inspect its sockets: run `sudo $(command -v uwsgi-headroom) discover`, or run it as uWSGI's "
     "user, or give --stats"
+)
+_OTHER_NETWORK = (
+    "it runs in a network namespace of its own, whose sockets this user may not see: run "
+    "`sudo $(command -v uwsgi-headroom) discover`"
+)
+_NOT_HERE = (
+    "its stats server is in a network namespace of its own, or among mounts of its own: run the exporter there, or "
+    "give both a directory for the socket that they share (deploy/container/README.md)"
 )
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
 """Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`."""
@@ -115,14 +126,33 @@ def _list_stats_servers(master: FoundMaster, listening: Mapping[int, str]) -> It
         return
     except OSError:
         return
+    is_here = shares_network_namespace(master.pid)
+    if not is_here:
+        try:
+            listening = ask_in_network_of(master.pid, _listening_addresses)
+        except OSError:
+            yield replace(master, trouble=_OTHER_NETWORK)
+            return
     addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
     if not addresses:
         yield master
     for address in addresses:
+        if not (is_here or _is_the_same_file(master.pid, address.removeprefix("unix://"))):
+            yield replace(master, trouble=_NOT_HERE)
+            continue
         try:
             yield replace(master, address=source.parse_address(address))
         except AddressError as error:
             yield replace(master, trouble=str(error))
+
+
+def _is_the_same_file(pid: int, path: str) -> bool:
+    """Whether a path leads a process to the same socket as this process; not so for an address that is no path."""
+    try:
+        status = os.stat(path)
+        return path.startswith("/") and MasterFiles(pid).identify(path) == (status.st_dev, status.st_ino)
+    except (OSError, ValueError):
+        return False
 
 
 def _epoll_inodes(fdinfo: Path) -> set[int]:

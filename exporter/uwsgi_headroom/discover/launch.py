@@ -25,6 +25,8 @@ SYSTEMD = Path("/run/systemd/system")
 
 _SYSTEMCTL_SECONDS = 5.0
 _COMMAND = re.compile(r"argv\[\]=(.*?) ;")  # of `systemctl show --property=ExecStart`
+_FORMATS = ("ini", "xml", "xmlconfig", "yaml", "yml", "json", "js", "ini-paste", "ini-paste-logged")
+_LOGIC = re.compile(r"if[a-z-]*|for(-.*)?")
 _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 _UNCONFINED = re.compile(r"|unconfined|kernel|.*:(unconfined|unconfined_service|initrc|kernel)_t(:.*)?")
 """Labels of AppArmor and SELinux under which a process may do what its user may do."""
@@ -66,6 +68,8 @@ class Launch:
     same_files: whether the master sees the same files as this process. changed: whether the file was changed after the
     start of a worker that still runs, so that a reload applies more than new lines. is_debian: whether Debian's init
     script manages it. why_no_reload: why a full reload may end it (`reload.find_harm`), empty if it does not.
+    identity: device and inode of the file as the master sees it, None if unknown. may_be_open: whether a condition or a
+    loop may still be open where new options go.
     """
 
     master: FoundMaster
@@ -80,6 +84,8 @@ class Launch:
     changed: bool
     is_debian: bool
     why_no_reload: str = ""
+    identity: tuple[int, int] | None = None
+    may_be_open: bool = False
 
 
 def read_launch(master: FoundMaster) -> Launch | None:
@@ -107,6 +113,8 @@ def read_launch(master: FoundMaster) -> Launch | None:
         confined=label or (judge_filter(unit) if is_filtered else ""),
         same_files=same_files,
         changed=options.changed,
+        identity=_identify(pid, file),
+        may_be_open=may_be_open(text, options.configuration_files, _read_words(pid)),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
     )
 
@@ -195,6 +203,35 @@ def _find_file(master: FoundMaster, options: Options, unit: Unit | None) -> tupl
         return None, "", f"{name} may be one of {' and '.join(map(str, found))}"
     ((path, text),) = found.items()
     return path, text, ""
+
+
+def _identify(pid: int, file: Path | None) -> tuple[int, int] | None:
+    with contextlib.suppress(OSError, ValueError):
+        return MasterFiles(pid).identify(str(file)) if file else None
+    return None
+
+
+def _read_words(pid: int) -> list[str]:
+    with contextlib.suppress(OSError):
+        return MasterFiles(pid).read_command_line()
+    return []
+
+
+def may_be_open(text: str, files: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a condition (`if-...`) or a loop (`for`) may still be open after the options of a file: uWSGI ends if
+    another one begins in it. What other files leave open is not known."""
+    is_open = len([name for name in files if not name.startswith(DISTRIBUTIONS_FILES)]) > 1
+    on_command_line = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
+    for key in [*(key for key in on_command_line if key not in _FORMATS), *_list_keys(text)]:
+        if key.startswith("end"):
+            is_open = False
+        elif key in ("include", "inherit", "config", *_FORMATS) or _LOGIC.fullmatch(key):
+            is_open = True
+    return is_open
+
+
+def _list_keys(text: str) -> list[str]:
+    return [re.split("[=:]", line, maxsplit=1)[0].strip() for line in text.splitlines()]
 
 
 def _read_names(command: Sequence[str]) -> list[str]:

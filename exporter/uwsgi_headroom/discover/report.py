@@ -15,6 +15,7 @@ from uwsgi_headroom.config.names import default_name
 from uwsgi_headroom.discover.find import FoundMaster
 from uwsgi_headroom.discover.steps import Plan
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.words.formats import numbered
 
 _NAME = re.compile(r"\w[\w.-]*")
@@ -75,7 +76,7 @@ def _render_steps(plan: Plan) -> list[str]:
     if plan.why_none:
         return _wrap(f"No steps are proposed: {plan.why_none}.", "  ")
     for number, step in enumerate(plan.steps, 1):
-        lines += ["", *_wrap(f"{number}. {step.heading}", "  ")]
+        lines += ["", *_wrap(escape_text(f"{number}. {step.heading}"), "  ")]
         lines += ["", *(f"{_INDENT}{line}" for line in step.lines)] if step.lines else []
     lines += ["", *_wrap(f"Tried: {plan.tried}.", "  ")] if plan.tried else []
     return lines + [line for warning in plan.warnings for line in _wrap(f"Note: {warning}.", "  ")]

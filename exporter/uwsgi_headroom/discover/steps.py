@@ -14,6 +14,7 @@ import grp
 import os
 import pwd
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Sequence
@@ -56,7 +57,8 @@ _PLAIN_PATH = re.compile(r"/[\w./@+-]+", re.ASCII)
 _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILINE)
 _SETS_MODE = re.compile(r"^[ \t]*(chmod-socket|hook-master-start[ \t]*=.*chmod)", re.MULTILINE)
 _YAML_SECTION = re.compile(r"^([\w.-]+):", re.MULTILINE)
-_YAML_LINE = re.compile(r"^([ \t]+)[\w-]+:", re.MULTILINE)
+_YAML_OPTION = re.compile(r"( +)[\w-]+:(?: +[^ \[{|>&*].*)?")
+_TMPFILES_LINE = "d {directory} 2750 {owner} {group} -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def plan(launch: Launch, name: str, reader: Reader, alike: int) -> Plan:
     for place in _list_places(launch, name, reader):
         try:
             _check_path(place.directory / SOCKET)
+            _check_is_unused(launch, place.directory / SOCKET)
             may_read = _try_place(launch, place, reader)
         except (OSError, TrialError) as error:
             reasons.append(f"{place.directory}: {error}")
@@ -137,14 +140,14 @@ def _make_runtime_directory(launch: Launch, name: str, tried: str) -> Plan | Non
         return None
     drop_in = f"/etc/systemd/system/{unit.name}.d"
     commands = [
-        f"mkdir -p {drop_in}",
-        f"printf '[Service]\\nRuntimeDirectory={directory}\\n' > {drop_in}/{directory}.conf",
+        f"mkdir -p {shlex.quote(drop_in)}",
+        f"printf '[Service]\\nRuntimeDirectory={directory}\\n' > {shlex.quote(f'{drop_in}/{directory}.conf')}",
         "systemctl daemon-reload",
     ]
     restart = f"Restart {unit.name} when that suits you, and run `discover` again: it then tries that directory:"
     steps = [
         Step(f"Give {unit.name} a directory of its own, below /run:", commands),
-        Step(restart, [f"systemctl restart {unit.name}"]),
+        Step(restart, [f"systemctl restart {shlex.quote(unit.name)}"]),
     ]
     return Plan(steps, tried)
 
@@ -162,6 +165,12 @@ def _check_path(path: Path) -> None:
         raise TrialError(f"{path} is longer than {LONGEST_PATH} bytes, more than uWSGI takes")
 
 
+def _check_is_unused(launch: Launch, path: Path) -> None:
+    """Raise TrialError for a socket of another uWSGI of this name, which does not run now and would bind it again."""
+    if path.is_socket() and not launch.is_debian and _find_stats_line(launch.text) != str(path):
+        raise TrialError(f"{path} may be of another uWSGI, which does not run now. If it is of none, `rm {path}`")
+
+
 def _why_not(launch: Launch, alike: int) -> str:
     """Why no lines can be proposed, before any trial; empty if they can."""
     file = launch.file
@@ -175,13 +184,37 @@ def _why_not(launch: Launch, alike: int) -> str:
         f"the section `uwsgi` is not the last one in {file}, so lines at its end would not count": (
             file and file.suffix != ".ini" and _YAML_SECTION.findall(launch.text)[-1:] != ["uwsgi"]
         ),
-        f"{alike} uWSGIs use {file}: with one `stats` line, each would take the socket of the one before": alike > 1,
+        f"{file} has more than one option in each line, and lines at its end might not fit": (
+            file and file.suffix != ".ini" and not _yaml_indent(launch.text)
+        ),
+        f"it has mounts of its own, with another {file} than the one that you see": (
+            launch.identity and _identify(file) != launch.identity
+        ),
+        f"{alike} uWSGIs use {file}, under this name or another: with one `stats` line, each would take the socket of the one before": alike
+        > 1,
         f"its Emperor reloads it as soon as its file changes, and {launch.why_no_reload}": (
             launch.why_no_reload and launch.master.emperor
         ),
         f"the trial does not know what this permits: {launch.confined}": launch.confined,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
+
+
+def _identify(file: Path | None) -> tuple[int, int] | None:
+    try:
+        status = os.stat(file) if file else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status else None
+
+
+def _yaml_indent(text: str) -> str:
+    """The indentation of the options, if a file has nothing but one option or one item of a list in each line; else an
+    empty text."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    options = [line for line in lines if line not in ("---", "uwsgi:") and not re.match(r" +- ", line)]
+    indents = {found[1] if found else "" for found in map(_YAML_OPTION.fullmatch, options)}
+    return indents.pop() if len(indents) == 1 else ""
 
 
 def _find_stats_line(text: str) -> str:
@@ -246,7 +279,7 @@ def plan_reader(master: FoundMaster, reader: Reader) -> Plan:
             return Plan()
     except OSError:  # in another mount namespace: the exporter has to say why it cannot read it
         return Plan()
-    tried = f"{reader.name} cannot connect to {path}: run `namei -l {path}` to see which directory or mode forbids it"
+    tried = f"{reader.name} cannot connect to {path}: run `namei -l {shlex.quote(str(path))}` to see which directory or mode forbids it"
     if found.st_mode & 0o060 != 0o060:
         return Plan(tried=tried)
     if not _has_name(found.st_gid):
@@ -275,14 +308,26 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
 def _place_of_tmpfiles(directory: Path, owner: str, group: str) -> _Place:
     """A directory that systemd-tmpfiles makes at each boot. One that somebody else made is left as it is: it may hold
     the application's socket, to which a web server must find its way. Then another name is taken."""
-    if directory.exists() and not _tmpfile(directory).is_file():
-        directory = directory.with_name(f"{directory.name}-stats")
+    for name in (directory.name, f"{directory.name}-stats", f"{directory.name}-uwsgi-headroom"):
+        directory = directory.with_name(name)
+        if _is_ours(directory, owner) or not (directory.exists() or _tmpfile(directory).exists()):
+            break
     kept = _tmpfile(directory)
-    line = f"d {directory} 2750 {owner} {group} -"
+    line = _TMPFILES_LINE.format(directory=directory, owner=owner, group=group)
     is_made = directory.is_dir() and kept.is_file() and line in kept.read_text(errors="replace").splitlines()
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
     make = Step("Make a directory for the stats socket, now and at each boot:", commands)
     return _Place(directory, None if is_made else make, f"systemd makes it at each boot ({kept})")
+
+
+def _is_ours(directory: Path, owner: str) -> bool:
+    """Whether the tmpfile of a directory has the proposed line for this owner, with any group, and nothing else."""
+    try:
+        text = _tmpfile(directory).read_text(errors="replace")
+    except OSError:
+        return False
+    line = _TMPFILES_LINE.format(directory=re.escape(str(directory)), owner=re.escape(owner), group=r"\S+")
+    return re.fullmatch(line, text.rstrip("\n")) is not None
 
 
 def _is_the_systems(directory: Path) -> bool:
@@ -338,6 +383,8 @@ def _try_place(launch: Launch, place: _Place, reader: Reader) -> bool:
 
 
 def _try_directory(launch: Launch, directory: Path, reader: Reader) -> bool:
+    if _is_everybodys(directory):
+        raise TrialError("every local user may write in it, and put something there that ends uWSGI at its next start")
     try:
         try_directory(launch.master.pid, launch.ids, directory, SOCKET, reader.ids)
     except TrialError as error:
@@ -347,18 +394,24 @@ def _try_directory(launch: Launch, directory: Path, reader: Reader) -> bool:
     return True
 
 
+def _is_everybodys(directory: Path) -> bool:
+    try:
+        return bool(directory.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
+
+
 def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool) -> Plan:
-    configure = (
-        None if _find_stats_line(launch.text) == str(place.directory / SOCKET) else _configure(launch, place.directory)
-    )
-    steps = [step for step in (place.make, configure) if step]
+    is_there = _find_stats_line(launch.text) == str(place.directory / SOCKET)
+    configure = [] if is_there else _configure(launch, place.directory)
+    steps = [*([place.make] if place.make else []), *configure]
     if not may_read:
         if not _has_name(launch.ids.gid):
             return Plan(
                 why_none=f"{reader.name} cannot read a socket in {place.directory}: {_nameless(launch.ids.gid)}"
             )
         steps.append(_join_group(launch.ids.gid, reader))
-    if reload := _reload(launch, name, is_saved_now=configure is not None):
+    if reload := _reload(launch, name, is_saved_now=bool(configure)):
         steps.append(reload)
     steps.append(_look_again(name))
     user = _user_name(launch.ids.uid)
@@ -387,22 +440,27 @@ def list_options(directory: Path, name: str = SOCKET) -> list[tuple[str, str]]:
     ]
 
 
-def _configure(launch: Launch, directory: Path) -> Step:
-    options = list_options(directory)
+def _configure(launch: Launch, directory: Path) -> list[Step]:
+    # If a condition or a loop is open, `if-dir` would end uWSGI; `endif` ends either, and is harmless otherwise (tried).
+    options = [*([("endif", "")] if launch.may_be_open else []), *list_options(directory)]
     if launch.file is None:
         words = " ".join(f"--{key} {_quote(value)}".rstrip() for key, value in options)
         unit = _own_unit(launch)
-        where = f" (ExecStart= of {unit.name}: systemctl edit --full {unit.name})" if unit else ""
-        return Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
+        where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
+        return [Step(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])]
     is_reloaded = launch.master.emperor and not launch.file.is_symlink()
     at_once = "; its Emperor reloads it as soon as the file changes" if is_reloaded else ""
-    heading = f"Add at the end of {launch.file}{at_once}:"
+    file = shlex.quote(str(launch.file))
+    end_line = Step(f"The last line of {launch.file} has no line break. Give it one:", [f"echo >> {file}"])
+    steps = [end_line] if launch.text and not launch.text.endswith("\n") else []
     if launch.file.suffix == ".ini":
         lines = [f"{key} = {value}".rstrip() for key, value in options]
-        return Step(heading, lines if _last_section(launch.text) == "uwsgi" else ["[uwsgi]", *lines])
-    indents = _YAML_LINE.findall(launch.text)
-    indent = indents[-1] if indents else "  "
-    return Step(heading, [f"{indent}{key}: {value}".rstrip() for key, value in options])
+        lines = lines if _last_section(launch.text) == "uwsgi" else ["[uwsgi]", *lines]
+        return [*steps, Step(f"Add at the end of {launch.file}{at_once}:", lines)]
+    # As a command, because in YAML the indentation counts, and pasting may change it.
+    lines = [f"{_yaml_indent(launch.text)}{key}: {value}".rstrip() for key, value in options]
+    command = f"printf '%s\\n' {' '.join(map(shlex.quote, lines))} >> {file}"
+    return [*steps, Step(f"Extend {launch.file} by this command{at_once}:", [command])]
 
 
 def _quote(value: str) -> str:
@@ -457,17 +515,19 @@ def _reload(launch: Launch, name: str, *, is_saved_now: bool) -> Step | None:
     if launch.master.emperor and launch.file:
         if is_saved_now and not launch.file.is_symlink():
             return None
-        return Step("Have the Emperor reload it:", [f"touch -h {launch.file}"])  # it looks at the link, not at the file
+        return Step(
+            "Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"]
+        )  # it looks at the link, not at the file
     if launch.file is None or launch.why_no_reload:
-        commands = [f"systemctl restart {unit.name}"] if unit else []
+        commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
         why = launch.why_no_reload or "a reload keeps the old command line"
         return Step(
             f"Stop and start uWSGI when that suits you; do not reload it: {why}{':' if unit else '.'}", commands
         )
     if launch.is_debian:
-        return Step("Reload uWSGI:", [f"service uwsgi reload {name}"])
+        return Step("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
     if unit and unit.can_reload:
-        return Step("Reload uWSGI:", [f"systemctl reload {unit.name}"])
+        return Step("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
     return Step("Reload uWSGI:", [f"kill -HUP {pid}"])
 
 

@@ -55,6 +55,17 @@ class MasterFiles:
         self.newest = max(self.newest, changed)
         return content.decode(errors="replace")
 
+    def identify(self, name: str) -> tuple[int, int]:
+        """The device and inode of a file, the same under each of its names. Raises OSError; ValueError for an
+        impossible name."""
+        path = os.path.join(os.readlink(self._process / "cwd"), name)
+        return self._patience.ask(lambda: self._identify(path), MOST_SECONDS)
+
+    def _identify(self, path: str) -> tuple[int, int]:
+        with self._find(path) as found:
+            status = os.fstat(found)
+        return status.st_dev, status.st_ino
+
     def _read(self, path: str, most: int) -> tuple[bytes, float]:
         """The content of a file and its latest change."""
         with self._find(path) as found:
