@@ -190,8 +190,8 @@ def _why_not(launch: Launch, alike: int) -> str:
         f"it has mounts of its own, with another {file} than the one that you see": (
             launch.identity and _identify(file) != launch.identity
         ),
-        f"{alike} uWSGIs use {file}, under this name or another: with one `stats` line, each would take the socket of the one before": alike
-        > 1,
+        f"{alike} uWSGIs use {file}, under this name or another: with one `stats` line, each would take the socket of "
+        "the one before": alike > 1,
         f"its Emperor reloads it as soon as its file changes, and {launch.why_no_reload}": (
             launch.why_no_reload and launch.master.emperor
         ),
@@ -252,10 +252,11 @@ def _judge_own_stats(launch: Launch, address: str, name: str, reader: Reader) ->
         )
     where = launch.file or "the command line"
     steps = [] if may_read else _let_read(launch, path, reader)
-    steps += [step for step in (_reload(launch, name, is_saved_now=False), _look_again(name)) if step]
+    steps += [step for step in (_reload(launch, is_saved_now=False), _look_again(name)) if step]
     tried = f"user {_user_name(launch.ids.uid)} can bind {path}, which {where} names already; {reader.name} "
     tried += "can connect to it" if may_read else "cannot yet connect to it"
-    return Plan(steps, tried, _list_warnings(launch))
+    risk = f"every local user may write in {path.parent}, and put something there that ends uWSGI at its next start"
+    return Plan(steps, tried, [*_list_warnings(launch), *([risk] if _is_everybodys(path.parent) else [])])
 
 
 def _let_read(launch: Launch, path: Path, reader: Reader) -> list[Step]:
@@ -279,7 +280,8 @@ def plan_reader(master: FoundMaster, reader: Reader) -> Plan:
             return Plan()
     except OSError:  # in another mount namespace: the exporter has to say why it cannot read it
         return Plan()
-    tried = f"{reader.name} cannot connect to {path}: run `namei -l {shlex.quote(str(path))}` to see which directory or mode forbids it"
+    look = f"namei -l {shlex.quote(str(path))}"
+    tried = f"{reader.name} cannot connect to {path}: run `{look}` to see which directory or mode forbids it"
     if found.st_mode & 0o060 != 0o060:
         return Plan(tried=tried)
     if not _has_name(found.st_gid):
@@ -299,25 +301,30 @@ def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
         return [_Place(RUNTIME / name, None, "Debian's init script makes it at each start")]
     if SYSTEMD.is_dir() and shutil.which("systemd-tmpfiles"):
         runtime = RUNTIME if _is_the_systems(RUNTIME) else OWN_RUNTIME
-        return [_place_of_tmpfiles(runtime / name, owner, group), *_list_runtime_directories(launch)]
+        return [*_list_places_of_tmpfiles(runtime / name, owner, group), *_list_runtime_directories(launch)]
     commands = [f"install -d -m 2750 -o {owner} -g {group} {lasting}"]
     make = Step("Make a directory for the stats socket:", commands)
     return [_Place(lasting, None if lasting.is_dir() else make, "it is on a disk")]
 
 
-def _place_of_tmpfiles(directory: Path, owner: str, group: str) -> _Place:
+def _list_places_of_tmpfiles(directory: Path, owner: str, group: str) -> list[_Place]:
     """A directory that systemd-tmpfiles makes at each boot. One that somebody else made is left as it is: it may hold
     the application's socket, to which a web server must find its way. Then another name is taken."""
-    for name in (directory.name, f"{directory.name}-stats", f"{directory.name}-uwsgi-headroom"):
-        directory = directory.with_name(name)
-        if _is_ours(directory, owner) or not (directory.exists() or _tmpfile(directory).exists()):
-            break
+    names = (directory.name, f"{directory.name}-stats", f"{directory.name}-uwsgi-headroom")
+    free = [
+        candidate
+        for candidate in map(directory.with_name, names)
+        if _is_ours(candidate, owner) or not (candidate.exists() or _tmpfile(candidate).exists())
+    ]
+    if not free:
+        return []
+    directory = free[0]
     kept = _tmpfile(directory)
     line = _TMPFILES_LINE.format(directory=directory, owner=owner, group=group)
     is_made = directory.is_dir() and kept.is_file() and line in kept.read_text(errors="replace").splitlines()
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
     make = Step("Make a directory for the stats socket, now and at each boot:", commands)
-    return _Place(directory, None if is_made else make, f"systemd makes it at each boot ({kept})")
+    return [_Place(directory, None if is_made else make, f"systemd makes it at each boot ({kept})")]
 
 
 def _is_ours(directory: Path, owner: str) -> bool:
@@ -411,7 +418,7 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
                 why_none=f"{reader.name} cannot read a socket in {place.directory}: {_nameless(launch.ids.gid)}"
             )
         steps.append(_join_group(launch.ids.gid, reader))
-    if reload := _reload(launch, name, is_saved_now=bool(configure)):
+    if reload := _reload(launch, is_saved_now=bool(configure)):
         steps.append(reload)
     steps.append(_look_again(name))
     user = _user_name(launch.ids.uid)
@@ -441,7 +448,7 @@ def list_options(directory: Path, name: str = SOCKET) -> list[tuple[str, str]]:
 
 
 def _configure(launch: Launch, directory: Path) -> list[Step]:
-    # If a condition or a loop is open, `if-dir` would end uWSGI; `endif` ends either, and is harmless otherwise (tried).
+    # Within a condition or a loop, `if-dir` ends uWSGI. `endif` closes either, and does nothing otherwise (tried).
     options = [*([("endif", "")] if launch.may_be_open else []), *list_options(directory)]
     if launch.file is None:
         words = " ".join(f"--{key} {_quote(value)}".rstrip() for key, value in options)
@@ -508,16 +515,15 @@ def _join_group(gid: int, reader: Reader) -> Step:
     )
 
 
-def _reload(launch: Launch, name: str, *, is_saved_now: bool) -> Step | None:
+def _reload(launch: Launch, *, is_saved_now: bool) -> Step | None:
     """The step that makes uWSGI read its configuration again; None if an Emperor does so because its file was saved."""
     pid = launch.master.pid
     unit = _own_unit(launch)
     if launch.master.emperor and launch.file:
         if is_saved_now and not launch.file.is_symlink():
             return None
-        return Step(
-            "Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"]
-        )  # it looks at the link, not at the file
+        # It looks at the link, not at the file.
+        return Step("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
     if launch.file is None or launch.why_no_reload:
         commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
         why = launch.why_no_reload or "a reload keeps the old command line"
