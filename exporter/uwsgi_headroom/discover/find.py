@@ -76,6 +76,15 @@ class FoundMaster:
     emperor: int | None = None
 
 
+def sees_all_processes() -> bool:
+    """Whether this user sees other users' processes, and not only its own (proc(5), `hidepid`)."""
+    try:
+        Path("/proc/1/stat").read_text()
+    except OSError:
+        return False
+    return True
+
+
 async def find_masters() -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once."""
     return list(await asyncio.gather(*map(_read_once, list(_list_masters()))))

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import PurePath
 
 from uwsgi_headroom.config.names import default_name
-from uwsgi_headroom.discover.find import FoundMaster
+from uwsgi_headroom.discover.find import FoundMaster, sees_all_processes
 from uwsgi_headroom.discover.steps import Plan
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.terminal_text import escape_text
@@ -31,6 +31,10 @@ _NOTHING = (
     "No uWSGI master runs here (in this PID namespace). If uWSGI runs elsewhere, give the address of its stats server: "
     "uwsgi-headroom --stats tcp://HOST:PORT"
 )
+_HIDDEN = (
+    "This user sees its own processes only (/proc is mounted with hidepid): run `sudo $(command -v uwsgi-headroom) "
+    "discover` to see the uWSGIs of all users."
+)
 _TURN_ON = "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:"
 _INDENT = " " * 4
 _WIDTH = 100
@@ -39,8 +43,9 @@ _WIDTH = 100
 def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, str], Plan] | None = None) -> list[str]:
     """Write the lines of the report. plans: makes the steps for a uWSGI without stats and its name; without it, the
     report names the command that does."""
+    hidden = [] if sees_all_processes() else [_HIDDEN]
     if not masters:
-        return [_NOTHING]
+        return [_NOTHING, *hidden]
     emperors = {master.emperor for master in masters}
     readable = [master for master in masters if master.address and not master.trouble]
     without = [master for master in masters if not (master.address or master.trouble or master.pid in emperors)]
@@ -62,6 +67,7 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
         parts.append([_TURN_ON, *_list(without)])
     if readable:
         parts.append(_command(readable, names))
+    parts += [hidden] if hidden else []
     return [line for number, part in enumerate(parts) for line in ([""] if number else []) + part]
 
 

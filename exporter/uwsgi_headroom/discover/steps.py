@@ -57,7 +57,7 @@ _PLAIN_PATH = re.compile(r"/[\w./@+-]+", re.ASCII)
 _STATS_LINE = re.compile(r"^[ \t]*stats(?:-server)?[ \t]*[=:](.*)$", re.MULTILINE)
 _SETS_MODE = re.compile(r"^[ \t]*(chmod-socket|hook-master-start[ \t]*=.*chmod)", re.MULTILINE)
 _YAML_SECTION = re.compile(r"^([\w.-]+):", re.MULTILINE)
-_YAML_OPTION = re.compile(r"( +)[\w-]+:(?: +[^ \[{|>&*].*)?")
+_YAML_OPTION = re.compile(r"( +)[\w-]+: +[^ \[{|>&*#].*")
 _TMPFILES_LINE = "d {directory} 2750 {owner} {group} -"
 
 
@@ -184,7 +184,7 @@ def _why_not(launch: Launch, alike: int) -> str:
         f"the section `uwsgi` is not the last one in {file}, so lines at its end would not count": (
             file and file.suffix != ".ini" and _YAML_SECTION.findall(launch.text)[-1:] != ["uwsgi"]
         ),
-        f"{file} has more than one option in each line, and lines at its end might not fit": (
+        f"{file} has more than one option and its value in each line, so lines at its end might not count": (
             file and file.suffix != ".ini" and not _yaml_indent(launch.text)
         ),
         f"it has mounts of its own, with another {file} than the one that you see": (
@@ -209,10 +209,10 @@ def _identify(file: Path | None) -> tuple[int, int] | None:
 
 
 def _yaml_indent(text: str) -> str:
-    """The indentation of the options, if a file has nothing but one option or one item of a list in each line; else an
-    empty text."""
+    """The indentation of the options, if a file has nothing but one option with its value in each line; else an empty
+    text. After an option without a value, a uWSGI without libyaml ignores what follows."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    options = [line for line in lines if line not in ("---", "uwsgi:") and not re.match(r" +- ", line)]
+    options = [line for line in lines if line not in ("---", "uwsgi:")]
     indents = {found[1] if found else "" for found in map(_YAML_OPTION.fullmatch, options)}
     return indents.pop() if len(indents) == 1 else ""
 
@@ -465,7 +465,7 @@ def _configure(launch: Launch, directory: Path) -> list[Step]:
         lines = lines if _last_section(launch.text) == "uwsgi" else ["[uwsgi]", *lines]
         return [*steps, Step(f"Add at the end of {launch.file}{at_once}:", lines)]
     # As a command, because in YAML the indentation counts, and pasting may change it.
-    lines = [f"{_yaml_indent(launch.text)}{key}: {value}".rstrip() for key, value in options]
+    lines = [f"{_yaml_indent(launch.text)}{key}: {value or 'true'}" for key, value in options]
     command = f"printf '%s\\n' {' '.join(map(shlex.quote, lines))} >> {file}"
     return [*steps, Step(f"Extend {launch.file} by this command{at_once}:", [command])]
 
