@@ -52,6 +52,44 @@ def test_another_users_uwsgi_is_reported() -> None:
     assert masters[server.pid].address is None
 
 
+@as_root
+@pytest.mark.integration
+def test_a_network_of_its_own(tmp_path: Path) -> None:
+    """The stats server of a uWSGI in another network namespace is found, unless its address means another one here."""
+    ini = f"[uwsgi]\nmaster = true\nsocket = {tmp_path}/app\nwsgi-file = {APP}\nstats = "
+    for address, is_found in ((f"{tmp_path}/stats", True), ("127.0.0.1:1717", False)):
+        (tmp_path / "shop.ini").write_text(f"{ini}{address}\n")
+        command = ["unshare", "--net", "sh", "-c", f"ip link set lo up; exec {uwsgi_binary()} {tmp_path}/shop.ini"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_until(lambda pid=process.pid: masters_of(pid), what="the workers")  # type: ignore[misc]
+                (master,) = masters_of(process.pid)
+            finally:
+                process.terminate()
+                process.kill()
+        assert master.address == (Unix(address) if is_found else None)
+        assert ("network namespace of its own" in master.trouble) == (not is_found)
+
+
+def masters_of(pid: int) -> list[FoundMaster]:
+    """What discovery finds about a process that has workers."""
+    masters = asyncio.run(discover.find_masters())
+    return [master for master in masters if master.pid == pid and master.role == "master"]
+
+
+def test_processes_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `hidepid`, a user sees no uWSGI of others: the report does not say that there is none without saying so."""
+    assert "hidepid" not in " ".join(render_report([]))
+
+    def refuse(_path: Path) -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert not find.sees_all_processes()
+    assert "hidepid" in " ".join(render_report([]))
+    assert "hidepid" in render_report([FoundMaster(1, "me", trouble="no")])[-1]
+
+
 def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Address | None]:
     """The addresses of the servers that discovery finds with these masters."""
 

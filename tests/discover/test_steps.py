@@ -11,7 +11,7 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,8 @@ import pytest
 from tests.support.other_namespaces import NOBODY, as_root
 from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
-from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, read_launch
+from uwsgi_headroom.discover.command import run
+from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, may_be_open, read_launch
 from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
 from uwsgi_headroom.discover.trial import TrialError, trial_directory, try_directory
@@ -87,7 +88,7 @@ def follow(made: Plan) -> None:
         if step.heading.startswith("Add at the end of "):
             file = Path(step.heading.removeprefix("Add at the end of ").rstrip(":"))
             with file.open("a") as opened:
-                opened.write("\n" + "\n".join(step.lines) + "\n")
+                opened.write("\n".join(step.lines) + "\n")
         elif step.lines:
             subprocess.run(["sh", "-ec", "\n".join(step.lines)], check=True)
 
@@ -98,7 +99,17 @@ def answer(server: Uwsgi) -> int:
         return int(response.status)
 
 
-@pytest.mark.parametrize("ending", ["", "\n[other]\nx = 1\n", "\n# no line break at the end"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "",
+        "\n[other]\nx = 1\n",
+        "\n# no line break at the end",
+        "chdir = /",
+        "if-dir = /\nbuffer-size = 8192\n",
+        "for = a\nenv = %(_)=1\n",
+    ],
+)
 def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: Path) -> None:
     """After the steps, uWSGI has a stats server that only its group may read; its application's socket is as before."""
     with without_stats(INI.format(directory=tmp_path) + ending) as server:
@@ -112,6 +123,153 @@ def test_the_steps_turn_on_stats_and_change_nothing_else(ending: str, tmp_path: 
         assert os.stat(Path(address.path).parent).st_mode & 0o7 == 0
         wait_until(lambda: answer(server) == 200, what="the application")
         assert os.stat(tmp_path / "app").st_mode == before
+
+
+@pytest.mark.parametrize("ending", ["", "  if-dir: /\n  buffer-size: 8192"])
+def test_the_steps_for_yaml(ending: str, tmp_path: Path) -> None:
+    """A YAML file is extended by a command, because pasting may change the indentation, which counts."""
+    text = f"uwsgi:\n  master: true\n  need-app: true\n  socket: {tmp_path}/app\n  wsgi-file: {APP}\n{ending}"
+    (tmp_path / "shop.yml").write_text(text)
+    with without_stats("", "--yaml", f"{tmp_path}/shop.yml") as server:
+        follow(planned(server))
+        wait_until(lambda: found(server).address, what="the stats server")
+        wait_until(lambda: answer(server) == 200, what="the application")
+
+
+@pytest.mark.parametrize(
+    "text", ["uwsgi: {master: true}\n", "uwsgi:\n  env:\n    - A=1\n", "uwsgi:\n  env: |\n    A=1\n"]
+)
+def test_yaml_in_which_lines_might_not_count(text: str) -> None:
+    """A YAML file with more than one option and its value in each line gets no lines."""
+    made = plan(replace(LAUNCH, file=Path("/srv/shop.yml"), text=text), "shop", ME, alike=1)
+    assert made.steps == ()
+    assert "might not count" in made.why_none
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "words", "expected"),
+    [
+        ("[uwsgi]\nmaster = true\nforce-cwd = /\n", ("shop.ini",), ("uwsgi", "--ini", "shop.ini"), False),
+        ("if-dir = /a\nendif =\nfor = 1\nendfor\n", (), (), False),
+        ("if-not-env = A\n", (), (), True),
+        ("if-env: A\n", (), (), True),
+        ("for-glob = *\n", (), (), True),
+        ("include = more.ini\n", (), (), True),
+        ("ini = :more\n", (), (), True),
+        ("", (), ("uwsgi", "--if-env", "A"), True),
+        ("", ("first.ini", "shop.ini"), (), True),
+        ("", ("/usr/share/uwsgi/conf/default.ini", "shop.ini"), (), False),
+    ],
+)
+def test_a_condition_that_may_be_open(
+    text: str, files: tuple[str, ...], words: tuple[str, ...], expected: bool
+) -> None:
+    """A condition or a loop that is open, or may be, because another file is loaded."""
+    assert may_be_open(text, files, words) == expected
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_two_names_of_one_file(
+    link: Callable[[Path, Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two uWSGIs that load one file under two names get no line: the second would take the socket of the first. So it
+    is if one of them has stats by its command line."""
+    first, second = tmp_path / "shop.ini", tmp_path / "blog.ini"
+    first.write_text(INI.format(directory=tmp_path).replace("/app", "/%n"))
+    link(first, second)
+    with (
+        without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)),
+        without_stats("", "--ini", str(second)),
+    ):
+        run()
+        printed = " ".join(capsys.readouterr().out.split())
+    assert f"2 uWSGIs use {second}, under this name or another" in printed
+    assert "if-dir" not in printed
+
+
+@as_root
+def test_another_file_than_you_see(tmp_path: Path) -> None:
+    """A uWSGI whose mounts hide the file that you would change gets no lines, nor one whose file you do not see."""
+    with without_stats(INI.format(directory=tmp_path)) as server:
+        launch = launched(server)
+        assert launch.file
+        assert launch.identity
+        copy = launch.file.with_name("copy.ini")
+        copy.write_text(launch.text)
+        copy.rename(launch.file)
+        assert "mounts of its own" in plan(launch, "shop", ME, alike=1).why_none
+        launch.file.unlink()
+        assert "mounts of its own" in plan(launch, "shop", ME, alike=1).why_none
+
+
+@as_root
+def test_a_directory_that_everybody_may_write(tmp_path: Path) -> None:
+    """Where every user may write, a file of another user would end uWSGI at its next start."""
+    directory = tmp_path / "lasting" / "shop"
+    directory.mkdir(parents=True)
+    directory.chmod(0o1777)
+    launch = replace(LAUNCH, text="[uwsgi]\n")
+    assert "every local user may write" in plan(launch, "shop", ME, alike=1).why_none
+    waiting = plan(replace(launch, text=f"[uwsgi]\nstats = {directory}/stats\n"), "shop", ME, alike=1)
+    assert any("every local user may write" in warning for warning in waiting.warnings)
+
+
+@as_root
+def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path: Path) -> None:
+    """A socket at the proposed path, which the file does not name, may be of another uWSGI of this name."""
+    directory = tmp_path / "lasting" / "shop"
+    directory.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(directory / "stats"))
+    assert "may be of another uWSGI" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
+
+
+@as_root
+def test_a_tmpfile_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file in tmpfiles.d that is not the proposed one is never written over: a web server may need its mode."""
+    (tmp_path / "tmpfiles.d").mkdir()
+    (tmp_path / "run" / "shop").mkdir(parents=True)
+    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "run")
+    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
+    kept = tmp_path / "tmpfiles.d" / "uwsgi-app-shop.conf"
+    for text in (
+        f"d {tmp_path}/run/shop 0755 root www-data -\n",
+        f"d {tmp_path}/run/shop 2750 other root -\n",
+        f"d {tmp_path}/run/shop 2750 root root -\nd /run/more 0755 root root -\n",
+    ):
+        kept.write_text(text)
+        commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
+        assert f"d {tmp_path}/run/shop-stats 2750 " in commands[0]
+        assert str(kept) not in commands[0]
+    (tmp_path / "run" / "shop-stats").mkdir()
+    commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
+    assert f"d {tmp_path}/run/shop-uwsgi-headroom 2750 " in commands[0]
+
+
+def test_names_in_commands_are_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local users choose the names of directories, and systemd escapes names of units: a shell takes them as they
+    are."""
+    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
+    directory = tmp_path / "x; touch pwned #"
+    directory.mkdir()
+    (directory / "shop.ini").write_text("[uwsgi]\n")
+    (directory / "link.ini").symlink_to("shop.ini")
+    vassal = replace(
+        LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), file=directory / "link.ini", text="[uwsgi]\n"
+    )
+    (command,) = plan(vassal, "shop", ME, alike=1).steps[2].lines
+    assert shlex.split(command) == ["touch", "-h", str(directory / "link.ini")]
+    unit = Unit(r"uwsgi@srv-my\x2dapp.service", main_pid=os.getpid(), can_reload=True)
+    (command,) = plan(replace(LAUNCH, text="[uwsgi]\n", unit=unit), "shop", ME, alike=1).steps[2].lines
+    assert shlex.split(command) == ["systemctl", "reload", unit.name]
+
+
+def test_debians_reload_names_the_application() -> None:
+    """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
+    launch = replace(LAUNCH, file=Path("/etc/uwsgi/apps-enabled/shop.ini"), text="[uwsgi]\n", is_debian=True)
+    commands = [line for step in plan(launch, "apps-enabled", ME, alike=1).steps for line in step.lines]
+    assert any(command.startswith("service uwsgi reload shop") for command in commands) or os.geteuid() != 0
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
@@ -253,7 +411,7 @@ def test_why_a_directory_does_not_do(tmp_path: Path) -> None:
     """A missing directory and a path that is too long are refused with the reason."""
     with pytest.raises(TrialError, match="No such file"):
         try_directory(os.getpid(), ME.ids, tmp_path / "missing", "stats", ME.ids)
-    long = replace(LAUNCH, text="[uwsgi]")
+    long = replace(LAUNCH, text="[uwsgi]\n")
     assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
 
 
@@ -302,9 +460,9 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch: pytest.MonkeyPatch, tmp_
         (Reader("prometheus", Ids(NOBODY, NOBODY)), f"usermod --append --groups {group} prometheus"),
         (Reader("uwsgi-headroom.service", Ids(NOBODY, NOBODY), unit=True), f"SupplementaryGroups={group}"),
     ):
-        made = plan(replace(LAUNCH, text="[uwsgi]"), "shop", reader, alike=1)
+        made = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", reader, alike=1)
         assert any(command in line for step in made.steps for line in step.lines)
-    nameless = replace(LAUNCH, text="[uwsgi]", ids=replace(ME.ids, gid=65_429))
+    nameless = replace(LAUNCH, text="[uwsgi]\n", ids=replace(ME.ids, gid=65_429))
     for text in ("[uwsgi]", f"[uwsgi]\nstats = {tmp_path}/own.stats\n"):
         made = plan(replace(nameless, text=text), "shop", Reader("prometheus", Ids(NOBODY, NOBODY)), alike=1)
         assert made.steps == ()
@@ -329,7 +487,7 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
     monkeypatch.setattr(steps, "RUNTIME", tmp_path / "run")
     monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
-    launch = replace(LAUNCH, text="[uwsgi]")
+    launch = replace(LAUNCH, text="[uwsgi]\n")
     first = plan(launch, "shop", ME, alike=1).steps[0]
     assert first.lines[0].startswith(f"echo 'd {tmp_path}/run/shop 2750 root root -' > {tmp_path}/tmpfiles.d/")
     (tmp_path / "run" / "shop").mkdir(parents=True)
@@ -348,10 +506,10 @@ def test_a_sandbox_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(steps, "try_directory", refuse)
     unit = Unit("shop.service", main_pid=os.getpid(), can_reload=True)
-    made = plan(replace(LAUNCH, text="[uwsgi]", unit=unit), "shop", ME, alike=1)
+    made = plan(replace(LAUNCH, text="[uwsgi]\n", unit=unit), "shop", ME, alike=1)
     assert "RuntimeDirectory=uwsgi-stats-shop" in made.steps[0].lines[1]
     assert not any("stats =" in line for step in made.steps for line in step.lines)
-    again = replace(LAUNCH, text="[uwsgi]", unit=replace(unit, runtime_directories=("uwsgi-stats-shop",)))
+    again = replace(LAUNCH, text="[uwsgi]\n", unit=replace(unit, runtime_directories=("uwsgi-stats-shop",)))
     assert plan(again, "shop", ME, alike=1).steps == ()
 
 
@@ -421,7 +579,7 @@ def test_the_emperor_looks_at_the_link(tmp_path: Path, monkeypatch: pytest.Monke
     file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
     file.write_text("[uwsgi]\n")
     link.symlink_to(file)
-    vassal = replace(LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), text="[uwsgi]")
+    vassal = replace(LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), text="[uwsgi]\n")
     saved = plan(replace(vassal, file=file), "shop", ME, alike=1)
     assert "reloads it as soon as" in saved.steps[1].heading
     linked = plan(replace(vassal, file=link), "shop", ME, alike=1)
@@ -436,7 +594,7 @@ def test_a_runtime_directory_of_others(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(steps, "OWN_RUNTIME", tmp_path / "own")
     monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
     (tmp_path / "uwsgi").mkdir()
-    launch = replace(LAUNCH, text="[uwsgi]")
+    launch = replace(LAUNCH, text="[uwsgi]\n")
     assert f"d {tmp_path}/uwsgi/app/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
     os.chown(tmp_path / "uwsgi", NOBODY, NOBODY)
     assert f"d {tmp_path}/own/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
