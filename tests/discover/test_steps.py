@@ -105,7 +105,7 @@ def answer(server: Uwsgi) -> int:
         "",
         "\n[other]\nx = 1\n",
         "\n# no line break at the end",
-        "chdir = /",
+        "callable = application",
         "if-dir = /\nbuffer-size = 8192\n",
         "for = a\nenv = %(_)=1\n",
     ],
@@ -265,11 +265,12 @@ def test_names_in_commands_are_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
 
 
-def test_debians_reload_names_the_application() -> None:
+def test_debians_reload_names_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
+    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
     launch = replace(LAUNCH, file=Path("/etc/uwsgi/apps-enabled/shop.ini"), text="[uwsgi]\n", is_debian=True)
     commands = [line for step in plan(launch, "apps-enabled", ME, alike=1).steps for line in step.lines]
-    assert any(command.startswith("service uwsgi reload shop") for command in commands) or os.geteuid() != 0
+    assert "service uwsgi reload shop" in commands
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path: Path) -> None:
