@@ -212,3 +212,17 @@ def test_nothing_else_is_served(port: int, path: str) -> None:
     assert status == 404
     assert headers["Content-Type"].startswith("text/plain; charset=utf-8")
     assert len(body) < 100
+
+
+def test_a_request_reads_no_file(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 clients that request a runbook's text would otherwise have all runbooks read for each of their requests."""
+    get(port, f"/runbooks/{NAMES[0]}")
+
+    def fail(_path: Path, *_: object) -> str:
+        raise AssertionError("a file was read")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert get(port, f"/runbooks/{NAMES[0]}")[0] == 200
+    status, _, _ = get(port, f"/runbooks/Nothing?server=a{16 * '&x'}")
+    assert status == 404
+    assert get(port, f"/runbooks/?server=a{16 * '&x'}")[0] == 400

@@ -15,6 +15,13 @@ HEAD_BYTES = 32768
 HEAD_LINES = 128
 """Most lines in a head, including empty ones before it. Each line costs a parser call; browsers send about twenty."""
 
+HEADER_VALUES = 32
+"""Most values in a header's list, and most parameters of each, that are parsed. A line of commas would take 20 ms to
+parse in full, in each request. Browsers and Prometheus send fewer than ten."""
+
+QUERY_PARAMETERS = 16
+"""Most parameters in a query, for the same reason. No route has more than three."""
+
 BODY_BYTES = 65536
 """Longest body of a request. No route uses a body, but some clients send one with every request."""
 
