@@ -56,8 +56,11 @@ PIECE_BYTES = 65536
 """How much of a response is handed to a connection at a time. The rest is shared by all clients that receive it."""
 
 MOST_DOCUMENTS = 16
-"""Most documents of servers, lists, pages and runbooks that are built or wait for their turn. Equal ones are built
-once: a page requests three."""
+"""Most documents of servers, lists and pages that are built or wait for their turn. Equal ones are built once: a page
+requests three."""
+
+MOST_RUNBOOKS = 8
+"""Most runbooks that are built or wait for their turn."""
 
 MOST_SCRAPES = 64
 """Most answers to scrapes and probes that are built or wait: one for each probed server and format."""

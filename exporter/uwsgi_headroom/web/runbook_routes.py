@@ -16,12 +16,15 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import page_html, runbook_html
-from uwsgi_headroom.web.api_routes import DOCUMENTS
+from uwsgi_headroom.web import bounds, page_html, runbook_html
 from uwsgi_headroom.web.query_parameters import read_parameter
 from uwsgi_headroom.web.runbook_markdown import Runbook, split_runbook
 from uwsgi_headroom.web.runbook_values import Target, describe_target, find_exporter_address
-from uwsgi_headroom.web.shared_builds import SharedBuilds
+from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+
+_RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
+"""Apart from documents: a request may name any server and worker, so requests with many names would take the places of
+the page."""
 
 _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
@@ -86,7 +89,7 @@ async def _show(
         return render(target).encode("utf-8", "replace")
 
     key = "runbook", name, server, watch, worker, exporter
-    answer = await builds.get(DOCUMENTS, key, lambda: watch and watch.reader.attempts, make, request)
+    answer = await builds.get(_RUNBOOKS, key, lambda: watch and watch.reader.attempts, make, request)
     return await answer.respond(
         request, page_html.HEADERS, page_html.MEDIA_TYPE, least_bytes=page_html.LEAST_BYTES_TO_COMPRESS
     )
