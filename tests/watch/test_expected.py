@@ -132,3 +132,8 @@ def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch: pytest.Monk
 
     with real_uwsgi.bare("--emperor", "vassals", "--emperor-stats", "{directory}/stats", files=files) as server:
         asyncio.run(look(server.directory, lambda: real_uwsgi._end(server.process)))
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_empty_history() -> None:
+    """The exporter starts with a history in a folder that it may not enter, or with a name that is too long."""
+    assert remember(Path("/nowhere") / ("y" * 5000), UNTIL).up_seconds == {}

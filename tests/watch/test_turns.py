@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 import pytest
 
 from tests.support.clock import MovableClock
-from uwsgi_headroom.watch.turns import LONGEST_SECONDS, SHORTEST_SECONDS, Turns
+from uwsgi_headroom.watch.turns import (
+    LONGEST_SECONDS,
+    SHORTEST_SECONDS,
+    GivenUpError,
+    ThreadTurns,
+    Turns,
+    run_in_thread,
+)
 
 
 def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, float]:
@@ -49,3 +58,56 @@ def test_others_wait_for_a_short_turn() -> None:
     """Others that have little to do wait for the shortest turn; no turn is longer than the longest."""
     assert share_of(MovableClock(), 0.001, 0.0001)[1] <= SHORTEST_SECONDS + 0.0011
     assert share_of(MovableClock(), 0.001, 10.0)[1] <= LONGEST_SECONDS + 0.0011
+
+
+def test_a_cancelled_thread_has_ended_when_its_task_ends() -> None:
+    """So what takes turns never runs beside what was cancelled before it, even if that cannot pause. A thread that has
+    not begun does nothing."""
+    running, most, calls = 0, 0, 0
+    lock = threading.Lock()
+
+    def work(_turns: ThreadTurns) -> None:
+        nonlocal running, most, calls
+        with lock:
+            running, most, calls = running + 1, max(most, running + 1), calls + 1
+        time.sleep(0.05)
+        with lock:
+            running -= 1
+
+    async def main() -> None:
+        for _ in range(5):
+            before = calls
+            task = asyncio.create_task(run_in_thread(work))
+            while calls == before:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+            assert running == 0
+
+    asyncio.run(main())
+    assert (most, calls) == (1, 5)
+
+
+def test_a_cancelled_thread_ends_at_its_next_pause() -> None:
+    """Its work is given up."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(turns: ThreadTurns) -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.001)
+                turns.pause_if_due()
+        except GivenUpError:
+            ended.set()
+            raise
+
+    async def main() -> None:
+        task = asyncio.create_task(run_in_thread(work))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        await asyncio.wait_for(asyncio.wait({task}), 10)
+
+    asyncio.run(main())
+    assert ended.is_set()

@@ -105,7 +105,10 @@ def test_documents_of_a_server(port: int, name: str, path: str, schema: str) -> 
         ("servers/emperor/what-if?settings=1e9x1", 400, "'1e9x1'"),
         ("servers/emperor/what-if?settings=-1x1", 400, "settings"),
         ("servers/emperor/what-if?settings=1x1,1x2,1x3,1x4,1x5,1x6,1x7,1x8,1x9,2x1,2x2,2x3,2x4", 400, "at most 12"),
+        ("servers/emperor/what-if?settings=" + ",".join(map(str, range(1500))), 400, "1500 settings are too many"),
         ("servers/nobody/what-if", 404, "no server"),
+        ("servers?window=60" + 16 * "&a", 400, "16 parameters"),
+        ("servers/emperor/history?" + 4000 * "a&", 400, "16 parameters"),
     ],
 )
 def test_what_is_refused(port: int, path: str, status: int, words: str) -> None:

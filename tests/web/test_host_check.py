@@ -132,3 +132,4 @@ def test_a_link_on_another_site_is_followed(port: int) -> None:
     for path in ("/", "/metrics", "/runbooks/UwsgiDown", "/api/v1/servers"):
         assert answer(port, path, *headers).startswith(b"HTTP/1.1 200 "), path
     assert answer(port, "/probe?target=x", *headers).startswith(b"HTTP/1.1 403 ")
+    assert answer(port, "/", *headers, "Sec-Purpose: prefetch;prerender").startswith(b"HTTP/1.1 403 ")

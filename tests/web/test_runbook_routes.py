@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -19,6 +20,7 @@ from uwsgi_headroom.config.model import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.source import File
 from uwsgi_headroom.web import page_html
+from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 FOLDER = ROOT / "alerts" / "runbooks"
 NAMES = sorted(file.name for file in FOLDER.glob("*.md"))
@@ -212,3 +214,34 @@ def test_nothing_else_is_served(port: int, path: str) -> None:
     assert status == 404
     assert headers["Content-Type"].startswith("text/plain; charset=utf-8")
     assert len(body) < 100
+
+
+def test_a_request_reads_no_file(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 clients that request a runbook's text would otherwise have all runbooks read for each of their requests."""
+    get(port, f"/runbooks/{NAMES[0]}")
+
+    def fail(_path: Path, *_: object) -> str:
+        raise AssertionError("a file was read")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    assert get(port, f"/runbooks/{NAMES[0]}")[0] == 200
+    status, _, _ = get(port, f"/runbooks/Nothing?server=a{16 * '&x'}")
+    assert status == 404
+    assert get(port, f"/runbooks/?server=a{16 * '&x'}")[0] == 400
+
+
+def test_runbooks_take_no_place_of_the_page(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may name any worker, so a crowd could fill all places of the kind of builds that runbooks belong to."""
+    kinds = set()
+    original = SharedBuilds.get
+
+    async def get_and_note(self: SharedBuilds, kind: Kind, *arguments: Any) -> Answer:
+        kinds.add(kind.name)
+        return await original(self, kind, *arguments)
+
+    monkeypatch.setattr(SharedBuilds, "get", get_and_note)
+    assert get(port, "/runbooks/UwsgiDown?server=shop&worker=77")[0] == 200
+    assert get(port, "/runbooks/")[0] == 200
+    assert kinds == {"runbooks"}
+    assert get(port, "/")[0] == 200
+    assert kinds == {"runbooks", "documents"}

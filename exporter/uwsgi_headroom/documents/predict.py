@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
 PEAK_SECONDS = 60.0
@@ -77,13 +77,12 @@ async def _find_peak(watch: Watch) -> Observed | None:
 
 async def _run(measured: Measured, settings: Sequence[Setting]) -> WhatIf:
     """Run the model in a thread that lets the event loop take the interpreter lock every fraction of a millisecond."""
-    ended = threading.Event()
 
-    def is_cancelled() -> bool:
-        time.sleep(0)  # releases the lock: otherwise samples would wait for it, 5 ms each time
-        return ended.is_set()
+    def predict(turns: ThreadTurns) -> WhatIf:
+        def is_cancelled() -> bool:
+            time.sleep(0)  # releases the lock: otherwise samples would wait for it, 5 ms each time
+            return turns.is_given_up
 
-    try:
-        return await asyncio.to_thread(predict_settings, measured, settings, cancelled=is_cancelled)
-    finally:
-        ended.set()
+        return predict_settings(measured, settings, cancelled=is_cancelled)
+
+    return await run_in_thread(predict)

@@ -54,13 +54,21 @@ def remember(history: Path, now: float | None = None) -> Memory:
     now = time.time() if now is None else now
     retired, since = read_retired(history), now - PAST_SECONDS
     known: Mapping[str, float] = {}
-    if history.exists() and history.stat().st_size:
+    if _has_data(history):
         try:
             with HistoryFile(history, now) as file:
                 known = file.up_seconds(lambda server: max(since, retired.get(server, 0.0)), LONG_ENOUGH)
         except HistoryFileError as error:
             _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
     return Memory(known, lambda: read_retired(history))
+
+
+def _has_data(path: Path) -> bool:
+    """Whether a file exists and is not empty; False if the system does not say: the writer then explains why."""
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
 
 
 class Vassals:

@@ -54,10 +54,15 @@ class ThreadTurns:
         """End the turn if it was long enough. Raises GivenUpError after `give_up`."""
         if time.monotonic() - self._began <= _THREAD_TURN_SECONDS:
             return
-        if self._is_given_up.is_set():
+        if self.is_given_up:
             raise GivenUpError
         time.sleep(_THREAD_PAUSE_SECONDS)
         self._began = time.monotonic()
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self._is_given_up.is_set()
 
     def give_up(self) -> None:
         """End the computation at its next pause."""
@@ -65,9 +70,20 @@ class ThreadTurns:
 
 
 async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
-    """Run a computation in a thread. Cancellation ends it at its next pause."""
+    """Run a computation in a thread. Cancellation ends it at its next pause, and waits for that: otherwise those who
+    take turns, and are cancelled, would fill all threads of the exporter with work that nobody waits for."""
     turns = ThreadTurns()
+
+    def run() -> _Result:
+        if turns.is_given_up:
+            raise GivenUpError
+        return work(turns)
+
+    thread = asyncio.ensure_future(asyncio.to_thread(run))
     try:
-        return await asyncio.to_thread(work, turns)
-    finally:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
         turns.give_up()
+        await asyncio.wait({thread})
+        thread.cancelled() or thread.exception()  # asyncio logs an exception that nobody asked for
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -194,7 +193,8 @@ async def _journal(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
         if not watch.writer or not watch.writer.since:
             return []
         path = watch.writer.path
-        return await asyncio.to_thread(_find_earlier, path, watch.name, since, before, count, fleet.clock.epoch())
+        now = fleet.clock.epoch()
+        return await run_in_thread(lambda _turns: _find_earlier(path, watch.name, since, before, count, now))
 
     async def make() -> bytes:
         journal = await build.build_journal(watch, fleet.clock, seconds, limit, before, find_earlier)

@@ -15,6 +15,13 @@ HEAD_BYTES = 32768
 HEAD_LINES = 128
 """Most lines in a head, including empty ones before it. Each line costs a parser call; browsers send about twenty."""
 
+HEADER_VALUES = 32
+"""Most values in a header's list, and most parameters of each, that are parsed. A line of commas would take 20 ms to
+parse in full, in each request. Browsers and Prometheus send fewer than ten."""
+
+QUERY_PARAMETERS = 16
+"""Most parameters in a query, for the same reason. No route has more than three."""
+
 BODY_BYTES = 65536
 """Longest body of a request. No route uses a body, but some clients send one with every request."""
 
@@ -49,8 +56,11 @@ PIECE_BYTES = 65536
 """How much of a response is handed to a connection at a time. The rest is shared by all clients that receive it."""
 
 MOST_DOCUMENTS = 16
-"""Most documents of servers, lists, pages and runbooks that are built or wait for their turn. Equal ones are built
-once: a page requests three."""
+"""Most documents of servers, lists and pages that are built or wait for their turn. Equal ones are built once: a page
+requests three."""
+
+MOST_RUNBOOKS = 8
+"""Most runbooks that are built or wait for their turn."""
 
 MOST_SCRAPES = 64
 """Most answers to scrapes and probes that are built or wait: one for each probed server and format."""

@@ -90,7 +90,9 @@ def _is_of_a_page(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     if headers.get(b"sec-fetch-site", b"none") in _OWN_SITE:
         return False
-    is_link = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    is_prefetched = b"sec-purpose" in headers  # a page may have fifty links prefetched, which nobody follows
+    is_page = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    is_link = is_page and not is_prefetched
     return not is_link or scope["path"] == "/probe"
 
 

@@ -75,10 +75,15 @@ def compress(body: bytes) -> bytes:
 
 def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Parse an Accept or Accept-Encoding header to names with their parameters."""
-    for entry in header.lower().split(","):
-        name, *parameters = (part.strip() for part in entry.split(";"))
+    for entry in _split(header.lower(), ","):
+        name, *parameters = (part.strip() for part in _split(entry, ";"))
         pairs = (parameter.partition("=") for parameter in parameters)
         yield name, {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split a text into its first parts. The others are ignored."""
+    return text.split(separator, bounds.HEADER_VALUES)[: bounds.HEADER_VALUES]
 
 
 def _is_refused(parameters: dict[str, str]) -> bool:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from uwsgi_headroom import number_range
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
 from uwsgi_headroom.documents.build import NEWEST, Cursor
+from uwsgi_headroom.web import bounds
 
 RETRY_SECONDS = 2
 """How long a client should wait before it repeats a request that was refused with status 503."""
@@ -22,9 +23,16 @@ class RefusedError(Exception):
         self.status = status
 
 
+def read_parameter(request: Request, name: str) -> str:
+    """Return a parameter's text; "" if there is none. Raises RefusedError if the query has too many to parse."""
+    if request.scope["query_string"].count(b"&") >= bounds.QUERY_PARAMETERS:
+        raise RefusedError(400, f"the query has more than {bounds.QUERY_PARAMETERS} parameters")
+    return request.query_params.get(name, "")
+
+
 def parse_window(request: Request, windows: Sequence[float]) -> float:
     """Parse the window: one of these lengths in seconds, by default the first. Raises RefusedError."""
-    text = request.query_params.get("window", "")
+    text = read_parameter(request, "window")
     if not text:
         return windows[0]
     try:
@@ -36,7 +44,7 @@ def parse_window(request: Request, windows: Sequence[float]) -> float:
 
 def parse_number(request: Request, name: str, default: float, least: float, most: float) -> float:
     """Parse a number within bounds; `default` if there is none. Raises RefusedError."""
-    text = request.query_params.get(name, "")
+    text = read_parameter(request, name)
     if not text:
         return default
     try:
@@ -55,7 +63,7 @@ def parse_whole_number(request: Request, name: str, default: int, least: int, mo
 
 def parse_cursor(request: Request, name: str) -> Cursor:
     """Parse the place of an event, as in `next` of a journal; the newest if there is none. Raises RefusedError."""
-    text = request.query_params.get(name, "")
+    text = read_parameter(request, name)
     if not text:
         return NEWEST
     time, _, number = text.partition(",")
@@ -68,6 +76,6 @@ def parse_cursor(request: Request, name: str) -> Cursor:
 def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:
     """Parse settings such as `8x4,4x8`; empty if there are none. Raises RefusedError."""
     try:
-        return parse_settings([text for text in request.query_params.get(name, "").split(",") if text.strip()])
+        return parse_settings([text for text in read_parameter(request, name).split(",") if text.strip()])
     except SettingError as error:
         raise RefusedError(400, f"{name}: {error}") from None

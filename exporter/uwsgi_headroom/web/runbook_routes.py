@@ -16,17 +16,22 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import page_html, runbook_html
-from uwsgi_headroom.web.api_routes import DOCUMENTS
+from uwsgi_headroom.web import bounds, page_html, runbook_html
+from uwsgi_headroom.web.query_parameters import read_parameter
 from uwsgi_headroom.web.runbook_markdown import Runbook, split_runbook
 from uwsgi_headroom.web.runbook_values import Target, describe_target, find_exporter_address
-from uwsgi_headroom.web.shared_builds import SharedBuilds
+from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+
+_RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
+"""Apart from documents: a request may name any server and worker, so requests with many names would take the places of
+the page."""
 
 _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
 
+@cache
 def read_runbooks() -> Mapping[str, str]:
-    """Read the Markdown of every runbook, by name, sorted by name."""
+    """Read the Markdown of every runbook once, by name, sorted by name."""
     files = resources.files("uwsgi_headroom").joinpath("runbooks").iterdir()
     texts = {file.name[:-3]: file.read_text("utf-8") for file in files if file.name.endswith(".md")}
     return dict(sorted(texts.items()))
@@ -49,7 +54,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         runbook = load_runbooks().get(name)
         if runbook is None:
             return _missing()
-        server = request.query_params.get("server", "")
+        server = read_parameter(request, "server")
         return await _show(
             fleet, builds, request, name, lambda target: runbook_html.render_runbook(runbook, target, server)
         )
@@ -74,7 +79,7 @@ async def _show(
     fleet: Fleet, builds: SharedBuilds, request: Request, name: str, render: Callable[[Target | None], str]
 ) -> Response:
     """Show a runbook, or the list if the name is empty, for the server and the worker of the request."""
-    server, worker = request.query_params.get("server", ""), request.query_params.get("worker", "")
+    server, worker = read_parameter(request, "server"), read_parameter(request, "worker")
     watch = next((watch for watch in fleet.watches() if watch.name == server), None)
     exporter = find_exporter_address(request)
 
@@ -84,7 +89,7 @@ async def _show(
         return render(target).encode("utf-8", "replace")
 
     key = "runbook", name, server, watch, worker, exporter
-    answer = await builds.get(DOCUMENTS, key, lambda: watch and watch.reader.attempts, make, request)
+    answer = await builds.get(_RUNBOOKS, key, lambda: watch and watch.reader.attempts, make, request)
     return await answer.respond(
         request, page_html.HEADERS, page_html.MEDIA_TYPE, least_bytes=page_html.LEAST_BYTES_TO_COMPRESS
     )

@@ -56,7 +56,7 @@ def parse_setting(text: str) -> Setting:
 
 def parse_settings(texts: Iterable[str]) -> tuple[Setting, ...]:
     """Parse several, in their order and each once. Raises SettingError, also for more than MOST_SETTINGS."""
-    settings = tuple(dict.fromkeys(map(parse_setting, texts)))
-    if len(settings) > MOST_SETTINGS:
-        raise SettingError(f"{len(settings)} settings are too many; at most {MOST_SETTINGS} are predicted at a time")
-    return settings
+    different = dict.fromkeys(text.strip() for text in texts)
+    if len(different) > MOST_SETTINGS:  # before they are parsed: a request may contain thousands
+        raise SettingError(f"{len(different)} settings are too many; at most {MOST_SETTINGS} are predicted at a time")
+    return tuple(dict.fromkeys(map(parse_setting, different)))
