@@ -159,6 +159,6 @@ def test_an_index_that_returns_one_row_again(tmp_path: Path, whole: bytes, monke
     path = tmp_path / "history.sqlite"
     path.write_bytes(whole)
     with HistoryFile(path, NOON + DAY) as file:
-        monkeypatch.setattr(file, "_rows", lambda *_: [(5, b"")])
+        monkeypatch.setattr(file, "_rows", lambda *_: [(5, b"")] * 200)
         with pytest.raises(HistoryFileError, match="damaged"):
             list(file.records("s0", 0.0, NOON, 60))

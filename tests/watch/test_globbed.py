@@ -155,7 +155,7 @@ def test_retiring_ends_the_expectation(tmp_path: Path) -> None:
     hands, history = MovableClock(), tmp_path / "history.sqlite"
     (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
-    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history)))
+    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history, LATER)))
     assert turn(fleet, hands) == ["shop"]
     retire(history, "shop", 1.0)
     assert turn(fleet, hands) == []
@@ -175,7 +175,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
     retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
-    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history)))
+    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history, LATER)))
     fleet.refresh()
     assert fleet.watches() == []
 
@@ -183,7 +183,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log says where the name is to be removed."""
     hands, history = MovableClock(), tmp_path / "history.sqlite"
-    memory = Memory({}, lambda: read_retired(history))
+    memory = Memory({}, lambda: read_retired(history, LATER))
     fleet = globbing(tmp_path / "*.stats", hands, memory, expect_names=("shop",))
     fleet.refresh()
     retire(history, "shop", 1.0)
@@ -196,7 +196,7 @@ def test_a_retired_server_that_runs_stays(folder: Path) -> None:
     hands, history = MovableClock(), folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
-        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history)))
+        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history, LATER)))
         fleet.refresh()
         turn(fleet, hands)
         assert count(fleet).expected == 1

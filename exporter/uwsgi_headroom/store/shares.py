@@ -90,15 +90,13 @@ def find_share(weights: Iterable[int], room: float) -> float:
     return float(ordered[-1]) if ordered else 0.0
 
 
-def _weigh(database: sqlite3.Connection) -> dict[int, int]:
-    """The bytes that each server holds."""
+def _weigh(database: sqlite3.Connection) -> dict[object, int]:
+    """The bytes that each server holds. A damaged row may name a server that is not a number, and pays like others."""
     database.execute(_HELD)
-    return {
-        int(server): int(held) for server, held in database.execute("SELECT server, sum(bytes) FROM held GROUP BY 1")
-    }
+    return dict(database.execute("SELECT server, sum(bytes) FROM held GROUP BY 1"))
 
 
-def _shorten(database: sqlite3.Connection, server: int, share: int) -> int:
+def _shorten(database: sqlite3.Connection, server: object, share: int) -> int:
     """Delete of a server until it holds `share` bytes; the number of rows that were deleted."""
     deleted = 0
     for drop in (_DROP_EVENTS, _DROP_NAMES):
