@@ -27,6 +27,8 @@ from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, SAY_SECON
 from uwsgi_headroom.watch.observation import PatternServers
 
 LONG = {"shop": 3600.0}
+LATER = 1e10
+"""After every time of a MovableClock."""
 
 
 @pytest.fixture
@@ -242,6 +244,29 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Pat
             asyncio.run(fleet._globbed.try_left_out())
             assert {str(watch.address) for watch in fleet.watches()} == addresses
     assert count(fleet).left_out == 3
+
+
+def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path) -> None:
+    """A server that came in the middle of it gets its place."""
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands, most=1)
+
+    def flood(number: int) -> None:
+        for place in range(300):
+            (folder / f"{number}-{place}").mkdir()
+            leave_socket(folder / f"{number}-{place}" / "stats")
+
+    flood(0)
+    fleet.refresh()
+    asyncio.run(read_all(fleet))
+    with bad_servers.answers("unix", document("minified")) as address:
+        os.utime(address, (1e9, 1e9))
+        for number in range(1, 7):
+            flood(number)
+            hands.move(GLOB_SECONDS)
+            fleet.refresh()
+            asyncio.run(fleet._globbed.try_left_out())
+        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
 
 
 def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder: Path) -> None:
