@@ -174,7 +174,9 @@ def test_a_page_of_the_journal_after_a_damaged_event(tmp_path: Path) -> None:
     """The next page begins where this one ends, so an event with another time would hide all in between."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
-    events = [Event(id=id, time=NOON + id, since=NOON + id, kind="reload", title="x") for id in range(1, 10)]
+    events = [
+        Event(id=number, time=NOON + number, since=NOON + number, kind="reload", title="x") for number in range(1, 10)
+    ]
     database.write([Minute("shop", NOON // 60, None, events)], NOON + 60)
     damaged = msgspec.to_builtins(events[5]) | {"time": 1.0}
     database._connection.execute("UPDATE events SET data = ? WHERE time = ?", (json.dumps(damaged), events[5].time))
@@ -193,7 +195,9 @@ def test_a_sum_that_is_too_large_costs_one_record(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     database = opened(path)
     parts = [minute(number) for number in (1, 2, 16)]
-    huge = [replace(each.record, window=replace(each.record.window, gap_seconds=1e304)) for each in parts if each.record]
+    huge = [
+        replace(each.record, window=replace(each.record.window, gap_seconds=1e304)) for each in parts if each.record
+    ]
     texts: dict[str, int] = {}
     database.write(parts, NOON + 60.0)
     for each, record in zip(parts[:2], huge[:2], strict=True):

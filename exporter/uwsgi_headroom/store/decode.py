@@ -63,7 +63,10 @@ def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: obje
     """The record of these bytes if it belongs to a slot of a tier (seconds). Raises HistoryFileError."""
     record = decode_record(data, texts)
     # It ends with the first read after its slot, within a minute, or, where an exporter ended, in it.
-    if not isinstance(slot, int) or not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds:
+    if (
+        not isinstance(slot, int)
+        or not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds
+    ):
         raise HistoryFileError("a record of the history is in the wrong place")
     return record
 
