@@ -216,7 +216,7 @@ def test_an_impossible_version_is_damage(tmp_path: Path, whole: bytes, version: 
     with closing(sqlite3.connect(path)) as raw:
         raw.execute(f"PRAGMA user_version = {version}")
     for use in (open_to_write, lambda path: HistoryFile(path, END)):
-        with pytest.raises(HistoryFileError, match="is damaged .*move it away"):
+        with pytest.raises(HistoryFileError, match=r"is damaged .*move it away"):
             use(path)
 
 

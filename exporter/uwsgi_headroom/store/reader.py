@@ -174,10 +174,10 @@ class HistoryFile:
         """The first slot, or the last with "DESC", whose record is not damaged."""
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            f"AND tier = ? AND slot <= ? ORDER BY slot {order}"
+            "AND tier = ? AND slot <= ? ORDER BY slot "
         )
         try:
-            for slot, data in self._database.execute(query, (server, tier, int(self._latest // tier))):
+            for slot, data in self._database.execute(query + order, (server, tier, int(self._latest // tier))):
                 with suppress(HistoryFileError):
                     decode_in_slot(data, {}, tier, slot)
                     return int(slot)

@@ -45,6 +45,13 @@ ORDER BY id DESC
 """Servers that were there briefly and are gone, the newest names first. The first and the last record of a tier may be
 of a part of their time."""
 
+_DROP = (
+    "DELETE FROM records WHERE server = ?",
+    "DELETE FROM events WHERE server = ?",
+    "DELETE FROM texts WHERE server = ?",
+    "DELETE FROM servers WHERE id = ?",
+)
+
 _NEWEST = """
 SELECT max(coalesce((SELECT max(slot) * tier FROM records WHERE server = id AND tier = 60), 0),
     coalesce((SELECT max(time) FROM events WHERE server = id), 0)) AS latest FROM servers
@@ -132,8 +139,8 @@ def _drop_passing(database: sqlite3.Connection, weights: Mapping[object, int], s
     for server, weight in weights.items():
         if over <= 0:
             break
-        for table, column in (("records", "server"), ("events", "server"), ("texts", "server"), ("servers", "id")):
-            database.execute(f"DELETE FROM {table} WHERE {column} = ?", (server,))
+        for delete in _DROP:
+            database.execute(delete, (server,))
         over -= weight
         dropped += 1
     return dropped
