@@ -62,3 +62,11 @@ def test_the_journal_is_bounded() -> None:
 def test_every_kind_is_counted_from_the_start() -> None:
     """Counts of every kind exist from the start, so that Prometheus sees the first event."""
     assert Journal().counts == dict.fromkeys(KINDS, 0)
+
+
+def test_an_event_is_not_joined_with_one_of_a_clock_that_was_ahead() -> None:
+    """It would begin in the future. Later ones are joined with each other all the same."""
+    journal = Journal()
+    for time in (5e8, 1000.0, 1010.0):
+        journal.add(time, "worker_ended", "Worker 1 ended.", workers=[1])
+    assert [(event.since, event.time, event.count) for event in journal.latest(9)] == [(5e8, 5e8, 1), (1000, 1010, 2)]

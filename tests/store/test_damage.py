@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.store.test_database import NOON, minute, opened
 from tests.support import stored_days
 from uwsgi_headroom.documents.stored_history import build_stored_history
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
+from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.time_range import TimeRange
+from uwsgi_headroom.store.encode import encode_record
 from uwsgi_headroom.store.file import Failure, open_to_write
 from uwsgi_headroom.store.layout import CHECKSUM_BYTES
 from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.store.tiers import DAY, TIERS
 
 EARLIER_MINUTE = bytes.fromhex(
@@ -93,6 +100,133 @@ def test_damaged_cells_cost_themselves_only(tmp_path: Path, whole: bytes, seed: 
     read_as_users_do(path)
 
 
+IMPOSSIBLE = ("abc", b"\xff", 1.5, -1, 0, 10**12, 2**63 - 1, float("inf"), float("-inf"))
+
+
+@pytest.mark.parametrize("tier", [tier.seconds for tier in TIERS])
+@pytest.mark.parametrize("value", IMPOSSIBLE)
+def test_an_impossible_slot_costs_one_record(tmp_path: Path, whole: bytes, value: object, tier: int) -> None:
+    """The rest is read, the server reaches as far as before, and a writer goes on, also in a full file."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with HistoryFile(path, END) as file:
+        before, (server,) = len(list(file.records("shop", 0, 1e12, tier))), file.servers()
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute(
+            "UPDATE records SET slot = ?1 WHERE tier = ?2 AND slot = "
+            "(SELECT slot FROM records WHERE tier = ?2 ORDER BY slot LIMIT 1 OFFSET 3)",
+            (value, tier),
+        )
+        raw.commit()
+    with HistoryFile(path, END) as file:
+        assert len(list(file.records("shop", 0, 1e12, tier))) == before - 1
+        assert file.servers() == [server]
+    database = opened(path, 300_000)
+    database.write([minute(number) for number in range(1, 31)], NOON + 1800.0)
+    database.close()
+    with HistoryFile(path, NOON + DAY) as file:
+        assert len(list(file.records("shop", NOON, 1e12, 900))) == 2
+
+
+@pytest.mark.parametrize("value", IMPOSSIBLE)
+def test_a_full_file_with_records_of_no_server(tmp_path: Path, whole: bytes, value: object) -> None:
+    """A file that is full is shortened, whatever the server of a row is."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("UPDATE records SET server = ? WHERE tier = 3600 AND slot % 2", (value,))
+        raw.commit()
+    database = opened(path, 200_000)
+    database.write([minute(1)], NOON + 60.0)
+    assert database.size <= 200_000
+
+
+def test_a_slot_out_of_order_costs_one_record(tmp_path: Path) -> None:
+    """As a bit that changes on the disk makes it: SQLite's order of the rows is then that of their places."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path)
+    database.write([minute(number) for number in range(1, 31)], NOON + 1800.0)
+    database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    content = path.read_bytes()
+    for changed in (NOON // 60 + 10 ^ 1 << 20, NOON // 60 + 10 ^ 1 << 30):
+        key = (NOON // 60 + 10).to_bytes(4, "big")
+        assert content.count(key) == 1
+        path.write_bytes(content.replace(key, changed.to_bytes(4, "big")))
+        with HistoryFile(path, NOON + DAY) as file:
+            assert len(list(file.records("shop", 0, 1e12, 60))) == 29
+            assert file.damaged <= 1  # one that is later than now is ignored
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """One bit makes a text a blob: it is shown as it can be, and breaks neither the page nor the report."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path)
+    database.write([minute(1, route="GET /")], NOON + 60)
+    database._connection.execute("UPDATE texts SET text = CAST(text AS BLOB)")
+    with HistoryFile(path, NOON + DAY) as file:
+        (record,) = file.records("shop", 0, 1e12, 60)
+    assert record.routes
+    assert all(isinstance(text, str) for text in record.routes.seconds)
+
+
+def test_a_page_of_the_journal_after_a_damaged_event(tmp_path: Path) -> None:
+    """The next page begins where this one ends, so an event with another time would hide all in between."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path)
+    events = [
+        Event(id=number, time=NOON + number, since=NOON + number, kind="reload", title="x") for number in range(1, 10)
+    ]
+    database.write([Minute("shop", NOON // 60, None, events)], NOON + 60)
+    damaged = msgspec.to_builtins(events[5]) | {"time": 1.0}
+    database._connection.execute("UPDATE events SET data = ? WHERE time = ?", (json.dumps(damaged), events[5].time))
+    found: list[int] = []
+    with HistoryFile(path, NOON + DAY) as file:
+        cursor = (float("inf"), 0)
+        while page := file.latest_events("shop", 0, cursor, 2):
+            found += [event.id for event in page]
+            cursor = page[-1].time, page[-1].id
+        assert [event.id for event in file.events("shop", 0, 1e12)] == [1, 2, 3, 4, 5, 7, 8, 9]
+    assert found == [9, 8, 7, 5, 4, 3, 2, 1]
+
+
+def test_a_sum_that_is_too_large_costs_one_record(tmp_path: Path) -> None:
+    """The minutes of a quarter are possible, and their sum is not: the writer goes on."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path)
+    parts = [minute(number) for number in (1, 2, 16)]
+    huge = [
+        replace(each.record, window=replace(each.record.window, gap_seconds=1e304)) for each in parts if each.record
+    ]
+    texts: dict[str, int] = {}
+    database.write(parts, NOON + 60.0)
+    for each, record in zip(parts[:2], huge[:2], strict=True):
+        data = bytearray(encode_record(record, lambda text: texts.setdefault(text, len(texts))))
+        database._connection.execute("UPDATE records SET data = ? WHERE slot = ?", (bytes(data), each.minute))
+    database.write([], NOON + 1800.0)
+    with HistoryFile(path, NOON + DAY) as file:
+        assert len(list(file.records("shop", 0, 1e12, 900))) >= 1
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_an_impossible_version_is_damage(tmp_path: Path, whole: bytes, version: int) -> None:
+    """It is neither an empty file nor one of an earlier version."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute(f"PRAGMA user_version = {version}")
+    for use in (open_to_write, lambda path: HistoryFile(path, END)):
+        with pytest.raises(HistoryFileError, match=r"is damaged .*move it away"):
+            use(path)
+
+
+def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """A reader does not wait for somebody to write to it."""
+    os.mkfifo(tmp_path / "history.sqlite")
+    with pytest.raises(HistoryFileError, match="not an ordinary file"):
+        HistoryFile(tmp_path / "history.sqlite", END)
+
+
 @pytest.mark.parametrize("read", [read_everything, read_as_users_do])
 def test_damaged_pages_are_a_sentence(tmp_path: Path, whole: bytes, read: Callable[[Path], object]) -> None:
     """Whatever bytes of the file are wrong, reading it ends with figures or with HeadroomError; so does writing."""
@@ -159,6 +293,6 @@ def test_an_index_that_returns_one_row_again(tmp_path: Path, whole: bytes, monke
     path = tmp_path / "history.sqlite"
     path.write_bytes(whole)
     with HistoryFile(path, NOON + DAY) as file:
-        monkeypatch.setattr(file, "_rows", lambda *_: [(5, b"")])
+        monkeypatch.setattr(file, "_rows", lambda *_: [(5, b"")] * 200)
         with pytest.raises(HistoryFileError, match="damaged"):
             list(file.records("s0", 0.0, NOON, 60))

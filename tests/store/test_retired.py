@@ -10,6 +10,7 @@ import pytest
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.retired import MOST_BYTES, read_retired, retire, retired_path
+from uwsgi_headroom.store.tiers import DAY
 
 
 def test_the_last_retirement_counts(tmp_path: Path) -> None:
@@ -63,8 +64,35 @@ def test_a_damaged_line_costs_itself_only(tmp_path: Path, content: bytes) -> Non
 
 def test_a_huge_file_is_read_in_part(tmp_path: Path) -> None:
     """The exporter's memory does not depend on its size."""
-    retired_path(tmp_path / "history").write_bytes(b"7 blog\n" + b"8 " + b"x" * (3 * MOST_BYTES))
+    retired_path(tmp_path / "history").write_bytes(b"8 " + b"x" * (3 * MOST_BYTES) + b"\n7 blog\n")
     assert read_retired(tmp_path / "history")["blog"] == 7.0
+
+
+def test_the_end_of_a_huge_file_counts(tmp_path: Path) -> None:
+    """The latest retirement has an effect, however many were before."""
+    history = tmp_path / "history"
+    retired_path(history).write_bytes(b"7 blog\n" * MOST_BYTES)
+    retire(history, "shop", 2000.0)
+    assert read_retired(history) == {"blog": 7.0, "shop": 2000.0}
+
+
+def test_a_retirement_of_a_clock_that_was_ahead_is_ignored(tmp_path: Path) -> None:
+    """Otherwise the server would not be expected for years."""
+    history = tmp_path / "history"
+    retire(history, "shop", 1000.0)
+    retire(history, "blog", 1000.0 + 4 * 365 * DAY)
+    assert read_retired(history, 2000.0) == {"shop": 1000.0}
+
+
+def test_a_full_disk_is_said_and_costs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a line is written: the next retirement counts all the same."""
+    history, write = tmp_path / "history", os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[: max(1, len(data) // 2)]))
+        with pytest.raises(HistoryFileError, match="no space is left"):
+            retire(history, "shop", 1000.0)
+    retire(history, "blog", 2000.0)
+    assert read_retired(history)["blog"] == 2000.0
 
 
 def test_a_line_break_is_no_part_of_a_name(tmp_path: Path) -> None:

@@ -71,6 +71,22 @@ def test_a_hostile_server_pays_with_its_own_records(tmp_path: Path, seed: int) -
     assert kept == written
 
 
+def test_names_that_are_never_the_same_cost_no_other_server(tmp_path: Path) -> None:
+    """A program that is a new server again and again: all of them have one share, and the file keeps to its size."""
+    path = tmp_path / "history.sqlite"
+    database = opened(path, MAX_SIZE)
+    for number in range(1, 200):
+        database.write([calm("calm", number, 4)], NOON + number * 60.0)
+    for number in range(200, 230):
+        at = NOON + number * 60.0
+        event = Event(id=1, time=at, since=at, kind="exporter_started", title="x")
+        passing = [Minute(f"{number} {place} {'x' * 240}", NOON // 60 + number, None, [event]) for place in range(60)]
+        database.write([calm("calm", number, 4), *passing], at)
+        assert database.size <= MAX_SIZE
+    with HistoryFile(path, NOON + DAY) as file:
+        assert len(list(file.records("calm", 0, NOON + DAY, 60))) == 229
+
+
 def test_what_waited_does_not_make_the_file_larger(tmp_path: Path) -> None:
     """Everything that waited for a disk comes at once."""
     path, dice = tmp_path / "history.sqlite", random.Random(1)

@@ -94,3 +94,14 @@ def test_a_limit_beside_later_records(path: Path) -> None:
     database = opened(path, 500_000)
     write_hours(database, 0, 40)
     assert [end for end, _ in requests(path, 60)][-1440:] == list(range(961, 2401))
+
+
+def test_a_clock_that_is_set_back_replaces_no_quarter(path: Path) -> None:
+    """A slot whose minutes are forgotten is not made anew of the one that the clock adds to it."""
+    database = opened(path)
+    write_hours(database, 0, 1)
+    database._connection.execute("DELETE FROM records WHERE tier = 60")
+    database.write([minute(20)], NOON + 20 * 60.0)
+    database.write([minute(61)], NOON + 7200.0)
+    assert requests(path, 900)[:4] == [(15, 150), (30, 150), (45, 150), (60, 150)]
+    assert requests(path, 3600)[0] == (60, 600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import pytest
 from tests.support import real_uwsgi, stored_days
 from tests.support.simulated_server import emperor as simulated_emperor
 from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
+from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.store.retired import retire
 from uwsgi_headroom.store.tiers import DAY
 from uwsgi_headroom.watch import globbed
@@ -137,3 +141,18 @@ def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch: pytest.Monk
 def test_a_path_that_cannot_be_looked_at_is_an_empty_history() -> None:
     """The exporter starts with a history in a folder that it may not enter, or with a name that is too long."""
     assert remember(Path("/nowhere") / ("y" * 5000), UNTIL).up_seconds == {}
+
+
+def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others of the file are expected all the same."""
+    path, read = tmp_path / "history.sqlite", HistoryFile.records
+    for server in ("blog", "shop"):
+        stored_days.write(path, server, UNTIL, days=0.25, minutes=15)
+
+    def records(file: HistoryFile, server: str, *rest: float) -> Iterator[Record]:
+        if server == "blog":
+            raise HistoryFileError("a page is damaged")
+        return read(file, server, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HistoryFile, "records", records)
+    assert set(remember(path, UNTIL).up_seconds) == {"shop"}

@@ -27,6 +27,8 @@ from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, SAY_SECON
 from uwsgi_headroom.watch.observation import PatternServers
 
 LONG = {"shop": 3600.0}
+LATER = 1e10
+"""After every time of a MovableClock."""
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_retiring_ends_the_expectation(tmp_path: Path) -> None:
     hands, history = MovableClock(), tmp_path / "history.sqlite"
     (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
-    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history)))
+    fleet = globbing(tmp_path / "run" / "*.stats", hands, Memory(LONG, lambda: read_retired(history, LATER)))
     assert turn(fleet, hands) == ["shop"]
     retire(history, "shop", 1.0)
     assert turn(fleet, hands) == []
@@ -175,7 +177,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     leave_socket(tmp_path / "run" / "shop.stats")
     retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
-    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history)))
+    fleet = globbing(tmp_path / "run" / "*.stats", MovableClock(), Memory({}, lambda: read_retired(history, LATER)))
     fleet.refresh()
     assert fleet.watches() == []
 
@@ -183,7 +185,7 @@ def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path: Path) -> None:
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log says where the name is to be removed."""
     hands, history = MovableClock(), tmp_path / "history.sqlite"
-    memory = Memory({}, lambda: read_retired(history))
+    memory = Memory({}, lambda: read_retired(history, LATER))
     fleet = globbing(tmp_path / "*.stats", hands, memory, expect_names=("shop",))
     fleet.refresh()
     retire(history, "shop", 1.0)
@@ -196,7 +198,7 @@ def test_a_retired_server_that_runs_stays(folder: Path) -> None:
     hands, history = MovableClock(), folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
-        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history)))
+        fleet = globbing(folder / "*" / "stats", hands, Memory({name: 3600.0}, lambda: read_retired(history, LATER)))
         fleet.refresh()
         turn(fleet, hands)
         assert count(fleet).expected == 1
@@ -242,6 +244,29 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Pat
             asyncio.run(fleet._globbed.try_left_out())
             assert {str(watch.address) for watch in fleet.watches()} == addresses
     assert count(fleet).left_out == 3
+
+
+def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path) -> None:
+    """A server that came in the middle of it gets its place."""
+    hands = MovableClock()
+    fleet = globbing(folder / "*" / "stats", hands, most=1)
+
+    def flood(number: int) -> None:
+        for place in range(300):
+            (folder / f"{number}-{place}").mkdir()
+            leave_socket(folder / f"{number}-{place}" / "stats")
+
+    flood(0)
+    fleet.refresh()
+    asyncio.run(read_all(fleet))
+    with bad_servers.answers("unix", document("minified")) as address:
+        os.utime(address, (1e9, 1e9))
+        for number in range(1, 7):
+            flood(number)
+            hands.move(GLOB_SECONDS)
+            fleet.refresh()
+            asyncio.run(fleet._globbed.try_left_out())
+        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
 
 
 def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder: Path) -> None:

@@ -120,6 +120,8 @@ class Journal:
         for earlier in reversed(self._events):
             if event.time - earlier.time > JOIN_SECONDS:
                 return None
+            if earlier.time - event.time > JOIN_SECONDS:  # of a clock that was ahead
+                continue
             if (earlier.kind, earlier.workers, earlier.cause) == (event.kind, event.workers, event.cause):
                 return earlier
         return None

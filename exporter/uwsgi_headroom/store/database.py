@@ -125,12 +125,8 @@ class Database:
     def _add(self, server: int, minute: int, record: Record, now: float) -> bool:
         day = int(now // DAY)
         known = self._read(server, MINUTES, minute, minute)
-        try:
-            data = encode_record(merge_records([*known, record]), lambda text: self._number_of_text(server, text, day))
-        except (ValueError, OverflowError):
-            _log.exception("a minute of the history is lost")
+        if not self._put(server, MINUTES, minute, [*known, record], day):
             return False
-        self._put(server, MINUTES, minute, data)
         self._unmerged.add((server, slot_at(QUARTERS, minute)))
         return True
 
@@ -147,11 +143,12 @@ class Database:
     def _merge_slot(self, server: int, tier: Tier, slot: int, of: Tier, now: float) -> None:
         parts = tier.seconds // of.seconds
         records = self._read(server, of, (slot - 1) * parts + 1, slot * parts)
-        if records:
-            day = int(now // DAY)
-            merged = merge_records(records)
-            data = encode_record(merged, lambda text: self._number_of_text(server, text, day))
-            self._put(server, tier, slot, data)
+        if not records:
+            return
+        # A clock that was set back adds parts to a slot whose other parts are forgotten.
+        seconds = sum(record.window.seconds for record in records)
+        if all(before.window.seconds <= seconds for before in self._read(server, tier, slot, slot)):
+            self._put(server, tier, slot, records, int(now // DAY))
 
     def _read(self, server: int, tier: Tier, first: int, last: int) -> list[Record]:
         rows = self._execute(
@@ -170,8 +167,15 @@ class Database:
                 _log.warning("a record of the history is lost", extra={"fields": {"reason": str(error)}})
         return records
 
-    def _put(self, server: int, tier: Tier, slot: int, data: bytes) -> None:
+    def _put(self, server: int, tier: Tier, slot: int, records: Sequence[Record], day: int) -> bool:
+        """Write one record of several; whether it could be stored."""
+        try:
+            data = encode_record(merge_records(records), lambda text: self._number_of_text(server, text, day))
+        except (ValueError, OverflowError):
+            _log.exception("a record of the history is lost")
+            return False
         self._execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier.seconds, slot, data)
+        return True
 
     def _forget_old(self, now: float) -> None:
         for tier in TIERS:
@@ -245,7 +249,7 @@ class Database:
             last = "SELECT coalesce(max(slot), 0) FROM records WHERE server = ? AND tier = ? AND slot <= ?"
             ((quarter,),) = self._execute(last, server, QUARTERS.seconds, int(now // QUARTERS.seconds) + 1)
             first_minute = (max(quarter, 1) - 1) * QUARTERS.seconds // MINUTES.seconds + 1
-            slots = "SELECT slot FROM records WHERE server = ? AND tier = ? AND slot >= ?"
+            slots = "SELECT slot FROM records WHERE server = ? AND tier = ? AND slot >= ? AND typeof(slot) = 'integer'"
             minutes = self._execute(slots, server, MINUTES.seconds, first_minute)
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
 

@@ -59,11 +59,14 @@ def decode_record(data: object, texts: Mapping[int, str]) -> Record:
         raise HistoryFileError("a record of the history is damaged") from None
 
 
-def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: int) -> Record:
+def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: object) -> Record:
     """The record of these bytes if it belongs to a slot of a tier (seconds). Raises HistoryFileError."""
     record = decode_record(data, texts)
     # It ends with the first read after its slot, within a minute, or, where an exporter ended, in it.
-    if not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds:
+    if (
+        not isinstance(slot, int)
+        or not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds
+    ):
         raise HistoryFileError("a record of the history is in the wrong place")
     return record
 

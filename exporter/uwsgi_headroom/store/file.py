@@ -88,7 +88,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
     with _explained(path):
-        path.stat()
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
         address = path.resolve().as_uri()
         # Beside a file that nobody writes to, a reader without the right to write there cannot make SQLite's own files.
         idle = not Path(f"{path}-wal").exists() and not os.access(path.resolve().parent, os.W_OK)
@@ -159,6 +160,8 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
         return 0
     if application != APPLICATION_ID:
         raise HistoryFileError(f"{path} is a database of another program; choose another file")
+    if version < 1:
+        raise HistoryFileError(explain(path, sqlite3.DatabaseError("malformed version")))
     if version > VERSION:
         raise HistoryFileError(
             f"{path} was written by a newer version of uwsgi-headroom; use that version, or choose another file"

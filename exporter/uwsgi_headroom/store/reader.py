@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -77,42 +78,51 @@ class HistoryFile:
         known: dict[str, float] = {}
         for (name,) in self._rows("SELECT name FROM servers"):
             begin = -(-since(str(name)) // QUARTERS.seconds) * QUARTERS.seconds
-            for record in self.records(str(name), begin, self._latest, QUARTERS.seconds):
-                known[str(name)] = known.get(str(name), 0.0) + record.window.observed_seconds
-                if known[str(name)] >= enough:
-                    break
+            try:
+                for record in self.records(str(name), begin, self._latest, QUARTERS.seconds):
+                    known[str(name)] = known.get(str(name), 0.0) + record.window.observed_seconds
+                    if known[str(name)] >= enough:
+                        break
+            except HistoryFileError:  # a damaged page of one server, whose others can be read
+                self.damaged += 1
         return known
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
         """The records of a server that end after `since` and by `until` (epoch seconds), in the order of time. tier:
         their length in seconds: 60, 900 or 3600."""
+        # A slot may be damaged too, so that it is out of order: `+slot` keeps SQLite from ending at it.
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND tier = ? AND slot > ? AND slot <= ? ORDER BY slot LIMIT ?"
+            "AND tier = ? AND slot > ? AND +slot <= ? ORDER BY slot LIMIT ?"
         )
         after, end = int(since // tier), int(min(until, self._latest) // tier)
         while rows := self._rows(query, server, tier, after, end, _ROWS):
             # After the rows: a text is written no later than the first record that needs it.
-            texts = dict(self._rows("SELECT id, text FROM texts"))
+            texts = {number: str(text) for number, text in self._rows("SELECT id, text FROM texts")}
+            before, last = after, rows[-1][0]
             for slot, data in rows:
-                if not isinstance(slot, int) or slot <= after:  # a damaged index may return a row again and again
-                    damage = sqlite3.DatabaseError("database disk image is malformed")
-                    raise HistoryFileError(explain(self._path, damage))
-                after = slot
                 try:
                     record = decode_in_slot(data, texts, tier, slot)
                 except HistoryFileError:
                     self.damaged += 1
                     continue
-                yield record
+                if slot > after:
+                    after = slot
+                    yield record
+            if len(rows) < _ROWS:
+                return
+            if after == before:  # all of them are damaged
+                after = max(after, last)
+            if after == before:  # a damaged index may return a row again and again
+                raise HistoryFileError(explain(self._path, sqlite3.DatabaseError("database disk image is malformed")))
 
     def events(self, server: str, since: float, until: float) -> list[Event]:
         """The events of a server in a time (epoch seconds), oldest first."""
         query = (
-            "SELECT data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND time >= ? AND time <= ? ORDER BY time"
         )
-        return list(self._decode_events(data for (data,) in self._rows(query, server, since, min(until, self._latest))))
+        return list(self._decode_events(self._rows(query, server, since, min(until, self._latest))))
 
     def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:
         """The latest events of a server since a time (epoch seconds) and before the time and id of another event, at
@@ -125,9 +135,7 @@ class HistoryFile:
         try:
             rows = self._database.execute(query, (server, since, min(before[0], self._latest)))
             for _, together in groupby(rows, key=itemgetter(0)):
-                events = sorted(
-                    self._decode_events(data for _, data in together), key=lambda event: event.id, reverse=True
-                )
+                events = sorted(self._decode_events(together), key=lambda event: event.id, reverse=True)
                 found += [event for event in events if (event.time, event.id) < before]
                 if len(found) >= count:
                     break
@@ -135,11 +143,18 @@ class HistoryFile:
             raise HistoryFileError(explain(self._path, error)) from None
         return found[:count]
 
-    def _decode_events(self, rows: Iterable[bytes]) -> Iterator[Event]:
-        for data in rows:
+    def _decode_events(self, rows: Iterable[tuple[float, bytes]]) -> Iterator[Event]:
+        """The events of these rows. One whose time is not that of its row is damaged: a page of the journal begins
+        where the one before ended, and would leave out all in between."""
+        for time, data in rows:
             try:
-                yield msgspec.json.decode(data, type=Event)
+                event = msgspec.json.decode(data, type=Event)
             except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+                self.damaged += 1
+                continue
+            if event.time == time:
+                yield event
+            else:
                 self.damaged += 1
 
     def reaches_back(self, server: str) -> dict[int, float]:
@@ -148,16 +163,27 @@ class HistoryFile:
 
     def _reach(self, server: str) -> dict[int, tuple[float, float]]:
         """For each tier with records of a server, the ends of the first and the last one in epoch seconds."""
-        query = (
-            "SELECT min(slot), max(slot) FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND tier = ? AND slot <= ?"
-        )
         reach = {}
         for seconds, _ in TIERS:
-            ((first, last),) = self._rows(query, server, seconds, int(self._latest // seconds))
-            if isinstance(first, int) and isinstance(last, int):
+            first, last = (self._find_end(server, seconds, order) for order in ("ASC", "DESC"))
+            if first is not None and last is not None:
                 reach[seconds] = float(first) * seconds, float(last) * seconds
         return reach
+
+    def _find_end(self, server: str, tier: int, order: str) -> int | None:
+        """The first slot, or the last with "DESC", whose record is not damaged."""
+        query = (
+            "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "AND tier = ? AND slot <= ? ORDER BY slot "
+        )
+        try:
+            for slot, data in self._database.execute(query + order, (server, tier, int(self._latest // tier))):
+                with suppress(HistoryFileError):
+                    decode_in_slot(data, {}, tier, slot)
+                    return int(slot)
+        except Failure as error:
+            raise HistoryFileError(explain(self._path, error)) from None
+        return None
 
     def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         try:

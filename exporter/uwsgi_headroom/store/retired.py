@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.tiers import AHEAD_SECONDS
 
 MOST_BYTES = 1_000_000
-"""The largest file that is read: ten thousand retirements of long names."""
+"""How much of the file's end is read: ten thousand retirements of long names."""
 
 _MODE = 0o644  # names of servers, which /metrics shows too; the exporter's user is not the one that writes
 
@@ -28,21 +30,28 @@ def retire(history: Path, server: str, now: float) -> None:
         descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.fchmod(descriptor, _MODE)  # whatever the umask is
-            os.write(descriptor, f"{now:.0f} {server}\n".encode(errors="backslashreplace"))
+            line = f"{now:.0f} {server}\n".encode(errors="backslashreplace")
+            if os.write(descriptor, line) < len(line):
+                os.write(descriptor, b"\n")  # so that only this line is damaged
+                raise OSError("no space is left on the disk")
         finally:
             os.close(descriptor)
     except OSError as error:
         raise HistoryFileError(f"{path}: {error.strerror or error}") from None
 
 
-def read_retired(history: Path) -> dict[str, float]:
-    """Return the epoch time of each server's last retirement; empty without a file, or if it cannot be read."""
+def read_retired(history: Path, now: float | None = None) -> dict[str, float]:
+    """Return the epoch time of each server's last retirement; empty without a file, or if it cannot be read. What a
+    clock that was ahead has left is ignored. now: epoch seconds."""
+    latest = (time.time() if now is None else now) + AHEAD_SECONDS
     try:
         descriptor = _open(retired_path(history), os.O_RDONLY)
     except OSError:
         return {}
     with os.fdopen(descriptor, "rb") as file:
-        return dict(_parse(file.read(MOST_BYTES).decode(errors="replace")))
+        file.seek(max(0, os.fstat(descriptor).st_size - MOST_BYTES))
+        text = file.read(MOST_BYTES).decode(errors="replace")
+    return {server: when for server, when in _parse(text) if when <= latest}
 
 
 def retired_path(history: Path) -> Path:

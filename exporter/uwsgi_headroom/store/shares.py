@@ -2,12 +2,16 @@
 
 Shares are max-min fair: what a small server leaves is divided among the larger ones. A server that holds no more than
 its share keeps everything, whatever the others write.
+
+A program that serves stats under a new name every few minutes is many servers. So all servers that were there for less
+than an hour and are gone have one share together. Of the others there are not many more than `max_servers`: one that
+was up for an hour keeps its place (`watch.globbed`).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS
 
@@ -24,8 +28,34 @@ CREATE TEMP VIEW IF NOT EXISTS held AS
 SELECT server, length(data) + 16 AS bytes FROM records
 UNION ALL SELECT server, length(data) + length(what) + 32 FROM events
 UNION ALL SELECT server, 2 * length(CAST(text AS BLOB)) + 32 FROM texts
+UNION ALL SELECT id, 2 * length(CAST(name AS BLOB)) + 32 FROM servers
 """
 """What each row takes; a name is in an index too."""
+
+_BRIEF, _GONE = 3600, 600
+"""Seconds of records below which a server was there briefly, and seconds without one after which it is gone."""
+
+_PASSING = """
+SELECT id FROM servers WHERE NOT EXISTS (
+    SELECT 1 FROM records WHERE server = id GROUP BY tier HAVING (count(*) - 2) * tier >= ?1
+) AND coalesce((SELECT max(slot) * tier FROM records WHERE server = id AND tier = 60), 0) < ?2
+AND coalesce((SELECT max(time) FROM events WHERE server = id), 0) < ?2
+ORDER BY id DESC
+"""
+"""Servers that were there briefly and are gone, the newest names first. The first and the last record of a tier may be
+of a part of their time."""
+
+_DROP = (
+    "DELETE FROM records WHERE server = ?",
+    "DELETE FROM events WHERE server = ?",
+    "DELETE FROM texts WHERE server = ?",
+    "DELETE FROM servers WHERE id = ?",
+)
+
+_NEWEST = """
+SELECT max(coalesce((SELECT max(slot) * tier FROM records WHERE server = id AND tier = 60), 0),
+    coalesce((SELECT max(time) FROM events WHERE server = id), 0)) AS latest FROM servers
+"""
 
 _PART = 4
 """A server's events and names may take one part in this many of its share each; the rest is for its records."""
@@ -52,8 +82,10 @@ def fit(database: sqlite3.Connection, max_size: int) -> bool:
     while (used := used_bytes(database)) > max_size:
         weights = _weigh(database)
         room = sum(weights.values()) * _LEFT * max_size / used
-        share = find_share(weights.values(), room)
+        passing = {server: weights.pop(server) for server in _find_passing(database)}
+        share = find_share([*weights.values(), sum(passing.values())], room)
         deleted = [_shorten(database, server, int(share)) for server, weight in weights.items() if weight > share]
+        deleted.append(_drop_passing(database, passing, share))
         if not any(deleted):
             break
         is_changed = True
@@ -90,15 +122,31 @@ def find_share(weights: Iterable[int], room: float) -> float:
     return float(ordered[-1]) if ordered else 0.0
 
 
-def _weigh(database: sqlite3.Connection) -> dict[int, int]:
-    """The bytes that each server holds."""
+def _weigh(database: sqlite3.Connection) -> dict[object, int]:
+    """The bytes that each server holds. A damaged row may name a server that is not a number, and pays like others."""
     database.execute(_HELD)
-    return {
-        int(server): int(held) for server, held in database.execute("SELECT server, sum(bytes) FROM held GROUP BY 1")
-    }
+    return dict(database.execute("SELECT server, sum(bytes) FROM held GROUP BY 1"))
 
 
-def _shorten(database: sqlite3.Connection, server: int, share: int) -> int:
+def _find_passing(database: sqlite3.Connection) -> list[object]:
+    newest = max((latest for (latest,) in database.execute(_NEWEST) if isinstance(latest, (int, float))), default=0)
+    return [server for (server,) in database.execute(_PASSING, (_BRIEF, newest - _GONE))]
+
+
+def _drop_passing(database: sqlite3.Connection, weights: Mapping[object, int], share: float) -> int:
+    """Delete servers that were there briefly, with their names, until they hold `share` bytes together; how many."""
+    over, dropped = sum(weights.values()) - share, 0
+    for server, weight in weights.items():
+        if over <= 0:
+            break
+        for delete in _DROP:
+            database.execute(delete, (server,))
+        over -= weight
+        dropped += 1
+    return dropped
+
+
+def _shorten(database: sqlite3.Connection, server: object, share: int) -> int:
     """Delete of a server until it holds `share` bytes; the number of rows that were deleted."""
     deleted = 0
     for drop in (_DROP_EVENTS, _DROP_NAMES):

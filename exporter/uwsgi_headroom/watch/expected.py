@@ -52,12 +52,14 @@ def remember(history: Path, now: float | None = None) -> Memory:
     from uwsgi_headroom.store.retired import read_retired  # noqa: PLC0415
 
     now = time.time() if now is None else now
-    retired, since = read_retired(history), now - PAST_SECONDS
+    retired, since = read_retired(history, now), now - PAST_SECONDS
     known: Mapping[str, float] = {}
     if _has_data(history):
         try:
             with HistoryFile(history, now) as file:
                 known = file.up_seconds(lambda server: max(since, retired.get(server, 0.0)), LONG_ENOUGH)
+                if file.damaged:
+                    _log.warning("records of the past are damaged", extra={"fields": {"count": file.damaged}})
         except HistoryFileError as error:
             _log.warning("servers of the past are not known", extra={"fields": {"reason": str(error)}})
     return Memory(known, lambda: read_retired(history))

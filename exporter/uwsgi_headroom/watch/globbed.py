@@ -47,9 +47,9 @@ SAY_SECONDS = 3600.0
 """Time between two log lines that a pattern matches no socket, in seconds."""
 
 _LONGEST_TURN = 2 * GLOB_SECONDS  # an exporter that was suspended has not seen the server up
-_TRIALS = 250
-"""Sockets without a place that are tried in a turn, each with one connection. Nobody listens at most of them, and 250
-of those take 0.1 s of CPU."""
+_TRIALS, _NEW_TRIALS = 250, 125
+"""Sockets without a place that are tried in a turn, each with one connection, and how many of them are new. Nobody
+listens at most of them, and 250 of those take 0.1 s of CPU."""
 
 _TOGETHER, _TRIAL_SECONDS, _PASS_SECONDS = 8, 1.0, 4.0
 """How many are tried at once, for how long each, and how long a turn may take: silent ones must not take a place each,
@@ -164,8 +164,9 @@ class GlobbedServers:
         for path, entry in self._matched.items():
             if path not in self._servers and len(self._servers) < self.most and not self._is_ended(path):
                 self._add(path, entry, now)
-        # New ones first, so that thousands of old ones do not delay them.
-        waiting = [*(path for path in self._matched if path not in self._left_out), *self._left_out]
+        # Some new ones first, so that thousands of old ones do not delay them, nor a flood of new ones those that wait.
+        new = [path for path in self._matched if path not in self._left_out]
+        waiting = [*new[:_NEW_TRIALS], *self._left_out, *new[_NEW_TRIALS:]]
         self._left_out = {
             path: self._matched[path] for path in waiting if path in self._matched and path not in self._servers
         }
