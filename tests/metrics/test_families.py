@@ -65,7 +65,7 @@ def test_event_streams_do_not_count_as_stuck_while_async_cores_are_free() -> Non
     assert threads.reading
     setup = Setup(Options(gevent=10), 4096, "async", None, False)
     host = replace(threads.reading.host, setup=setup)
-    coroutines = replace(threads, reading=replace(threads.reading, host=host))
+    coroutines = replace(threads, outcome=replace(threads.reading, host=host))
     counts = [series(server)['uwsgi_threads_stuck{server="gevent"}'] for server in (threads, coroutines)]
     assert counts == [5, 0]
     assert coroutines.server
