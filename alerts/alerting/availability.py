@@ -11,6 +11,9 @@ from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, aske
 
 FLEET_DASHBOARD = "/d/uwsgi-headroom-fleet?var-job={{ $labels.job | urlquery }}"
 
+CLOCKS_DIFFER = 60
+"""Seconds by which the clock of an exporter's host may be behind that of Prometheus."""
+
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `availability.yaml`."""
@@ -19,8 +22,11 @@ def groups(t: Thresholds) -> Sequence[Group]:
 
 def _down(t: Thresholds) -> Alert:
     """Pages for a server that is down. The exporter remembers the servers that it expects; what an exporter without a
-    history file forgets when it restarts, Prometheus remembers.
+    history file forgets when it restarts, Prometheus remembers. That is for a server that was last seen before the
+    exporter started. One that was seen since then is gone because the exporter forgot it, an operator retired it, or
+    its Emperor ended it; and an exporter that is down itself knows of no server.
     """
+    last_seen = f"max_over_time(timestamp(uwsgi_up)[{t.forgotten_range}:1m])"
     failures = f"topk(1, increase(uwsgi_exporter_read_errors_total{{$self}}[{t.down_flapping_range}]) > 0)"
     return Alert(
         alert="UwsgiDown",
@@ -32,7 +38,7 @@ or
 (
   -max_over_time(uwsgi_up[{t.forgotten_range}]) == -1
   unless uwsgi_up
-  and ignoring (server) changes(process_start_time_seconds[{t.forgotten_range}]) > 0
+  and {last_seen} < ignoring (server) group_left () (process_start_time_seconds + {CLOCKS_DIFFER})
   unless ignoring (server) uwsgi_exporter_history_written
 )""",
         hold=t.down_hold,

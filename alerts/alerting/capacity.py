@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from alerts import cpu, waiting
 from alerts.levels import by_server
+from alerts.more_capacity import more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
@@ -51,31 +52,8 @@ def _near_capacity(t: Thresholds) -> Alert:
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + " each: first check whether that is longer than usual, and what the requests wait for.\n"
-        + _more_threads(t),
+        + more_capacity(t),
         dashboard=SERVER_DASHBOARD,
-    )
-
-
-_SEE_FIRST = (
-    "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
-    "them only wait as well. Otherwise raise"
-)
-
-
-def _more_threads(t: Thresholds) -> str:
-    """The advice on capacity. More threads help only if the interpreters have time left, the application is
-    thread-safe, and the threads wait for something that can serve more at once.
-    """
-    busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
-    return (
-        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes` while CPUs are free: each "
-        "interpreter uses "
-        + "{{ . | first | value | "
-        + HUNDREDTH
-        + " }} of a CPU, and more threads would only wait for it.{{ else }}"
-        + f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}"
-        + f"{_SEE_FIRST} `processes`, and `threads` only if the application is thread-safe.{{{{ else }}}}"
-        + f"{_SEE_FIRST} `threads` or `processes`, one at a time.{{{{ end }}}}{{{{ end }}}}"
     )
 
 
@@ -100,9 +78,9 @@ min without (limit) (
         description=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
         f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
         '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}used all threads: unless they wait for a lock, a full backend or slow '
-        "clients, raise `processes`, or `threads` if workers have several threads and interpreters are idle."
-        '{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
+        '{{ if eq $limit "threads" }}used all threads. '
+        + more_capacity(t)
+        + '{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
         'or move load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add '
         "`processes` while CPUs are free.{{ else }}saturated the interpreter of the hottest worker: use more "
         "`processes` and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "

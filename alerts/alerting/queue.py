@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from alerts import waiting
+from alerts.more_capacity import more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
@@ -16,11 +17,6 @@ TCP = r"([^/@\\\\].*)?:[0-9]+"
 SOCKET = "{{ $labels.socket }}"
 
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
-
-MORE_CAPACITY = (
-    "Add `processes` if CPU is left (or `threads`, if workers have several threads and requests mostly wait); the "
-    "dashboard shows which limit comes first."
-)
 
 LONGER_QUEUE = (
     " A longer queue helps only with bursts: raise `listen`, but first net.core.somaxconn if that is the limit; "
@@ -54,7 +50,7 @@ def _filling(t: Thresholds) -> Alert:
         + LIMIT
         + " connections fit, and the next burst may overflow the queue."
         f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} Requests wait "
-        "{{ . | first | value | humanizeDuration }} in it.{{ end }}\n" + MORE_CAPACITY + LONGER_QUEUE,
+        "{{ . | first | value | humanizeDuration }} in it.{{ end }}\n" + more_capacity(t) + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -90,10 +86,7 @@ unless (
         "{{ else }}Refusals on a UNIX socket are not counted: nginx gets `Resource temporarily "
         "unavailable` and answers 502; other clients block in connect().{{ end }}"
         f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Accepted requests "
-        "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n"
-        + MORE_CAPACITY
-        + " If every thread waits for the same thing (a database), fix that first."
-        + LONGER_QUEUE,
+        "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n" + more_capacity(t) + LONGER_QUEUE,
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -112,7 +105,7 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         "uWSGI's own response times do not include the queue.\n"
         f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
         "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
-        "them back.\n{{ end }}" + MORE_CAPACITY,
+        "them back.\n{{ end }}" + more_capacity(t),
         dashboard=SERVER_DASHBOARD,
     )
     return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical")]

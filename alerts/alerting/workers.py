@@ -64,20 +64,24 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         "See what the threads wait for: `py-spy dump --pid PID` on a worker, or `uwsgi-headroom check`. If it began "
         "with a deploy, roll the deploy back. To serve again at once, end the workers, which loses their requests; "
         "they get stuck again unless the database, service or lock that they wait for is back. If no thread is stuck, "
-        "the workers are paused, or a reload waits for one of them.",
+        "the workers are paused, a reload waits for one of them, or, with coroutines (gevent), a call that does not "
+        "yield blocks a worker.",
     )
     return [ticket, page]
 
 
 def _standstill(t: Thresholds) -> str:
-    """The requests that wait, of servers that complete none: every thread is stuck, or all counters stand still.
+    """The requests that wait, of servers that complete none: every thread is stuck, or all counters stand still. If
+    both are true, it is a standstill whether requests wait or not: the queue may not be measurable. A server with a
+    single thread may have nothing but one long job.
 
     A server that loads its application has no thread that accepts requests, and not for as long as range and hold.
     """
     waiting = "sum without (socket) (uwsgi_socket_queue_length) >= 1"
     stuck = "uwsgi_threads_stuck >= (uwsgi_threads_available > 0)"
     none = f"{by_server('sum', f'increase(uwsgi_worker_requests_total[{t.standstill_range}])')} == 0"
-    return f"{waiting}\nand ({stuck} or {none})"
+    all_of_many = "uwsgi_threads_stuck >= (uwsgi_threads_available > 1)"
+    return f"{waiting}\nand ({stuck} or {none})\nor\n{all_of_many}\nand {none}"
 
 
 def _harakiri(t: Thresholds) -> Alert:

@@ -475,6 +475,10 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     assert "raise `gevent`" in finding.change
     standing = streams(20, requests=0, queued=5.0)["request_stuck"]
     assert standing.severity == "warning"
+    assert "hardly any is free" in finding.meaning
+    assert "Async cores are free" in standing.meaning
+    assert "raise `gevent`" not in standing.change
+    assert "does not yield" in standing.change
     server = Server()
     server[1].request_starts = (int(EPOCH + AT) - 60,)
     assert "harakiri" not in findings_by_code(idle(), server)["request_stuck"].change

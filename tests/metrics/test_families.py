@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
 from tests.support.observations import down, of_uwsgi, proven, series, up
+from uwsgi_headroom.analysis.stuck import count_harmful_now
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -55,6 +57,20 @@ def test_stuck_threads_are_counted_by_the_setting() -> None:
     name = 'uwsgi_threads_stuck{server="threads_4x8_busy"}'
     counts = [series(replace(busy, stuck_seconds=seconds))[name] for seconds in (30.0, 1e9)]
     assert counts[0] > counts[1] == 0
+
+
+def test_event_streams_do_not_count_as_stuck_while_async_cores_are_free() -> None:
+    """UwsgiRequestStuck goes by this figure: five of twenty cores that hold a request are no harm, all of them are."""
+    threads = replace(proven("gevent"), stuck_seconds=-1e9)
+    assert threads.reading
+    setup = Setup(Options(gevent=10), 4096, "async", None, False)
+    host = replace(threads.reading.host, setup=setup)
+    coroutines = replace(threads, outcome=replace(threads.reading, host=host))
+    counts = [series(server)['uwsgi_threads_stuck{server="gevent"}'] for server in (threads, coroutines)]
+    assert counts == [5, 0]
+    assert coroutines.server
+    workers = [structs.replace(worker, threads=len(worker.ages)) for worker in coroutines.server.workers if worker.ages]
+    assert count_harmful_now(structs.replace(coroutines.server, workers=tuple(workers)), -1e9) == 5
 
 
 @pytest.mark.parametrize("name", GOLDENS)

@@ -41,6 +41,12 @@ WORKER_FULL = 0.9
 SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
 """The advice about unequal shares of such sockets."""
 
+FIND_BLOCKING_CALL = (
+    "Run `py-spy dump --pid PID` on a worker: a call that does not yield, as of a driver that is not patched for "
+    "coroutines, stops all requests of its worker."
+)
+"""The advice about requests that wait although async cores are free."""
+
 MORE = 1.5
 """The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
 
@@ -180,10 +186,7 @@ def _advise_coroutines(figures: Figures) -> str:
     """What to do on a server with coroutines. One thread serves many requests there, so nothing shows what each waits
     for."""
     if (figures.flow.observed or 0.0) < ASYNC_FULL * (figures.ceiling or 0):
-        return (
-            "Run `py-spy dump --pid PID` on a worker: a call that does not yield, as of a driver that is not patched "
-            "for coroutines, stops all requests of its worker."
-        )
+        return FIND_BLOCKING_CALL
     return (
         "If the requests last by nature (event streams, WebSockets, long polls), or wait for a backend that can take "
         "more at once, raise `gevent` (or `async`), the number of requests that a worker serves at once. If they wait "

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.slots import ASYNC, ASYNC_FULL, name_slots
 from uwsgi_headroom.analysis.waiting import is_standing
-from uwsgi_headroom.record.server import WorkerRecord
+from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
 
 MANY_STUCK = 0.5
 """If at least this fraction of the threads is stuck, many requests find no free thread."""
@@ -33,5 +33,24 @@ def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
     stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
     if name_slots(figures.server) != ASYNC or is_standing(figures.flow):
         return stuck
-    used, full = figures.flow.observed or 0.0, ASYNC_FULL * (figures.ceiling or math.inf)
-    return stuck if used >= full > used - len(stuck) else []
+    return stuck if _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling) else []
+
+
+def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
+    """The number of stuck requests at one instant that take what other requests need: `find_harmful_requests` without
+    a window."""
+    stuck = len(find_stuck_requests(server.workers, stuck_seconds))
+    if name_slots(server) != ASYNC:
+        return stuck
+    used = sum(len(worker.ages) for worker in server.workers)
+    return stuck if _fill_cores(stuck, used, count_ceiling(server.workers)) else 0
+
+
+def fill_cores(figures: Figures) -> bool:
+    """Whether hardly any async core is free, because of stuck requests."""
+    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    return _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling)
+
+
+def _fill_cores(stuck: int, used: float, ceiling: int | None) -> bool:
+    return used >= ASYNC_FULL * (ceiling or math.inf) > used - stuck

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law, neighbours
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.memory_headroom import count_more_workers
-from uwsgi_headroom.analysis.stuck import find_stuck_requests
+from uwsgi_headroom.analysis.stuck import count_harmful_now
 from uwsgi_headroom.analysis.waiting import judge_waiting
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
@@ -70,7 +70,7 @@ def build_threads(reading: Reading, record: ServerRecord, stuck_seconds: float) 
         configured=configured,
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
-        stuck=None if configured is None else len(find_stuck_requests(record.workers, stuck_seconds)),
+        stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.figures import count_ceiling
-from uwsgi_headroom.analysis.stuck import find_stuck_requests
+from uwsgi_headroom.analysis.stuck import count_harmful_now
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.metrics.family import gauge
@@ -55,7 +55,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [
             (
                 server.labels,
-                len(find_stuck_requests(server.record.workers, server.observation.stuck_seconds)),
+                count_harmful_now(server.record, server.observation.stuck_seconds),
             )
             for server in servers
             if sum_if_all_known([worker.threads for worker in server.snapshot.workers]) is not None

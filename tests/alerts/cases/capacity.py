@@ -52,6 +52,13 @@ def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
 CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
 PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
+WAITS = {
+    "series": "uwsgi_wait_observed_seconds_total{"
+    + ",".join(f'{name}="{value}"' for name, value in TARGET.items())
+    + "}",
+    "values": "0+60x20",
+}
+"""Of an exporter that may see what threads wait for."""
 
 
 CLEAR_FULL = (
@@ -65,6 +72,13 @@ PROCESSES = (
 SEE_FIRST = (
     "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
     "them only wait as well. Otherwise raise "
+)
+NOT_SEEN = (
+    "This exporter may not see what the threads wait for. Run `sudo uwsgi-headroom check --all` on the host, which "
+    "shows it once; docs/waits.md says how to grant the exporter that right. If they wait for a lock of the "
+    "application, hold it for less time. If for a backend, make it faster, or let it take more at once. If for slow "
+    "clients, let the web server in front buffer. Leave `threads` and `processes` as they are until then: more of them "
+    "may only wait as well."
 )
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 CLEAR_PREFORK = (
@@ -80,9 +94,7 @@ BY_INTERPRETER = (
 
 
 BY_THREADS = (
-    "In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads: unless they wait for a "
-    "lock, a full backend or slow clients, raise `processes`, or `threads` if workers have several "
-    "threads and interpreters are idle.\n"
+    f"In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads. {NOT_SEEN}\n"
     "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (1 means reached)."
 )
 BY_CPUS = (
@@ -245,13 +257,18 @@ CASES = [
     ),
     Case(
         f"{FULL}: fires: threads are for applications that are safe in them",
-        steady(PREFORK, 20),
+        [*steady(PREFORK, 20), WAITS],
         {"19m": [full(CLEAR_PREFORK + SAFE_IN_THREADS, **TARGET)]},
     ),
     Case(
         f"{FULL}: fires: more threads, where workers have several and interpreters idle",
-        steady(server(7.6, 0.1, full=0.4, queue=10), 20),
+        [*steady(server(7.6, 0.1, full=0.4, queue=10), 20), WAITS],
         {"19m": [full(CLEAR_FULL + SEE_FIRST + "`threads` or `processes`, one at a time.", **TARGET)]},
+    ),
+    Case(
+        f"{FULL}: fires: neither threads nor processes, where nobody sees what the threads wait for",
+        steady(server(7.6, 0.1, full=0.4, queue=10), 20),
+        {"19m": [full(CLEAR_FULL + NOT_SEEN, **TARGET)]},
     ),
     *six(LOW, CALM, server(6.2, 0.3), server(2, 0.9), low, early=2, late=20, history=61),
     Case(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from uwsgi_headroom.analysis.advice import FIND_BLOCKING_CALL
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
-from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_harmful_requests
+from uwsgi_headroom.analysis.stuck import MANY_STUCK, fill_cores, find_harmful_requests
 from uwsgi_headroom.analysis.waiting import shows_a_limit
 from uwsgi_headroom.words.formats import counted, duration, megabytes, numbered, percent
 
@@ -40,12 +41,23 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             title=f"{counted(len(requests), 'request')} in service for longer than {duration(seconds)}.",
             evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
-            meaning="Each holds an async core, and hardly any is free."
-            if slots == ASYNC
-            else "Each holds a thread that other requests need. Little's law does not see them until they end.",
-            change="Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
+            meaning=_what_they_hold(figures),
+            change=FIND_BLOCKING_CALL
+            if slots == ASYNC and not fill_cores(figures)
+            else "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
             f"application calls{_last_resort(figures)}",
         )
+
+
+def _what_they_hold(figures: Figures) -> str:
+    if name_slots(figures.server) != ASYNC:
+        return "Each holds a thread that other requests need. Little's law does not see them until they end."
+    if fill_cores(figures):
+        return "Each holds an async core, and hardly any is free."
+    return (
+        "Async cores are free, and yet no request is completed: a worker may be blocked, with all its requests. "
+        "Requests of other workers may last by nature, as event streams do."
+    )
 
 
 def _last_resort(figures: Figures) -> str:
