@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn.server import Protocols
 
-    from uwsgi_headroom.config.model import Config
+    from uwsgi_headroom.config.settings import Config
     from uwsgi_headroom.store.writer import HistoryWriter
     from uwsgi_headroom.web.security.gate import Gate
     from uwsgi_headroom.web.security.live_config import LiveConfig

@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 
 from tests.config.test_precedence import resolved
-from uwsgi_headroom.config import flags
+from uwsgi_headroom.arguments.commands import add_settings
 from uwsgi_headroom.source import Unix
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser()
-    flags.add_flags(made)
+    add_settings(made)
     return made
 
 

@@ -12,8 +12,7 @@ import sys
 import time
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading

@@ -12,35 +12,10 @@ import difflib
 import re
 from collections.abc import Mapping
 
+from uwsgi_headroom.config.settings import FLAGS, PREFIX
 from uwsgi_headroom.errors import ConfigError
 
-PREFIX = "UWSGI_HEADROOM_"
-
-SETTINGS = (
-    "stats",
-    "config",
-    "web_listen_address",
-    "web_allowed_hosts",
-    "web_config_file",
-    "samples_per_second",
-    "window",
-    "cpu_residency",
-    "waits",
-    "backends",
-    "read_pollfds",
-    "slo",
-    "stuck",
-    "routes",
-    "route_template",
-    "routes_beyond_loopback",
-    "history",
-    "history_max_size",
-    "log_level",
-    "log_format",
-)
-"""The settings that have both a flag and a variable, by the flag's name."""
-
-_KNOWN = tuple(PREFIX + name.upper() for name in SETTINGS)
+_KNOWN = frozenset(setting.variable for setting in FLAGS)
 
 _SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """The suffixes that Kubernetes and Docker links append to the name of a service."""
@@ -59,6 +34,6 @@ def refuse_misspelt(environment: Mapping[str, str]) -> None:
     """Raise ConfigError if an unknown variable is similar to a known one: its setting would be ignored silently."""
     for name in unknown(environment):
         rest = name.removeprefix(PREFIX)
-        near = difflib.get_close_matches(rest.lower(), SETTINGS, 1, _NEAR)
+        near = difflib.get_close_matches(rest.lower(), [setting.name for setting in FLAGS], 1, _NEAR)
         if near and not _SERVICE.fullmatch(rest):
             raise ConfigError(f"unknown environment variable {name}; did you mean {PREFIX}{near[0].upper()}?")

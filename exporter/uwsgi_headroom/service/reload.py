@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import NoReturn
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.config.model import Config, Settings
+from uwsgi_headroom.config.settings import Config, Settings
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.service.manager import ServiceManager
