@@ -35,7 +35,7 @@ class DocumentOnly(fleet.Fleet):
         server = self._server
         assert server.address is not None
         start = time.monotonic()
-        answer = await source.read_document(server.address, timeout=server.timeout)
+        answer = await source.read_document(server.address, timeout=server.timeout, size_cap=server.size_cap)
         at = time.monotonic()
         snapshot = stats.decode(answer.body)
         seconds = at - start, answer.transfer_seconds

@@ -6,9 +6,7 @@ for each of its texts, because in a file each has its own line.
 
 from __future__ import annotations
 
-import ipaddress
 import re
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -165,6 +163,9 @@ def _backend_address(text: str, where: str) -> str:
 def _kernels_name(host: str) -> str:
     """An IPv4 address, or an IPv6 address in brackets, as the kernel's list of sockets has it: an IPv4 address that is
     mapped to IPv6 is an IPv4 address, and none has a scope (`%eth0`). Raises ValueError."""
+    import ipaddress  # noqa: PLC0415 - help needs this module
+    import socket  # noqa: PLC0415
+
     if not host.startswith("["):
         return str(ipaddress.IPv4Address(host))
     address = ipaddress.IPv6Address(host[1:].removesuffix("]"))

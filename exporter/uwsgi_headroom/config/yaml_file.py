@@ -22,8 +22,11 @@ from uwsgi_headroom.config.slo import Slo, parse_objective, parse_threshold
 from uwsgi_headroom.config.yaml_nodes import LARGEST, YamlNodes, compose
 from uwsgi_headroom.errors import AddressError, ConfigError
 
-_TOP = ("servers", "sampling", "backends", "routes", "history", "web", "probe", "log")
+_KEYS = ("servers", "sampling", "backends", "routes", "history", "web", "probe", "log")
 """The keys of the file, in the order in which messages list them."""
+
+_SECTIONS = ("sampling", "routes", "history", "web", "log")
+"""Those of them that have keys of their own, each with a row."""
 
 _SHORT = {"routes": "enabled", "history": "file"}
 """Sections that may be written as one value, and the key that it then stands for."""
@@ -48,9 +51,9 @@ class _File(YamlNodes):
     """Walks the YAML nodes of the configuration file."""
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, _TOP)
+        top = self._mapping(root, _KEYS)
         nodes = {"backends": top["backends"]} if "backends" in top else {}
-        for section in ("sampling", "routes", "history", "web", "log"):
+        for section in _SECTIONS:
             keys = self._section(section, top.get(section))
             nodes.update({f"{section}.{key}": node for key, node in keys.items()})
         values: dict[str, Any] = {
