@@ -1,14 +1,22 @@
-"""Decides which setting applies: a flag overrides its environment variable, which overrides the configuration file."""
+"""Decides which setting applies: a flag overrides its environment variable, which overrides the configuration file.
+
+Orchestrators set variables with the prefix of the exporter's. For a service called `uwsgi-headroom`, Kubernetes sets
+UWSGI_HEADROOM_SERVICE_HOST, UWSGI_HEADROOM_PORT and so on in every pod of the namespace; for a service called
+`uwsgi-headroom-stats`, it sets UWSGI_HEADROOM_STATS_PORT. A pod must start in spite of them. So a name is an error only
+if it is similar to one of the exporter's and does not have the form of a service's; other unknown names are logged.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from uwsgi_headroom.config import variables, yaml_file
+from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import Texts
 from uwsgi_headroom.config.servers import (
     parse_server_argument,
@@ -16,14 +24,24 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_names,
     refuse_impossible_expectations,
 )
-from uwsgi_headroom.config.settings import FLAGS, Config, SettingRow, assign, find_setting
+from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
 from uwsgi_headroom.config.slo import refuse_too_short
+from uwsgi_headroom.errors import ConfigError
+
+_KNOWN = frozenset(setting.variable for setting in FLAGS)
+
+_SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""The suffixes that Kubernetes and Docker links append to the name of a service."""
+
+_NEAR = 0.8
+"""Similarity that counts as misspelt, 0 to 1 by difflib. WINDOWS to WINDOW is 0.92, LISTEN_ADDRESS to
+WEB_LISTEN_ADDRESS 0.88; CONFIG_DIR to CONFIG is 0.75, and a different word."""
 
 
 def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
     """Combine flags, environment, file and defaults, in this order of precedence. Servers of flags or the environment
     are added to those of the file. Raises ConfigError."""
-    variables.refuse_misspelt(environment)
+    _refuse_misspelt(environment)
     file = _given(find_setting("--config"), flags, environment)
     config = yaml_file.load_file(Path(file[0][0])) if file else Config()
     added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
@@ -40,6 +58,20 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
         if slo:
             refuse_too_short(slo, config.settings.samples_per_second)
     return config
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that have the exporter's prefix but are unknown, sorted."""
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
+
+
+def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+    """Raise ConfigError if an unknown variable is similar to a known one: its setting would be ignored silently."""
+    for name in unknown_variables(environment):
+        rest = name.removeprefix(PREFIX)
+        near = difflib.get_close_matches(rest.lower(), [setting.name for setting in FLAGS], 1, _NEAR)
+        if near and not _SERVICE.fullmatch(rest):
+            raise ConfigError(f"unknown environment variable {name}; did you mean {PREFIX}{near[0].upper()}?")
 
 
 def _given(setting: SettingRow, flags: argparse.Namespace, environment: Mapping[str, str]) -> Texts:
