@@ -75,3 +75,10 @@ def test_other_flags_are_named_as_written() -> None:
         resolve("--web.listen-address", "nowhere")
     with pytest.raises(ConfigError, match=r"--log\.level: "):
         resolve("--log.level", "loud")
+
+
+@pytest.mark.parametrize("empty", ["", "~", "[]"])
+def test_no_windows_are_the_default_ones(written, empty):
+    """A key without a value sets nothing."""
+    written.write_text(f"sampling:\n  windows: {empty}\n")
+    assert yaml_file.load_file(written).settings == DEFAULT_SETTINGS
