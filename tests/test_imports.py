@@ -47,7 +47,7 @@ def test_no_face_is_imported(module: str) -> None:
     assert [name for name in imported if name.startswith(FACES)] == []
 
 
-@pytest.mark.parametrize("module", ["defaults", "flags", "model", "names", "precedence", "values", "yaml_file"])
+@pytest.mark.parametrize("module", ["defaults", "parsers", "precedence", "servers", "settings", "slo", "yaml_file"])
 def test_settings_know_nothing_that_is_set(module: str) -> None:
     """Modules that watch and describe servers import defaults from the settings, not the other way round."""
     imported = _imported(f"uwsgi_headroom.config.{module}")

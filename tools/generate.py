@@ -19,6 +19,7 @@ from tools import (
     man_pages,
     metrics_table,
     scenes_table,
+    settings_table,
     tune_flags_table,
 )
 from uwsgi_headroom.documents import openapi
@@ -51,6 +52,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield import_table.FILE, import_table.page()
     yield finding_table.FILE, finding_table.page()
     yield tune_flags_table.FILE, tune_flags_table.page()
+    yield settings_table.FILE, settings_table.page()
 
 
 def main() -> str | None:

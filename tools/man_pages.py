@@ -10,6 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom.arguments.commands import PROGRAM, CommandLine, make_command_line
 from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.config.settings import FLAGS
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "man"
 
@@ -94,8 +95,6 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
 _LINE = 78
 """Characters per line of a page, the limit of mandoc's lint."""
 
-_VARIABLE = re.compile(r" \[(UWSGI_HEADROOM_\w+)(, [^]]*)?\]")
-
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each page."""
@@ -131,15 +130,11 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
         yield ".SH EXIT STATUS"
         for status, meaning in statuses:
             yield from (".TP", f".B {status}", _text(meaning))
-    variables = [
-        (match[1], argument.option_strings[-1])
-        for argument in parser.arguments
-        for match in _VARIABLE.finditer(argument.help or "")
-    ]
-    if variables:
+    if name == "serve":
         yield ".SH ENVIRONMENT"
-        for variable, option in variables:
-            yield from (".TP", f".B {variable}", _text(f"Default of {option}; the option takes precedence."))
+        for setting in FLAGS:
+            meaning = f"Default of {setting.flag}; the option takes precedence."
+            yield from (".TP", f".B {setting.variable}", _text(meaning))
     yield ".SH EXAMPLES"
     for arguments, meaning in EXAMPLES[name]:
         yield from (".TP", f".B {_escape(f'{PROGRAM} {name} {arguments}'.rstrip())}", _text(meaning))

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from uwsgi_headroom import interrupts
-from uwsgi_headroom.arguments.commands import CommandLine, make_command_line
+from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
 from uwsgi_headroom.arguments.parser import UsageError, suggest
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.exit_status import UNKNOWN
@@ -80,7 +80,7 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
         reason, problem = "internal", f"a bug in uwsgi-headroom ({where}): please report it"
-    failure.report(arguments, reason, problem, details)
+    failure.report(find_format(arguments), reason, problem, details)
     return UNKNOWN
 
 
@@ -202,9 +202,9 @@ def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.completion import command
+    from uwsgi_headroom.completion import scripts
 
-    return command.run(line, options.shell)
+    return scripts.run(line, options.shell)
 
 
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from uwsgi_headroom import source
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AccessError, HeadroomError, ReadError, SourceError
 from uwsgi_headroom.source import Http
 
@@ -97,7 +98,7 @@ async def find_who_answers(url: Http) -> Answer:
 
 async def _read(url: Http, path: str, seconds: float) -> source.Answer:
     target = url.target.partition("?")[0].rstrip("/") + path
-    return await source.read_document(replace(url, target=target), timeout=seconds)
+    return await source.read_document(replace(url, target=target), timeout=seconds, size_cap=SIZE_CAP)
 
 
 def _advise(url: Http, error: AccessError) -> str:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.config import variables
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
+from uwsgi_headroom.config.precedence import unknown_variables
 from uwsgi_headroom.service.activation import take_sockets
 from uwsgi_headroom.service.hangup import Hangup
 from uwsgi_headroom.service.lifecycle import Lifecycle
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn.server import Protocols
 
-    from uwsgi_headroom.config.model import Config
+    from uwsgi_headroom.config.settings import Config
     from uwsgi_headroom.store.writer import HistoryWriter
     from uwsgi_headroom.web.security.gate import Gate
     from uwsgi_headroom.web.security.live_config import LiveConfig
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     hangup = Hangup(reloads=bool(source.file or os.environ.get("NOTIFY_SOCKET")))
     settings = source.read()
     logs.configure(settings.log_level, settings.log_format)
-    if ignored := variables.unknown(os.environ):
+    if ignored := unknown_variables(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     settings = source.with_servers(settings)
     live = _open_web_config(settings.web_config_file)

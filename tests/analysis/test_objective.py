@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures, find_load_limit, judge_objective
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
 
 SLO = Slo(1.0, 0.99)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.config.test_precedence import refusal, resolved
 from uwsgi_headroom.config import yaml_file
-from uwsgi_headroom.config.model import SETTINGS
-from uwsgi_headroom.config.values import parse_backends
+from uwsgi_headroom.config.parsers import parse_backends
+from uwsgi_headroom.config.settings import DEFAULT_SETTINGS
 from uwsgi_headroom.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ from uwsgi_headroom.errors import ConfigError
 )
 def test_accepted(text: str, expected: tuple[str, str]) -> None:
     """A backend has a name and an address, written as the kernel's list of sockets has it."""
-    assert parse_backends([text], "--backends") == (expected,)
+    assert parse_backends([(text, "--backends")]) == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_accepted(text: str, expected: tuple[str, str]) -> None:
 def test_refused(text: str) -> None:
     """Anything else is refused with the place, the text and what to write."""
     with pytest.raises(ConfigError) as caught:
-        parse_backends([text], "--backends")
+        parse_backends([(text, "--backends")])
     assert str(caught.value).startswith("--backends: ")
     assert text.partition("=")[2] in str(caught.value)
     assert "10.0.0.5:5432" in str(caught.value)
@@ -75,16 +75,16 @@ def test_refused(text: str) -> None:
 def test_twenty_have_a_name() -> None:
     """One more is refused, and so are two of one name or of one address."""
     texts = [f"b{number}=10.0.0.{number}:1" for number in range(21)]
-    assert len(parse_backends(texts[:20], "x")) == 20
+    assert len(parse_backends([(text, "x") for text in texts[:20]])) == 20
     for wrong, words in (
         (texts, "21 backends are too many; 20"),
         (["a=1.1.1.1:1", "a=1.1.1.1:2"], "two backends are called 'a'"),
         (["a=1.1.1.1:1", "b=[::ffff:1.1.1.1]:1"], "the same address"),
     ):
         with pytest.raises(ConfigError, match=words):
-            parse_backends(wrong, "x")
-    assert len(parse_backends(["a=1.1.1.1:1", "b=*:1"], "x")) == 2
-    assert parse_backends([], "x") == ()
+            parse_backends([(text, "x") for text in wrong])
+    assert len(parse_backends([("a=1.1.1.1:1", "x"), ("b=*:1", "x")])) == 2
+    assert parse_backends([]) == ()
 
 
 def test_flag_over_variable_over_file(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_no_backends(tmp_path: Path, text: str) -> None:
     """An empty key leaves the default."""
     path = tmp_path / "headroom.yml"
     path.write_text(text)
-    assert yaml_file.load_file(path).settings == SETTINGS
+    assert yaml_file.load_file(path).settings == DEFAULT_SETTINGS
 
 
 @pytest.mark.parametrize(

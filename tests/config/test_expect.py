@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config import defaults, flags, precedence
-from uwsgi_headroom.config.model import Config
+from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.config import defaults, precedence
+from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.errors import ConfigError
 
 
@@ -16,7 +17,7 @@ def loaded(tmp_path: Path, servers: str, sampling: str = "{}") -> Config:
     file = tmp_path / "headroom.yml"
     file.write_text(f"servers:\n{servers}\nsampling: {sampling}\n")
     parser = argparse.ArgumentParser()
-    flags.add_flags(parser)
+    add_settings(parser)
     return precedence.resolve_config(parser.parse_args(["--config", str(file)]), {})
 
 

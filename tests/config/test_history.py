@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
-from uwsgi_headroom.config.values import parse_size
+from uwsgi_headroom.config.parsers import parse_size
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.errors import LONGEST_MESSAGE, ConfigError
 

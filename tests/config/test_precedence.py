@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config import flags, precedence
-from uwsgi_headroom.config.model import Config
+from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.config import precedence
+from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.errors import ConfigError
 
 
 def resolved(*arguments: str, **environment: str) -> Config:
     parser = argparse.ArgumentParser()
-    flags.add_flags(parser)
+    add_settings(parser)
     named = {f"UWSGI_HEADROOM_{name}": value for name, value in environment.items()}
     return precedence.resolve_config(parser.parse_args(arguments), named)
 

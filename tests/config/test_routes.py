@@ -10,8 +10,8 @@ from tests.config.test_precedence import refusal, resolved
 from tests.support.exporter import exporter, run
 from tests.support.real_uwsgi import free_port, wait_until
 from uwsgi_headroom.config import yaml_file
-from uwsgi_headroom.config.model import SETTINGS
-from uwsgi_headroom.config.values import parse_templates
+from uwsgi_headroom.config.parsers import parse_templates
+from uwsgi_headroom.config.settings import DEFAULT_SETTINGS
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.routes.bounds import MOST_TEMPLATES
 
@@ -42,25 +42,29 @@ from uwsgi_headroom.routes.bounds import MOST_TEMPLATES
 def test_a_template_is_a_path(text: str, expected: str | None) -> None:
     """A segment is literal, or a name in braces; anything else is refused with its text."""
     if expected is not None:
-        assert parse_templates([text], "--route-template") == (expected,)
+        assert parse_templates([(text, "--route-template")]) == (expected,)
         return
     with pytest.raises(ConfigError) as caught:
-        parse_templates([text], "--route-template")
+        parse_templates([(text, "--route-template")])
     assert str(caught.value).startswith(f"--route-template: {text!r}")
 
 
 def test_templates_are_few_and_different() -> None:
     """Each may be a time series for each method."""
     texts = [f"/t{number}" for number in range(MOST_TEMPLATES + 1)]
-    assert len(parse_templates(texts[:-1], "x")) == MOST_TEMPLATES
+    assert len(parse_templates([(text, "x") for text in texts[:-1]])) == MOST_TEMPLATES
     for wrong, words in ((texts, "51 templates are too many; 50"), (["/a/{b}", "/a/{b}/"], "'/a/{b}' is set twice")):
         with pytest.raises(ConfigError, match=words):
-            parse_templates(wrong, "x")
+            parse_templates([(text, "x") for text in wrong])
 
 
 def test_off_unless_set() -> None:
     """Nothing of a request is looked at by default."""
-    assert (SETTINGS.routes, resolved().settings.routes, resolved().routes_beyond_loopback) == (False, False, False)
+    assert (DEFAULT_SETTINGS.routes, resolved().settings.routes, resolved().routes_beyond_loopback) == (
+        False,
+        False,
+        False,
+    )
 
 
 def test_flags_and_variables() -> None:

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config import flags, precedence, yaml_file
-from uwsgi_headroom.config.model import SETTINGS, Config
+from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.config import precedence, yaml_file
+from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Config
 from uwsgi_headroom.errors import ConfigError
 
 
 def resolve(*arguments: str, environment: dict[str, str] | None = None) -> Config:
     parser = argparse.ArgumentParser()
-    flags.add_flags(parser)
+    add_settings(parser)
     return precedence.resolve_config(parser.parse_args(arguments), environment or {})
 
 
@@ -25,7 +26,7 @@ def written(tmp_path: Path) -> Path:
 
 def test_default() -> None:
     """Without a setting the default rate applies, with a file or without."""
-    assert resolve().settings == SETTINGS
+    assert resolve().settings == DEFAULT_SETTINGS
 
 
 def test_file(written):
@@ -74,3 +75,10 @@ def test_other_flags_are_named_as_written() -> None:
         resolve("--web.listen-address", "nowhere")
     with pytest.raises(ConfigError, match=r"--log\.level: "):
         resolve("--log.level", "loud")
+
+
+@pytest.mark.parametrize("empty", ["", "~", "[]"])
+def test_no_windows_are_the_default_ones(written, empty):
+    """A key without a value sets nothing."""
+    written.write_text(f"sampling:\n  windows: {empty}\n")
+    assert yaml_file.load_file(written).settings == DEFAULT_SETTINGS

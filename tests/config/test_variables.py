@@ -6,7 +6,9 @@ import argparse
 
 import pytest
 
-from uwsgi_headroom.config import flags, precedence, variables
+from uwsgi_headroom.arguments.commands import add_settings
+from uwsgi_headroom.config import precedence
+from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.errors import ConfigError
 
 # The variables that Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
@@ -53,17 +55,17 @@ def test_names_of_orchestration_stop_nothing(name: str) -> None:
     """Such variables change no setting, and are listed for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
     assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
-    assert variables.unknown(environment) == [f"UWSGI_HEADROOM_{name}"]
+    assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 
 def test_every_flag_is_a_known_variable() -> None:
     """The known variables are those of the flags, and none of them counts as unknown."""
-    assert set(variables.SETTINGS) == set(vars(_nothing_given()))
-    assert variables.unknown({f"UWSGI_HEADROOM_{name.upper()}": "" for name in variables.SETTINGS}) == []
-    assert variables.unknown({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
+    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
+    assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
+    assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
 
 
 def _nothing_given() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    flags.add_flags(parser)
+    add_settings(parser)
     return parser.parse_args([])

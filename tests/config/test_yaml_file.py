@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
-from uwsgi_headroom.config.model import Config
+from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Http, Unix
 

@@ -21,7 +21,7 @@ from tests.deploy.files import (
 )
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config import defaults
-from uwsgi_headroom.config.variables import PREFIX, SETTINGS
+from uwsgi_headroom.config.settings import FLAGS, PREFIX
 
 FILES = [
     path
@@ -41,7 +41,7 @@ def variables(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_variables_exist(path: Path) -> None:
     """The exporter would ignore or refuse any other."""
-    assert variables(path) <= set(SETTINGS)
+    assert variables(path) <= {setting.name for setting in FLAGS}
 
 
 def test_flags_exist() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.response_times import ResponseTimeHistory
 

@@ -17,7 +17,8 @@ from tools.metrics_table import watched
 from tools.scenarios.table import ROWS
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
-from uwsgi_headroom.config import defaults, variables
+from uwsgi_headroom.config import defaults
+from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
@@ -32,7 +33,7 @@ def rows(name: str, first: str) -> list[list[str]]:
     """The rows of the table whose head begins with a cell."""
     _, found, table = (ROOT / name).read_text().partition(f"| {first} |")
     assert found, f"{name} has no table that begins with {first}"
-    lines = table.partition("\n\n")[0].splitlines()[2:]
+    lines = [line for line in table.partition("\n\n")[0].splitlines()[2:] if line.startswith("|")]  # not a mark
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
 
 
@@ -114,7 +115,7 @@ def test_flags_with_their_variables() -> None:
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
     assert shown.keys() == {option for option in options if option not in ("-h", "--help", "--version")}
-    assert set(shown.values()) == {variables.PREFIX + name.upper() for name in variables.SETTINGS}
+    assert set(shown.values()) == {setting.variable for setting in FLAGS}
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
 
 

@@ -12,7 +12,7 @@ from tests.support.observations import SLO, series, up
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS

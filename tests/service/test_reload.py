@@ -16,8 +16,9 @@ from tests.support.service_manager import Manager, manager
 from uwsgi_headroom import logs
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import Config, Slo
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.config.settings import Config
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.service import settings_source
 from uwsgi_headroom.service.manager import ServiceManager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.real_uwsgi import free_port
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Http, Tcp, read_document
 
@@ -22,7 +23,7 @@ def infos(*addresses: str, port: int = 80) -> list[Any]:
 
 def read(address: Tcp | Http) -> str:
     with pytest.raises(SourceError) as caught:
-        asyncio.run(read_document(address, timeout=5))
+        asyncio.run(read_document(address, timeout=5, size_cap=SIZE_CAP))
     return str(caught.value)
 
 

@@ -284,7 +284,7 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
                     connection.sendall(DOCUMENT)
 
         async def read_when_full() -> None:
-            reading = asyncio.create_task(source.read_document(Unix(path), timeout=5))
+            reading = asyncio.create_task(source.read_document(Unix(path), timeout=5, size_cap=SIZE_CAP))
             await asyncio.sleep(0.05)  # the reader has found the queue full, or will: the test holds in both cases
             assert not reading.done()
             begun.set()
@@ -478,8 +478,9 @@ def test_a_silent_https_server_does_not_disturb_other_reads() -> None:
     async def read_both(silent: str, well: str) -> None:
         for _ in range(3):
             with pytest.raises(SourceError, match="no complete answer"):
-                await source.read_document(parse_address(f"https://{silent}"), timeout=0.1)
-            assert (await source.read_document(parse_address(well), timeout=5)).body == DOCUMENT
+                await source.read_document(parse_address(f"https://{silent}"), timeout=0.1, size_cap=SIZE_CAP)
+            answer = await source.read_document(parse_address(well), timeout=5, size_cap=SIZE_CAP)
+            assert answer.body == DOCUMENT
 
     with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
         asyncio.run(read_both(silent, well))
@@ -601,7 +602,7 @@ def test_permission_denied(tmp_path: Path, scheme: str) -> None:
 
         def try_to_read() -> tuple[str, str]:
             try:
-                asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1))
+                asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1, size_cap=SIZE_CAP))
             except SourceError as error:
                 return error.reason, str(error)
             return "", "it was read"

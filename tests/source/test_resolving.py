@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import bad_servers
 from uwsgi_headroom import source
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
 
 _NAME = "stats.example"
@@ -47,7 +48,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Resolver]:
 
 
 def read(address: str, timeout: float) -> source.Answer:
-    return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout))
+    return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout, size_cap=SIZE_CAP))
 
 
 def test_a_numeric_address_needs_no_resolver(resolver: _Resolver) -> None:
@@ -76,7 +77,9 @@ def test_reads_share_the_lookup_that_hangs(resolver: _Resolver) -> None:
 
     async def read_when_released(port: int) -> bytes:
         resolver.port = port
-        reading = asyncio.create_task(source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5))
+        reading = asyncio.create_task(
+            source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5, size_cap=SIZE_CAP)
+        )
         for _ in range(10):  # iterations of the event loop, until the read waits for the lookup
             await asyncio.sleep(0)
         resolver.released.set()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.store.test_codec import full_record
 from tests.support import windows
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.store.record import Record, merge_records
 
 

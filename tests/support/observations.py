@@ -6,7 +6,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import document
 from uwsgi_headroom import stats
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.available_memory import AvailableMemory

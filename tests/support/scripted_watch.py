@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.history import History, build_history
 from uwsgi_headroom.errors import ReadError

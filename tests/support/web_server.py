@@ -13,8 +13,7 @@ import uvicorn
 
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application

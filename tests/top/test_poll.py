@@ -12,7 +12,7 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import TREND, hot, lines
 from tests.support.web_server import serving
-from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.source import parse_address

@@ -11,7 +11,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.cancellation import cancelling, everywhere
 from tests.support.captured_documents import document
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.reader import Reader

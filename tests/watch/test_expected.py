@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import real_uwsgi, stored_days
 from tests.support.simulated_server import emperor as simulated_emperor
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
 from uwsgi_headroom.store.reader import HistoryFile

@@ -14,7 +14,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
-from uwsgi_headroom.config.values import make_server, parse_server_argument
+from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module

@@ -17,8 +17,8 @@ from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.watch.test_fleet import listening
-from uwsgi_headroom.config.model import ServerConfig, Settings
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import ServerConfig, make_server
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.store.retired import read_retired, retire
 from uwsgi_headroom.watch import globbed as module
 from uwsgi_headroom.watch.expected import NO_MEMORY, Memory

@@ -6,7 +6,7 @@ import pytest
 
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
 from uwsgi_headroom.response_times.totals import BatchHistory

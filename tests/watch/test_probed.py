@@ -12,9 +12,9 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
-from uwsgi_headroom.config.model import ProbeConfig
 from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import probed as module
 from uwsgi_headroom.watch.fleet import Fleet

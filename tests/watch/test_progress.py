@@ -10,7 +10,7 @@ import pytest
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import supervise
 from uwsgi_headroom.watch.fleet import Fleet

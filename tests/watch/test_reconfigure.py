@@ -15,8 +15,9 @@ from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.watch.test_fleet import listening
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import SETTINGS, ServerConfig, Settings, Slo
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import ServerConfig, make_server
+from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Settings
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
@@ -37,7 +38,10 @@ class Written:
 
 
 def reconfigured(
-    before: Sequence[ServerConfig], after: Sequence[ServerConfig], old: Settings = SETTINGS, new: Settings = SETTINGS
+    before: Sequence[ServerConfig],
+    after: Sequence[ServerConfig],
+    old: Settings = DEFAULT_SETTINGS,
+    new: Settings = DEFAULT_SETTINGS,
 ) -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
     """The watches by name before and after a change, and how many were added and removed."""
 
@@ -77,7 +81,7 @@ def test_limits_change_in_place() -> None:
     first, then, counts = reconfigured(
         [make_server("/run/shop", name="shop", timeout=5.0)],
         [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
-        new=replace(SETTINGS, stuck_seconds=300.0),
+        new=replace(DEFAULT_SETTINGS, stuck_seconds=300.0),
     )
     assert then["shop"] is first["shop"]
     assert then["shop"].stuck_seconds == 300.0
@@ -89,7 +93,7 @@ def test_an_objective_changes_its_servers() -> None:
     """A changed default objective replaces the servers that have none of their own."""
     own = replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
     servers = [own, make_server("/run/shop", name="shop")]
-    first, then, counts = reconfigured(servers, servers, new=replace(SETTINGS, slo=Slo(1.0, 0.99)))
+    first, then, counts = reconfigured(servers, servers, new=replace(DEFAULT_SETTINGS, slo=Slo(1.0, 0.99)))
     assert then["own"] is first["own"]
     assert then["shop"].slo == Slo(1.0, 0.99)
     assert counts == (1, 1)
@@ -99,11 +103,13 @@ def test_windows_change_and_other_settings_stay() -> None:
     """Of the settings of sampling, only windows and the objective change while the exporter runs."""
 
     async def change() -> Settings:
-        fleet = Fleet([], SETTINGS)
-        await fleet.reconfigure([], replace(SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0))
+        fleet = Fleet([], DEFAULT_SETTINGS)
+        await fleet.reconfigure(
+            [], replace(DEFAULT_SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0)
+        )
         return fleet.settings
 
-    assert asyncio.run(change()) == replace(SETTINGS, windows=(30.0,))
+    assert asyncio.run(change()) == replace(DEFAULT_SETTINGS, windows=(30.0,))
 
 
 def test_globs(tmp_path: Path) -> None:
@@ -142,9 +148,9 @@ def test_a_lost_socket_is_still_reported(tmp_path: Path) -> None:
         with listening(tmp_path / "shop.stats"):
             fleet.refresh()
         (shop,) = fleet.watches()
-        assert await fleet.reconfigure([more, glob], SETTINGS) == (1, 0)
+        assert await fleet.reconfigure([more, glob], DEFAULT_SETTINGS) == (1, 0)
         assert fleet.watches()[1] is shop
-        assert await fleet.reconfigure([more], SETTINGS) == (0, 1)
+        assert await fleet.reconfigure([more], DEFAULT_SETTINGS) == (0, 1)
         assert [watch.name for watch in fleet.watches()] == ["api"]
 
     asyncio.run(change())
@@ -171,7 +177,7 @@ def test_a_master_never_has_two_connections() -> None:
         while not open_now:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
         for name in ("new", "newer"):
-            await fleet.reconfigure([make_server(address, name=name)], SETTINGS)
+            await fleet.reconfigure([make_server(address, name=name)], DEFAULT_SETTINGS)
             await asyncio.sleep(0.1)
         sampling.cancel()
         await fleet.close()
@@ -198,7 +204,7 @@ def test_sampling_follows_at_once() -> None:
         removed = fleet.watches()[1]
         await samples(removed, 5)
         before = fleet.watches()[0].integrals.totals.samples
-        await fleet.reconfigure([kept, make_server(api, name="api")], SETTINGS)
+        await fleet.reconfigure([kept, make_server(api, name="api")], DEFAULT_SETTINGS)
         after = removed.integrals.totals.samples
         await samples(fleet.watches()[1], 2)
         await samples(fleet.watches()[0], before + 2)
@@ -222,7 +228,7 @@ def test_a_change_during_a_pause_reads_nothing() -> None:
         fleet = Fleet([])
         sampling = asyncio.create_task(fleet.run())
         await fleet.pause()
-        await fleet.reconfigure([make_server(address, name="shop")], SETTINGS)
+        await fleet.reconfigure([make_server(address, name="shop")], DEFAULT_SETTINGS)
         (shop,) = fleet.watches()
         await asyncio.sleep(0.1)
         assert shop.reader.attempts == 0
@@ -247,7 +253,7 @@ def test_a_change_that_is_cancelled_loses_no_minute(again: bool) -> None:
             await shop.reader.read()
             await asyncio.sleep(0.3)
         await shop.reader.read()
-        changing = asyncio.create_task(fleet.reconfigure([], SETTINGS))
+        changing = asyncio.create_task(fleet.reconfigure([], DEFAULT_SETTINGS))
         await asyncio.sleep(0)
         if again:
             await changing

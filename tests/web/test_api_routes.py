@@ -14,8 +14,7 @@ import pytest
 from tests.documents.test_openapi import validate
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.documents import openapi
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -17,7 +17,7 @@ from tests.support import bad_servers
 from tests.support.captured_documents import NAMES, document
 from tests.support.monitoring import find
 from tests.support.web_server import get, serving
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

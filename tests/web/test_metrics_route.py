@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.support.clock import MovableClock
 from tests.support.scripted_watch import FIXTURES
 from uwsgi_headroom import metrics
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.exposition import render_family
 from uwsgi_headroom.watch import turns as turns_module

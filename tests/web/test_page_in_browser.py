@@ -21,7 +21,7 @@ from tests.support.browser import Tab, browser, tab
 from tests.support.exporter import Exporter, exporter
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
 
 pytestmark = pytest.mark.integration
 

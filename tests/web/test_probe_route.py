@@ -27,9 +27,9 @@ from tests.support.exporter import Exporter, exporter
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.config.model import ProbeConfig
 from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED

@@ -16,7 +16,7 @@ import pytest
 from tests.support.real_uwsgi import ROOT
 from tests.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
-from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.source import File
 from uwsgi_headroom.web import page_html

@@ -12,8 +12,7 @@ import sys
 import time
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.values import make_server
+from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
@@ -36,7 +35,7 @@ class DocumentOnly(fleet.Fleet):
         server = self._server
         assert server.address is not None
         start = time.monotonic()
-        answer = await source.read_document(server.address, timeout=server.timeout)
+        answer = await source.read_document(server.address, timeout=server.timeout, size_cap=server.size_cap)
         at = time.monotonic()
         snapshot = stats.decode(answer.body)
         seconds = at - start, answer.transfer_seconds

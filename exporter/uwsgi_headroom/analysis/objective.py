@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from uwsgi_headroom.config.model import Slo
-from uwsgi_headroom.config.slo import INTERVALS
+from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
 from uwsgi_headroom.words.formats import duration
 

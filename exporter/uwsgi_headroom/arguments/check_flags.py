@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.arguments.access_flags import add_http_config_flag
-from uwsgi_headroom.arguments.numbers import seconds_between
-from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.arguments.parser import Parser, seconds_between
 from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
 from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
@@ -19,6 +17,17 @@ DESCRIPTION = (
     "Watch servers, then print a verdict and what to change. With several servers, print a line for "
     f"each, worst first, then the details of those that are not ok. {_STATUSES}"
 )
+
+
+def add_http_config_flag(parser: Parser) -> None:
+    """Add the option with the access to exporters, which `top` has too."""
+    parser.add_argument(
+        "--http.config.file",
+        dest="http_config_file",
+        metavar="FILE",
+        help="a login, certificates to trust or a client certificate for exporters, in the format of Prometheus' HTTP "
+        "client configuration, as promtool reads it",
+    )
 
 
 def add_check_flags(parser: Parser) -> None:

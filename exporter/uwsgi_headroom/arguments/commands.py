@@ -5,22 +5,29 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.arguments.access_flags import HASHING, add_cost_flag, add_http_config_flag
 from uwsgi_headroom.arguments.check_flags import DESCRIPTION as CHECKING
-from uwsgi_headroom.arguments.check_flags import add_check_flags
-from uwsgi_headroom.arguments.numbers import seconds_between
-from uwsgi_headroom.arguments.parser import Parser, UsageError, suggest
+from uwsgi_headroom.arguments.check_flags import add_check_flags, add_http_config_flag
+from uwsgi_headroom.arguments.parser import Parser, UsageError, seconds_between, suggest, whole_between
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
 from uwsgi_headroom.arguments.tune_flags import add_tune_flags
-from uwsgi_headroom.completion.shells import SHELLS
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS, LISTEN_ADDRESS, SHIPPED_HISTORY
-from uwsgi_headroom.config.flags import add_flags
+from uwsgi_headroom.config.defaults import (
+    DEFAULT_PASSWORD_COST,
+    HISTORY_SECONDS,
+    LISTEN_ADDRESS,
+    PASSWORD_COST_RANGE,
+    SHIPPED_HISTORY,
+)
+from uwsgi_headroom.config.settings import FLAGS
 
 PROGRAM = "uwsgi-headroom"
 DEFAULT_COMMAND = "serve"
+
+SHELLS = ("bash", "zsh", "fish")
+"""Those that have a completion script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,26 @@ def make_command_line() -> CommandLine:
     return CommandLine(program, made)
 
 
+def find_format(arguments: Sequence[str]) -> str:
+    """Find the format that these arguments of `check` request, even if others of them are wrong."""
+    parser = Parser(add_help=False)
+    parser.add_argument("--format", default="text")
+    try:
+        found: argparse.Namespace = parser.parse_known_args(arguments)[0]
+    except UsageError:  # --format is the last argument, without a value
+        return "text"
+    return str(found.format)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `serve`, one for each setting."""
+    for setting in FLAGS:
+        kind: dict[str, Any] = {"action": "append"} if setting.is_repeatable else {}
+        if setting.is_switch:
+            kind = {"nargs": "?", "const": "true"}
+        parser.add_argument(setting.flag, dest=setting.name, metavar=setting.metavar, help=setting.full_help, **kind)
+
+
 def _add_command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str) -> Parser:
     parser = commands.add_parser(name, help=summary, description=description)
     parser.summary = summary
@@ -93,7 +120,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "--web.config.file with TLS and a login: without it, there is neither.",
     )
     _add_version(parser)
-    add_flags(parser)
+    add_settings(parser)
     return parser
 
 
@@ -189,9 +216,20 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
-        commands, "hash-password", summary="hash a password for the exporter's login", description=HASHING
+        commands,
+        "hash-password",
+        summary="hash a password for the exporter's login",
+        description="Read a password, twice from the terminal without showing it, or one line of standard input, and "
+        "print its bcrypt hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`.",
     )
-    add_cost_flag(parser)
+    parser.add_argument(
+        "--cost",
+        metavar="NUMBER",
+        type=whole_between(*PASSWORD_COST_RANGE),
+        default=DEFAULT_PASSWORD_COST,
+        help="each step doubles the time of a check, {} to {} (default {}: a quarter of a second, once for each "
+        "client)".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
+    )
     return parser
 
 

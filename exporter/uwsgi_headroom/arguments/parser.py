@@ -1,13 +1,18 @@
-"""An argument parser that raises errors, suggests the nearest option, and lists the options it knows."""
+"""An argument parser that raises errors, suggests the nearest option, and lists the options it knows.
+
+Also makes the parsers of numbers that several commands give it as `type`."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.numbers import parse_number
+
+Value = TypeVar("Value")
 
 _NEAR = 0.6
 """Least similarity for a suggestion, 0 to 1 by difflib: `--fromat` to `--format` is 0.88, `chekc` to `check` 0.8."""
@@ -69,3 +74,37 @@ def suggest(text: str, known: Iterable[str]) -> str:
     """Return `; did you mean check?`, or an empty text if no known text is similar."""
     near = difflib.get_close_matches(text, list(known), 1, _NEAR)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def expecting(expected: str, parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Make a parser for argparse, whose message says what was expected, from one that raises ValueError."""
+
+    def parse_or_explain(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text}") from None
+
+    return parse_or_explain
+
+
+def seconds_between(least: float, most: float) -> Callable[[str], float]:
+    """Make a parser of seconds between two bounds, which are included."""
+    return expecting(f"{least:g} to {most:g} seconds", lambda text: parse_number(text, least, most))
+
+
+def number_between(least: float, most: float) -> Callable[[str], float]:
+    """Make a parser of numbers between two bounds, which are included."""
+    return expecting(f"a number from {least:g} to {most:,.0f}", lambda text: parse_number(text, least, most))
+
+
+def whole_between(least: int, most: int) -> Callable[[str], int]:
+    """Make a parser of whole numbers of ASCII digits between two bounds, which are included."""
+
+    def parse(text: str) -> int:
+        # So long a number is out of bounds by its first digits; int() takes a long time for thousands of them.
+        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
+            raise ValueError(text)
+        return int(text)
+
+    return expecting(f"a whole number from {least:,} to {most:,}", parse)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-
-from uwsgi_headroom.arguments.numbers import parse_duration, seconds_between
-from uwsgi_headroom.arguments.parser import Parser
-from uwsgi_headroom.number_range import parse_number
+from uwsgi_headroom.arguments.parser import Parser, expecting, number_between, seconds_between, whole_between
+from uwsgi_headroom.numbers import parse_duration
 from uwsgi_headroom.tune.request import (
     CLIENTS_RANGE,
     DEFAULT_MOST_RUNS,
@@ -79,21 +75,21 @@ def _add_load(parser: Parser) -> None:
     parser.add_argument(
         "--allow-methods",
         metavar="METHODS",
-        type=_make_parser(parse_methods, "methods, such as GET,HEAD"),
+        type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
         help="replay the paths of these methods of the log, as GET (default GET)",
     )
     parser.add_argument(
         "--clients",
         metavar="NUMBER",
-        type=_whole_between(*CLIENTS_RANGE),
+        type=whole_between(*CLIENTS_RANGE),
         help="clients that each wait for an answer, then ask again at once (default: the threads of the present "
         f"setting, at least {LEAST_CLIENTS})",
     )
     parser.add_argument(
         "--rate",
         metavar="REQUESTS",
-        type=_number_between(*RATE_RANGE),
+        type=number_between(*RATE_RANGE),
         help="requests per second, which do not wait for earlier answers, instead of --clients",
     )
     parser.add_argument(
@@ -106,7 +102,7 @@ def _add_load(parser: Parser) -> None:
     parser.add_argument(
         "--most-runs",
         metavar="NUMBER",
-        type=_whole_between(*RUNS_RANGE),
+        type=whole_between(*RUNS_RANGE),
         default=DEFAULT_MOST_RUNS,
         help=f"the most runs, {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
     )
@@ -116,41 +112,16 @@ def _add_limits(parser: Parser) -> None:
     parser.add_argument(
         "--max-memory",
         metavar="SIZE",
-        type=_make_parser(parse_size, "a size, such as 800M or 1.5G"),
+        type=expecting("a size, such as 800M or 1.5G", parse_size),
         help="recommend no setting whose processes take more together, such as 800M (default: what is available)",
     )
     parser.add_argument(
         "--max-p99",
         metavar="TIME",
-        type=_make_parser(_parse_limit, "a time, such as 250ms or 2s"),
+        type=expecting("a time, such as 250ms or 2s", _parse_limit),
         help="recommend no setting whose 99th percentile of response times, as the clients see it, is above this, such "
         "as 250ms",
     )
-
-
-def _make_parser(parse: Callable[[str], object], expected: str) -> Callable[[str], object]:
-    """A parser for argparse, whose message says what was expected."""
-
-    def parse_text(text: str) -> object:
-        try:
-            return parse(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected {expected}, not {text}") from None
-
-    return parse_text
-
-
-def _number_between(least: float, most: float) -> Callable[[str], object]:
-    return _make_parser(lambda text: parse_number(text, least, most), f"a number from {least:g} to {most:,.0f}")
-
-
-def _whole_between(least: int, most: int) -> Callable[[str], object]:
-    def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
-            raise ValueError(text)
-        return int(text)
-
-    return _make_parser(parse, f"a whole number from {least:,} to {most:,}")
 
 
 def _parse_limit(text: str) -> float:

@@ -16,8 +16,8 @@ from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
 from uwsgi_headroom.check.watching import judge_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.values import parse_stuck
+from uwsgi_headroom.config.parsers import parse_stuck
+from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError

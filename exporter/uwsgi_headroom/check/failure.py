@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 
-from uwsgi_headroom.arguments.parser import Parser, UsageError
 from uwsgi_headroom.check.nagios_line import render_line
 from uwsgi_headroom.terminal_text import print_lines
 
 
-def report(arguments: Sequence[str], reason: str, problem: str, details: Sequence[str] = ()) -> None:
+def report(output: str, reason: str, problem: str, details: Sequence[str] = ()) -> None:
     """Print why there is no verdict: a document or a plugin's line on standard output, or text on standard error.
-    arguments: of the command line, valid or not; reason: one word; problem: a sentence; details: more lines for a
-    person."""
-    match _find_format(arguments):
+    output: `json`, `nagios`, or anything else for text; reason: one word; problem: a sentence; details: more lines for
+    a person."""
+    match output:
         case "json":
             error = {"reason": reason, "message": problem}
             print(json.dumps({"status": "unknown", "verdict": problem, "error": error}, indent=2))
@@ -24,14 +22,3 @@ def report(arguments: Sequence[str], reason: str, problem: str, details: Sequenc
             print_lines([render_line("unknown", problem)])
         case _:
             print_lines([f"UNKNOWN  {problem}", *details], sys.stderr)
-
-
-def _find_format(arguments: Sequence[str]) -> str:
-    """Find the format that these arguments request, even if others of them are wrong."""
-    parser = Parser(add_help=False)
-    parser.add_argument("--format", default="text")
-    try:
-        found: argparse.Namespace = parser.parse_known_args(arguments)[0]
-    except UsageError:  # --format is the last argument, without a value
-        return "text"
-    return str(found.format)

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import refuse_duplicate_addresses, refuse_duplicate_names
-from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.config.servers import (
+    ServerConfig,
+    parse_server_argument,
+    refuse_duplicate_addresses,
+    refuse_duplicate_names,
+)
 from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers, parse_page
 from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp
 

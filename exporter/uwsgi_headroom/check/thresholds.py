@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from uwsgi_headroom.arguments.numbers import parse_duration, parse_factor
+from uwsgi_headroom.numbers import parse_duration, parse_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ NO_THRESHOLDS = Thresholds()
 def parse_minimum(text: str) -> Threshold:
     """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
     critical."""
-    threshold = _parse(text, parse_factor, "2:1.2")
+    threshold = _parse(text, _parse_factor, "2:1.2")
     if _is_above(threshold.critical, threshold.warning):
         raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
     return threshold
@@ -55,6 +55,11 @@ def parse_maximum(text: str) -> Threshold:
     if _is_above(threshold.warning, threshold.critical):
         raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
     return threshold
+
+
+def _parse_factor(text: str) -> float:
+    """Parse a number of 0 or more, such as `1.5` or `1.5x`. Raises ValueError."""
+    return parse_number(text.removesuffix("x"), 0, 1e6)
 
 
 def _is_above(one: float | None, other: float | None) -> bool:

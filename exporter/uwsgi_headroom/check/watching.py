@@ -16,7 +16,8 @@ from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.check.targets import Targets
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.what_if import WhatIf

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
 from uwsgi_headroom.arguments.parser import Parser
-from uwsgi_headroom.config.defaults import LOG_FORMATS, LOG_LEVELS
+from uwsgi_headroom.config.settings import FLAGS
 
 _FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
 """Metavars of arguments that complete to file names: a stats address may be the path of a socket."""
 
-_VALUES = {"LEVEL": LOG_LEVELS, "FORMAT": LOG_FORMATS, "true|false": ("true", "false")}
-"""Values of options by metavar. argparse does not check these: the settings do, for variables and keys as well."""
+_VALUES = {setting.flag: setting.values for setting in FLAGS}
+"""Values by flag. argparse does not check these: the settings do, for variables and keys as well."""
 
 _LONGEST_HELP = 70
 
@@ -72,7 +72,7 @@ def _argument(action: argparse.Action) -> Argument:
     return Argument(
         names=tuple(action.option_strings),
         help=_first_sentence(action.help or ""),
-        values=tuple(action.choices or _VALUES.get(str(action.metavar), ())),
+        values=tuple(action.choices or _VALUES.get("".join(action.option_strings[-1:]), ())),
         files=action.metavar in _FILES,
         takes_value=action.nargs != 0,
         is_optional=action.nargs == "?",

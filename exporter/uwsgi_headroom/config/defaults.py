@@ -31,10 +31,14 @@ TIMEOUT_SECONDS = 5.0
 """Timeout of one read. uWSGI's master does not answer for one second after it ends a worker, nor for two seconds in its
 fork bomb guard; with a shorter timeout, the server would then count as down."""
 
+TIMEOUT_RANGE = (0.1, 60.0)
+
 SIZE_CAP = 6 * 1024 * 1024
 """Largest document accepted, in bytes. 64 workers of 64 threads write 1 MB, 1,024 busy threads with 4 kB of request
 variables each (uWSGI's `buffer-size`) 5 MB, and 64 workers of 256 coroutines 6.3 MB. A hostile document of this size
 takes up to 70 ms to decode (docs/benchmarks.md); meanwhile nothing else in the exporter runs."""
+
+SIZE_CAP_RANGE = (4096, 2**30)
 
 HISTORY_MAX_SIZE = 10**9
 """Bytes of the history file: above, the oldest minutes are deleted first. A server of 8 workers needs some 33 MB in

@@ -25,8 +25,7 @@ from pathlib import Path
 import yaml
 
 from uwsgi_headroom.config.pem import load_authorities, load_certificate
-from uwsgi_headroom.config.read_file import read_file
-from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
+from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source.access import HttpAccess
 

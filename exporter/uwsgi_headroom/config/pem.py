@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-from uwsgi_headroom.config.read_file import read_file
+from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
 
 _PROBLEMS = {

@@ -1,128 +1,84 @@
-"""Decides which setting applies: a flag overrides its environment variable, which overrides the configuration file."""
+"""Decides which setting applies: a flag overrides its environment variable, which overrides the configuration file.
+
+Orchestrators set variables with the prefix of the exporter's. For a service called `uwsgi-headroom`, Kubernetes sets
+UWSGI_HEADROOM_SERVICE_HOST, UWSGI_HEADROOM_PORT and so on in every pod of the namespace; for a service called
+`uwsgi-headroom-stats`, it sets UWSGI_HEADROOM_STATS_PORT. A pod must start in spite of them. So a name is an error only
+if it is similar to one of the exporter's and does not have the form of a service's; other unknown names are logged.
+"""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from uwsgi_headroom.config import defaults, values, variables, yaml_file
-from uwsgi_headroom.config.model import Config, Settings
-from uwsgi_headroom.config.names import (
+from uwsgi_headroom.config import yaml_file
+from uwsgi_headroom.config.parsers import Texts
+from uwsgi_headroom.config.servers import (
+    parse_server_argument,
     refuse_duplicate_addresses,
     refuse_duplicate_names,
     refuse_impossible_expectations,
 )
-from uwsgi_headroom.config.slo import parse_slo, refuse_too_short
-from uwsgi_headroom.config.variables import PREFIX
+from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
+from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.number_range import parse_number
+
+_KNOWN = frozenset(setting.variable for setting in FLAGS)
+
+_SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+"""The suffixes that Kubernetes and Docker links append to the name of a service."""
+
+_NEAR = 0.8
+"""Similarity that counts as misspelt, 0 to 1 by difflib. WINDOWS to WINDOW is 0.92, LISTEN_ADDRESS to
+WEB_LISTEN_ADDRESS 0.88; CONFIG_DIR to CONFIG is 0.75, and a different word."""
 
 
 def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Config:
     """Combine flags, environment, file and defaults, in this order of precedence. Servers of flags or the environment
     are added to those of the file. Raises ConfigError."""
-    variables.refuse_misspelt(environment)
-    path, where = _value(flags, environment, "config")
-    settings = yaml_file.load_file(Path(path)) if path else Config()
-    stats, where = _values(flags, environment, "stats")
-    servers = refuse_duplicate_names(
-        [*settings.servers, *(values.parse_server_argument(argument, where) for argument in stats)]
-    )
+    _refuse_misspelt(environment)
+    file = _given(find_setting("--config"), flags, environment)
+    config = yaml_file.load_file(Path(file[0][0])) if file else Config()
+    added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
+    servers = refuse_duplicate_names([*config.servers, *added])
     refuse_duplicate_addresses(servers)
     refuse_impossible_expectations(servers)
-    settings = replace(settings, servers=servers)
-    addresses, where = _values(flags, environment, "web_listen_address")
-    if addresses:
-        settings = replace(settings, listen=tuple(values.parse_listen_address(address, where) for address in addresses))
-    names, where = _values(flags, environment, "web_allowed_hosts")
-    if names:
-        settings = replace(settings, allowed_hosts=tuple(values.parse_host_name(name, where) for name in names))
-    web_config_file, _ = _value(flags, environment, "web_config_file")
-    if web_config_file:
-        settings = replace(settings, web_config_file=web_config_file)
-    settings = replace(settings, settings=_watching(settings.settings, flags, environment))
-    for slo in (settings.settings.slo, *(server.slo for server in servers)):
+    values: dict[str, Any] = {"servers": servers}
+    for setting in FLAGS:
+        texts = _given(setting, flags, environment)
+        if texts and setting.field:
+            values[setting.field] = setting.parse(texts) if setting.is_repeatable else setting.parse(*texts[0])
+    config = assign(config, values)
+    for slo in (config.settings.slo, *(server.slo for server in config.servers)):
         if slo:
-            refuse_too_short(slo, settings.settings.samples_per_second)
-    beyond, where = _value(flags, environment, "routes_beyond_loopback")
-    if beyond:
-        settings = replace(settings, routes_beyond_loopback=values.parse_boolean(beyond, where))
-    history, _ = _value(flags, environment, "history")
-    if history:
-        settings = replace(settings, history=history)
-    size, where = _value(flags, environment, "history_max_size")
-    if size:
-        settings = replace(settings, history_max_size=values.parse_size(size, where))
-    level, where = _value(flags, environment, "log_level")
-    if level:
-        settings = replace(settings, log_level=_choice(level, defaults.LOG_LEVELS, where))
-    style, where = _value(flags, environment, "log_format")
-    if style:
-        settings = replace(settings, log_format=_choice(style, defaults.LOG_FORMATS, where))  # type: ignore[arg-type]
-    return settings
+            refuse_too_short(slo, config.settings.samples_per_second)
+    return config
 
 
-def _watching(watching: Settings, flags: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
-    rate, where = _value(flags, environment, "samples_per_second")
-    if rate:
-        watching = replace(watching, samples_per_second=_number(rate, *defaults.SAMPLES_PER_SECOND_RANGE, where))
-    lengths, where = _values(flags, environment, "window")
-    if lengths:
-        watching = replace(watching, windows=values.parse_windows(lengths, where))
-    for switch in ("cpu_residency", "waits", "read_pollfds", "routes"):
-        text, where = _value(flags, environment, switch)
-        if text:
-            watching = replace(watching, **{switch: values.parse_boolean(text, where)})  # type: ignore[arg-type]
-    slo, where = _value(flags, environment, "slo")
-    if slo:
-        watching = replace(watching, slo=parse_slo(slo, where))
-    stuck, where = _value(flags, environment, "stuck")
-    if stuck:
-        watching = replace(watching, stuck_seconds=values.parse_stuck(stuck, where))
-    backends, where = _values(flags, environment, "backends")
-    if backends:
-        watching = replace(watching, backends=values.parse_backends(backends, where))
-    templates, where = _values(flags, environment, "route_template")
-    if templates:
-        watching = replace(watching, route_templates=values.parse_templates(templates, where))
-    return watching
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that have the exporter's prefix but are unknown, sorted."""
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
 
 
-def _value(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return a setting and its origin, for messages."""
-    given: str | None = getattr(flags, name)
+def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+    """Raise ConfigError if an unknown variable is similar to a known one: its setting would be ignored silently."""
+    for name in unknown_variables(environment):
+        rest = name.removeprefix(PREFIX)
+        near = difflib.get_close_matches(rest.lower(), [setting.name for setting in FLAGS], 1, _NEAR)
+        if near and not _SERVICE.fullmatch(rest):
+            raise ConfigError(f"unknown environment variable {name}; did you mean {PREFIX}{near[0].upper()}?")
+
+
+def _given(setting: SettingRow, flags: argparse.Namespace, environment: Mapping[str, str]) -> Texts:
+    """Return the texts that set a setting, each with its origin; none if neither the flag nor the variable is given."""
+    given: list[str] | str | None = getattr(flags, setting.name)
     if given:
-        return given, _flag(name)
-    variable = PREFIX + name.upper()
-    return environment.get(variable, ""), variable
-
-
-def _values(flags: argparse.Namespace, environment: Mapping[str, str], name: str) -> tuple[Sequence[str], str]:
-    """Return a repeatable setting and its origin, for messages."""
-    given: list[str] | None = getattr(flags, name)
-    if given:
-        return given, _flag(name)
-    variable = PREFIX + name.upper()
-    return environment.get(variable, "").split(), variable
-
-
-def _flag(name: str) -> str:
-    """Return the flag of a setting: `--web.listen-address`, `--log.level`, `--samples-per-second`."""
-    group, _, rest = name.partition("_")
-    return f"--{group}.{rest.replace('_', '-')}" if group in ("web", "log") else f"--{name.replace('_', '-')}"
-
-
-def _number(text: str, least: float, most: float, where: str) -> float:
-    try:
-        return parse_number(text, least, most)
-    except ValueError:
-        raise ConfigError(f"{where}: {text!r} is not a number from {least:g} to {most:g}") from None
-
-
-def _choice(text: str, known: Sequence[str], where: str) -> str:
-    if text not in known:
-        raise ConfigError(f"{where}: {text!r} is not one of {', '.join(known)}")
-    return text
+        return [(text, setting.flag) for text in ([given] if isinstance(given, str) else given)]
+    value = environment.get(setting.variable, "")
+    texts = value.split() if setting.is_repeatable else [value] if value else []
+    return [(text, setting.variable) for text in texts]

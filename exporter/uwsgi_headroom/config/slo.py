@@ -1,11 +1,11 @@
-"""Parses service level objectives, and refuses those that samples cannot judge."""
+"""Service level objectives: parses them, and refuses those that samples cannot judge."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 
-from uwsgi_headroom.config.model import Slo
 from uwsgi_headroom.errors import ConfigError
 
 HIGHEST_OBJECTIVE = 0.995
@@ -19,6 +19,20 @@ INTERVALS = 2.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _LONGEST = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """A service level objective: a share of the requests finishes within a time."""
+
+    threshold: float
+    """Seconds."""
+
+    objective: float
+    """The share, as a fraction."""
+
+    where: str = ""
+    """The line or flag that sets it."""
 
 
 def parse_slo(text: str, where: str) -> Slo:

@@ -1,24 +1,49 @@
-"""Walks YAML nodes: a node, unlike a plain value, has a line number, which every message gives."""
+"""Reads small YAML files, and the files that they name, and walks their nodes.
+
+A node, unlike a plain value, has a line number, which every message gives.
+"""
 
 from __future__ import annotations
 
 import codecs
 import difflib
+import os
 import re
-from collections.abc import Iterable
+import stat
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
 from yaml.reader import ReaderError
 
-from uwsgi_headroom.config import values
+from uwsgi_headroom.config.parsers import NumberRange, parse_boolean
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.number_range import parse_number
+from uwsgi_headroom.numbers import parse_number
+
+LARGEST = 1024 * 1024
+"""Bytes."""
 
 _LINE_END = r"\r\n|[\r\n\x85\u2028\u2029]"
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 """What an escape of YAML can write and no path, label or answer can hold: NUL, and half of a surrogate pair."""
+
+
+def read_file(path: Path, where: str = "") -> bytes:
+    """Read a file. where: the line that names it, for messages. Raises ConfigError."""
+    prefix = f"{where}: " if where else ""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO without a writer would block
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(f"{prefix}{path}: not an ordinary file")
+            content = file.read(LARGEST + 1)
+    except IsADirectoryError:
+        raise ConfigError(f"{prefix}{path}: not an ordinary file") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise ConfigError(f"{prefix}{path}: {getattr(error, 'strerror', None) or 'not a path'}") from None
+    if len(content) > LARGEST:
+        raise ConfigError(f"{prefix}{path}: larger than a megabyte")
+    return content
 
 
 def compose(content: bytes, path: Path) -> yaml.Node | None:
@@ -115,24 +140,15 @@ class YamlNodes:
             self._fail(node, "the text has a NUL, or half of a surrogate pair: write another character")
         return text
 
-    def _number(self, node: yaml.Node | None, default: float, least: float, most: float) -> float:
-        if node is None:
-            return default
+    def _number(self, node: yaml.Node, bounds: NumberRange) -> float:
         try:
-            return parse_number(self._text(node), least, most)
+            number = parse_number(self._text(node), bounds.least, bounds.most)
         except ValueError:
-            self._fail(node, f"expected a number from {least:g} to {most:g}")
+            self._fail(node, f"expected a number {bounds}")
+        return int(number) if bounds.is_whole else number
 
-    def _boolean(self, node: yaml.Node | None, default: bool) -> bool:
-        return default if node is None else values.parse_boolean(self._text(node), self._where(node))
-
-    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
-        if node is None:
-            return default
-        text = self._text(node)
-        if text not in known:
-            self._fail(node, f"{text!r} is not one of {', '.join(known)}")
-        return text
+    def _boolean(self, node: yaml.Node) -> bool:
+        return parse_boolean(self._text(node), self._where(node))
 
     def _is_null(self, node: yaml.Node) -> bool:
         return bool(node.tag == "tag:yaml.org,2002:null")

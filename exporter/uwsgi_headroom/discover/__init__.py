@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import address_name
+from uwsgi_headroom.config.servers import ServerConfig, address_name
 from uwsgi_headroom.discover.find import FoundMaster, find_masters
 from uwsgi_headroom.discover.report import render_report
 from uwsgi_headroom.errors import HeadroomError

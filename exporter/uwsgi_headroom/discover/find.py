@@ -20,6 +20,7 @@ from typing import Literal
 import psutil
 
 from uwsgi_headroom import source, stats
+from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.identity import read_working_directory
@@ -206,7 +207,7 @@ async def _read_once(master: FoundMaster) -> FoundMaster:
 
 
 async def _summarize_answer(address: Address) -> str:
-    answer = await source.read_document(address, timeout=_READ_SECONDS)
+    answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
     snapshot = stats.decode(answer.body)
     if isinstance(snapshot, stats.Snapshot):
         threads = {worker.threads for worker in snapshot.workers}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import PurePath
 
-from uwsgi_headroom.config.names import default_name
+from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.discover.find import FoundMaster, sees_all_processes
 from uwsgi_headroom.discover.steps import Plan
 from uwsgi_headroom.source import Unix

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, 
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
 from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot

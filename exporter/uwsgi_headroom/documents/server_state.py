@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents.schema import Error
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot

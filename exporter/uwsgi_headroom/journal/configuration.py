@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.journal.events import Journal
 from uwsgi_headroom.kernel.options import Options

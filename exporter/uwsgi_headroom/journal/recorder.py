@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.configuration import ConfigurationEvents

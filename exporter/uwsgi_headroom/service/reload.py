@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import NoReturn
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.config.model import Config, Settings
+from uwsgi_headroom.config.settings import SETTINGS, Config, Settings
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.service.manager import ServiceManager
@@ -23,21 +23,8 @@ from uwsgi_headroom.watch.observation import LastReload
 _APPLIED = frozenset(
     {"servers", "settings", "log_level", "log_format", "windows", "slo", "stuck_seconds", "max_servers"}
 )
-_KEYS = {
-    "listen": "web.listen_address",
-    "allowed_hosts": "web.allowed_hosts",
-    "web_config_file": "web.config_file",
-    "history": "history.file",
-    "history_max_size": "history.max_size",
-    "routes": "routes.enabled",
-    "route_templates": "routes.templates",
-    "routes_beyond_loopback": "routes.beyond_loopback",
-    "samples_per_second": "sampling.samples_per_second",
-    "cpu_residency": "sampling.cpu_residency",
-    "waits": "sampling.waits",
-    "read_pollfds": "sampling.read_pollfds",
-}
-"""The key in the configuration file of each setting that has another name in `Config` or `Settings`."""
+_KEYS = {setting.field.rpartition(".")[2]: setting.key for setting in SETTINGS if setting.key}
+"""The key in the configuration file of each setting, by its field in `Config` or `Settings`."""
 
 _log = logging.getLogger(__name__)
 

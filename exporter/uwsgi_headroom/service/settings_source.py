@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from uwsgi_headroom.config import precedence
-from uwsgi_headroom.config.model import Config, ServerConfig
-from uwsgi_headroom.config.variables import PREFIX
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import PREFIX, Config
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 

@@ -9,7 +9,6 @@ import ssl
 import sys
 from collections.abc import Callable, Sequence
 
-from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, replay, tcp, unix
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
@@ -41,7 +40,7 @@ _CERTIFICATE_ALERTS = {
 }
 
 
-async def read_document(address: Address, *, timeout: float, size_cap: int = SIZE_CAP) -> Answer:
+async def read_document(address: Address, *, timeout: float, size_cap: int) -> Answer:
     """Read one document within `timeout` seconds and `size_cap` bytes.
 
     Raises SourceError. Always closes the connection before it returns or raises.

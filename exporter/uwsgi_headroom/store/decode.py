@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain, islice, repeat
 from typing import Any
 
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import QUANTITIES, Of, Quantity

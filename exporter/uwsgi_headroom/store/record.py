@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import add, attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow

@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import SETTINGS, ProbeConfig, ServerConfig, Settings, Slo
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, ProbeConfig, Settings
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.expected import NO_MEMORY, Memory
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GlobbedServers
@@ -40,7 +42,7 @@ class Fleet:
     def __init__(
         self,
         servers: Sequence[ServerConfig],
-        settings: Settings = SETTINGS,
+        settings: Settings = DEFAULT_SETTINGS,
         clock: Clock | None = None,
         writer: HistoryWriter | None = None,
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom import source
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import GlobNames, printable_name
+from uwsgi_headroom.config.servers import GlobNames, ServerConfig, printable_name
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.expected import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.route_hour import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of

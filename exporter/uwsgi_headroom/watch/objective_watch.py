@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
 
 _MINUTE = 60.0

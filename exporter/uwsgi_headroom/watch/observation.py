@@ -8,7 +8,7 @@ from functools import cached_property
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind

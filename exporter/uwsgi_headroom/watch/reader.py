@@ -12,7 +12,7 @@ from collections.abc import Callable
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
-from uwsgi_headroom.config.names import printable_name
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.defaults import SHIPPED_HISTORY
-from uwsgi_headroom.config.variables import PREFIX
+from uwsgi_headroom.config.settings import PREFIX
 from uwsgi_headroom.errors import ConfigError, HeadroomError, HistoryFileError
 from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.retired import retire

@@ -15,7 +15,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS,
     TIMEOUT_SECONDS,
 )
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu

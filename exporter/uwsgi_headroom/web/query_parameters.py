@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
-from uwsgi_headroom import number_range
+from uwsgi_headroom import numbers
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
 from uwsgi_headroom.documents.build import NEWEST, Cursor
 from uwsgi_headroom.web import bounds
@@ -48,7 +48,7 @@ def parse_number(request: Request, name: str, default: float, least: float, most
     if not text:
         return default
     try:
-        return number_range.parse_number(text, least, most)
+        return numbers.parse_number(text, least, most)
     except ValueError:
         raise RefusedError(400, f"{name}: expected a number from {least:g} to {most:g}, not {text!r}") from None
 
@@ -68,7 +68,7 @@ def parse_cursor(request: Request, name: str) -> Cursor:
         return NEWEST
     time, _, number = text.partition(",")
     try:
-        return number_range.parse_number(time, 0, 1e12), int(number_range.parse_number(number, 0, 1e15))
+        return numbers.parse_number(time, 0, 1e12), int(numbers.parse_number(number, 0, 1e15))
     except ValueError:
         raise RefusedError(400, f"{name}: expected `next` of another answer, not {text!r}") from None
 

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from tests.support.synthetic.exposed import MINUTE, SAMPLES_PER_SECOND
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_server
-from uwsgi_headroom.config.model import Slo
+from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.route_hour import RouteWindow
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event

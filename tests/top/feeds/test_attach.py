@@ -12,7 +12,7 @@ from tests.support.captured_documents import document
 from tests.support.real_uwsgi import free_port
 from tests.support.web_server import serving
 from uwsgi_headroom.config import defaults
-from uwsgi_headroom.config.model import ServerConfig
+from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.top.feeds.attach import attach

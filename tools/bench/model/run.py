@@ -21,7 +21,8 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import Measured, Setting
 from uwsgi_headroom.analysis.what_if.measuring import measure_server
 from uwsgi_headroom.check.judge import judge
-from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import Fleet
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from uwsgi_headroom.config import defaults
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import refuse_duplicate_names
-from uwsgi_headroom.config.values import parse_server_argument
+from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicate_names
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.exporter_client import Answer, ExporterPage, find_who_answers, parse_page
 from uwsgi_headroom.source import Http, HttpAccess, Tcp, parse_address

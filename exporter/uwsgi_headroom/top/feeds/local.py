@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers

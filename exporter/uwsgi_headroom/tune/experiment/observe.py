@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from uwsgi_headroom.check.judge import judge
-from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment.outcome import Observed

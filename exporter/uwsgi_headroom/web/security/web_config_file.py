@@ -27,8 +27,7 @@ from pathlib import Path
 import yaml
 
 from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
-from uwsgi_headroom.config.read_file import read_file
-from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose
+from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
 from uwsgi_headroom.web.security import go_names
 from uwsgi_headroom.web.security.model import RateLimit, WebConfig
 from uwsgi_headroom.web.security.tls_section import TlsSection

@@ -1,77 +1,83 @@
 """Parses settings from the text of a flag, an environment variable or the configuration file.
 
-`where` names the origin of the text, for the message of a ConfigError.
+`where` is the origin of the text, with which the message of a ConfigError begins. A setting that is repeatable has one
+for each of its texts, because in a file each has its own line.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import re
-import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from uwsgi_headroom.config.defaults import (
     HISTORY_MAX_SIZE_RANGE,
     HISTORY_SECONDS,
     LISTEN_ADDRESS,
     MOST_BACKENDS,
-    SIZE_CAP,
     STUCK_SECONDS_RANGE,
-    TIMEOUT_SECONDS,
 )
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.config.names import default_name
-from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.numbers import parse_number
 from uwsgi_headroom.routes.templates import parse_template, refuse_too_many
-from uwsgi_headroom.source.address import parse_address
 
-_GLOB = re.compile(r"[*?[]")
+Texts = Sequence[tuple[str, str]]
+"""Texts of one setting, each with its origin."""
+
 _HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([MGT])B", re.ASCII)
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
-def make_server(
-    stats: str,
-    *,
-    name: str = "",
-    timeout: float = TIMEOUT_SECONDS,
-    size_cap: int = SIZE_CAP,
-    where: str = "",
-) -> ServerConfig:
-    """Make a server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
-    stats = _as_path(stats)
-    pattern = stats.removeprefix("unix://").removeprefix("unix:")
-    if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
-        if name:
-            raise AddressError(f"{stats!r} is a glob, which takes no name: each of its sockets is named after its file")
-        return ServerConfig("", None, pattern, timeout, size_cap, where)
-    address = parse_address(stats)
-    return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Parses a number from `least` to `most`. is_whole: drops what is behind the decimal point."""
+
+    least: float
+    most: float
+    is_whole: bool = False
+
+    def __call__(self, text: str, where: str) -> float:
+        """Parse a number. Raises ConfigError."""
+        try:
+            number = parse_number(text, self.least, self.most)
+        except ValueError:
+            raise ConfigError(f"{where}: {text!r} is not a number {self}") from None
+        return int(number) if self.is_whole else number
+
+    def __str__(self) -> str:
+        return f"from {self.least:g} to {self.most:g}"
 
 
-def _as_path(text: str) -> str:
-    """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
-    try:
-        parse_address(text)
-    except AddressError:
-        is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
-        if is_relative and (os.path.exists(text) or (_GLOB.search(text) and "/" in text)):
-            return f"./{text}"
+def one_of(known: Sequence[str]) -> Callable[[str, str], str]:
+    """Make a parser that accepts only these texts."""
+
+    def parse(text: str, where: str) -> str:
+        if text not in known:
+            raise ConfigError(f"{where}: {text!r} is not one of {', '.join(known)}")
+        return text
+
+    return parse
+
+
+def parse_text(text: str, _where: str) -> str:
+    """Accept any text, such as a path."""
     return text
 
 
-def parse_server_argument(text: str, where: str) -> ServerConfig:
-    """Parse a server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
-    named = _NAMED.fullmatch(text.strip())
-    try:
-        return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
-    except AddressError as error:
-        raise ConfigError(f"{where}: {error}") from None
+def parse_boolean(text: str, where: str) -> bool:
+    """Parse `true` or `false`. Raises ConfigError."""
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{where}: {text!r} is neither true nor false")
+    return text.lower() == "true"
 
 
-def parse_listen_address(text: str, where: str = "--web.listen-address") -> tuple[str, int]:
+def parse_listen_addresses(texts: Texts) -> tuple[tuple[str, int], ...]:
+    """Parse the addresses to listen on. Raises ConfigError."""
+    return tuple(parse_listen_address(text, where) for text, where in texts)
+
+
+def parse_listen_address(text: str, where: str) -> tuple[str, int]:
     """Parse `host:port`, `:port` (every address of the host) or `[ipv6]:port`. Raises ConfigError."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:\s]*):(\d{1,5})", text.strip())
     if not match or int(match[2]) > 65535:
@@ -79,17 +85,21 @@ def parse_listen_address(text: str, where: str = "--web.listen-address") -> tupl
     return match[1].strip("[]"), int(match[2])
 
 
-def parse_host_name(text: str, where: str) -> str:
-    """Parse a host name without a port; returns it in lower case. Raises ConfigError."""
+def parse_host_names(texts: Texts) -> tuple[str, ...]:
+    """Parse host names without a port; returns them in lower case. Raises ConfigError."""
+    return tuple(_parse_host_name(text, where) for text, where in texts)
+
+
+def _parse_host_name(text: str, where: str) -> str:
     if not _HOST_NAME.fullmatch(text.strip()):
         raise ConfigError(f"{where}: {text!r} is not a host name without a port, such as headroom.example.com")
     return text.strip().lower().removesuffix(".")
 
 
-def parse_windows(texts: Iterable[str], where: str) -> tuple[float, ...]:
+def parse_windows(texts: Texts) -> tuple[float, ...]:
     """Parse window lengths such as `90s`, `5m` or `1h` to seconds, ascending. Raises ConfigError."""
     lengths = set()
-    for text in texts:
+    for text, where in texts:
         seconds = _parse_length(text)
         if not 10 <= seconds <= HISTORY_SECONDS:
             raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")
@@ -112,20 +122,22 @@ def _parse_length(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
 
 
-def parse_backends(texts: Iterable[str], where: str) -> tuple[tuple[str, str], ...]:
+def parse_backends(texts: Texts) -> tuple[tuple[str, str], ...]:
     """Parse the names of backends, each as `NAME=ADDRESS`. Raises ConfigError."""
     backends: dict[str, str] = {}
-    for text in texts:
+    for text, where in texts:
         named = _NAMED.fullmatch(text.strip())
         if not named:
             raise ConfigError(f"{where}: {text!r} is not a backend; write NAME=ADDRESS, such as postgres=10.0.0.5:5432")
         if named[1] in backends:
             raise ConfigError(f"{where}: two backends are called {named[1]!r}")
-        backends[named[1]] = _backend_address(named[2], where)
+        address = _backend_address(named[2], where)
+        if address in backends.values():
+            raise ConfigError(f"{where}: two backends have the same address")
+        backends[named[1]] = address
     if len(backends) > MOST_BACKENDS:
+        _, where = texts[MOST_BACKENDS]
         raise ConfigError(f"{where}: {len(backends)} backends are too many; {MOST_BACKENDS} can have a name")
-    if len(set(backends.values())) < len(backends):
-        raise ConfigError(f"{where}: two backends have the same address")
     return tuple(backends.items())
 
 
@@ -151,6 +163,9 @@ def _backend_address(text: str, where: str) -> str:
 def _kernels_name(host: str) -> str:
     """An IPv4 address, or an IPv6 address in brackets, as the kernel's list of sockets has it: an IPv4 address that is
     mapped to IPv6 is an IPv4 address, and none has a scope (`%eth0`). Raises ValueError."""
+    import ipaddress  # noqa: PLC0415 - help needs this module
+    import socket  # noqa: PLC0415
+
     if not host.startswith("["):
         return str(ipaddress.IPv4Address(host))
     address = ipaddress.IPv6Address(host[1:].removesuffix("]"))
@@ -159,9 +174,12 @@ def _kernels_name(host: str) -> str:
     return str(address.ipv4_mapped) if address.ipv4_mapped else f"[{socket.inet_ntop(socket.AF_INET6, address.packed)}]"
 
 
-def parse_templates(texts: Iterable[str], where: str) -> tuple[str, ...]:
+def parse_templates(texts: Texts) -> tuple[str, ...]:
     """Parse the templates of routes, such as `/orders/{id}`. Raises ConfigError."""
-    return refuse_too_many([parse_template(text, where) for text in texts], where)
+    templates: tuple[str, ...] = ()
+    for text, where in texts:
+        templates = refuse_too_many([*templates, parse_template(text, where)], where)
+    return templates
 
 
 def parse_size(text: str, where: str) -> int:
@@ -172,10 +190,3 @@ def parse_size(text: str, where: str) -> int:
     if not least <= size <= most:
         raise ConfigError(f"{where}: {text!r} is not a size from 1MB to 1TB, such as 500MB")
     return size
-
-
-def parse_boolean(text: str, where: str) -> bool:
-    """Parse `true` or `false`. Raises ConfigError."""
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{where}: {text!r} is neither true nor false")
-    return text.lower() == "true"

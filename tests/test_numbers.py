@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.number_range import OutOfRangeError, parse_number
+from uwsgi_headroom.numbers import OutOfRangeError, parse_number
 
 
 @pytest.mark.parametrize(("text", "number"), [("0.5", 0.5), ("20", 20.0), ("1e1", 10.0), (" 7 ", 7.0)])

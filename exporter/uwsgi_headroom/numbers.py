@@ -1,6 +1,10 @@
-"""Parses a number between two bounds. Each caller writes its own error message."""
+"""Parses numbers and lengths of time. Each caller writes its own error message."""
 
 from __future__ import annotations
+
+import re
+
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
 
 
 class OutOfRangeError(ValueError):
@@ -13,3 +17,11 @@ def parse_number(text: str, least: float, most: float) -> float:
     if not least <= number <= most:
         raise OutOfRangeError(f"{text!r} is not a number from {least:g} to {most:g}")
     return number
+
+
+def parse_duration(text: str) -> float:
+    """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError."""
+    match = _SECONDS.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    return float(match[1]) / (1000 if match[2] == "ms" else 1)

@@ -1,4 +1,4 @@
-"""Makes names for servers that have none, and refuses names that two servers share.
+"""The servers to watch: parses their addresses, names those that have no name, and refuses what would collide.
 
 A name is the value of the label `server`, under which years of history are kept. So every name is unique, and depends
 only on the server's address and the configuration, never on which servers run or which started first.
@@ -7,20 +7,94 @@ only on the server's address and the configuration, never on which servers run o
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain, count, takewhile
 
-from uwsgi_headroom.config.model import ServerConfig
-from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.errors import AddressError, ConfigError
+from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
 from uwsgi_headroom.terminal_text import escape_text
 
+_GLOB = re.compile(r"[*?[]")
 _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
-
+_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 _APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/stats")
 """Where Debian's uWSGI keeps the sockets of an application, and where `discover` proposes a stats socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server, or a glob of UNIX sockets, each of which is named after its file."""
+
+    name: str
+    address: Address | None
+    """None for a glob."""
+
+    pattern: str = ""
+    timeout: float = TIMEOUT_SECONDS
+    """Of one read, in seconds."""
+
+    size_cap: int = SIZE_CAP
+    """Of one document, in bytes."""
+
+    where: str = ""
+    """The line or flag that sets the server."""
+
+    slo: Slo | None = None
+    """None for the objective of all servers."""
+
+    stuck_seconds: float | None = None
+    """None for the age of all servers."""
+
+    expect_names: tuple[str, ...] = ()
+    """Of a glob: servers that are down if they are not there."""
+
+    expect_number: int = 0
+    """Of a glob: how many servers there should be at least."""
+
+
+def make_server(
+    stats: str,
+    *,
+    name: str = "",
+    timeout: float = TIMEOUT_SECONDS,
+    size_cap: int = SIZE_CAP,
+    where: str = "",
+) -> ServerConfig:
+    """Make a server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
+    stats = _as_path(stats)
+    pattern = stats.removeprefix("unix://").removeprefix("unix:")
+    if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
+        if name:
+            raise AddressError(f"{stats!r} is a glob, which takes no name: each of its sockets is named after its file")
+        return ServerConfig("", None, pattern, timeout, size_cap, where)
+    address = parse_address(stats)
+    return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
+
+
+def _as_path(text: str) -> str:
+    """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
+    try:
+        parse_address(text)
+    except AddressError:
+        is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
+        if is_relative and (os.path.exists(text) or (_GLOB.search(text) and "/" in text)):
+            return f"./{text}"
+    return text
+
+
+def parse_server_argument(text: str, where: str) -> ServerConfig:
+    """Parse a server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
+    named = _NAMED.fullmatch(text.strip())
+    try:
+        return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
+    except AddressError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def default_name(address: Address) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.config.names import GlobNames, address_name, default_name
+from uwsgi_headroom.config.servers import GlobNames, address_name, default_name
 from uwsgi_headroom.source import Address, Http, Tcp, Unix
 
 

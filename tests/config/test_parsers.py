@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.config.values import parse_listen_address, parse_server_argument
+from uwsgi_headroom.config.parsers import parse_listen_address
+from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import File, Tcp, Unix
 
@@ -82,4 +83,4 @@ def test_what_is_neither_an_address_nor_there(tmp_path: Path, monkeypatch: pytes
 )
 def test_addresses_to_listen_on(text: str, address: tuple[str, int]) -> None:
     """Each form of a listen address is accepted."""
-    assert parse_listen_address(text) == address
+    assert parse_listen_address(text, "--web.listen-address") == address

@@ -1,0 +1,374 @@
+"""The exporter's settings: the data that they end up in, and one row for each with its flag, variable, key and parser.
+
+A setting is a field of `Config` or `Settings` and a row of `SETTINGS`. The flags of `serve`, the environment variables,
+the keys of the configuration file, their precedence, the table in docs/configuration.md, the manual page and shell
+completion follow from the row. Help needs this module, so it imports little and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from uwsgi_headroom.config import defaults, parsers
+from uwsgi_headroom.config.parsers import NumberRange
+from uwsgi_headroom.config.slo import Slo, parse_slo
+
+if TYPE_CHECKING:
+    from uwsgi_headroom.config.probe_targets import TargetPattern
+    from uwsgi_headroom.config.servers import ServerConfig
+    from uwsgi_headroom.logs import Format
+
+PREFIX = "UWSGI_HEADROOM_"
+"""Of every environment variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How every server is watched."""
+
+    samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
+    windows: tuple[float, ...] = defaults.DEFAULT_WINDOWS
+    """Lengths in seconds, ascending. Figures of single workers use the last."""
+
+    cpu_residency: bool = False
+    """Whether to read every thread of the workers too, for workers x CPUs more series."""
+
+    waits: bool = True
+    """Whether to read what request threads wait for, where the kernel permits it."""
+
+    backends: tuple[tuple[str, str], ...] = ()
+    """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
+
+    read_pollfds: bool = False
+    """Whether to read from the workers' memory which descriptors a thread polls."""
+
+    slo: Slo | None = None
+    """The objective of every server that has none of its own."""
+
+    stuck_seconds: float = defaults.STUCK_SECONDS
+    """The age from which on a request counts as stuck, on every server that has none of its own."""
+
+    routes: bool = False
+    """Whether to name the routes of requests in service."""
+
+    route_templates: tuple[str, ...] = ()
+    """Paths such as `/orders/{id}`."""
+
+    max_servers: int = defaults.MOST_SERVERS
+    """The most servers that globs find."""
+
+
+DEFAULT_SETTINGS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeConfig:
+    """What `/probe` may read besides the configured servers: the addresses that these patterns allow."""
+
+    targets: tuple[TargetPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of `serve`."""
+
+    servers: tuple[ServerConfig, ...] = ()
+    listen: tuple[tuple[str, int], ...] = ((defaults.LISTEN_HOST, defaults.LISTEN_PORT),)
+    allowed_hosts: tuple[str, ...] = ()
+    web_config_file: str = ""
+    """The path of the file with TLS and login; "" for none."""
+
+    settings: Settings = DEFAULT_SETTINGS
+    routes_beyond_loopback: bool = False
+    """Whether routes may be shown to other machines."""
+
+    history: str = ""
+    """The path of the file with the history that lasts; "" for none."""
+
+    history_max_size: int = defaults.HISTORY_MAX_SIZE
+    """Bytes."""
+
+    probe: ProbeConfig | None = None
+    """None for no `/probe`."""
+
+    log_level: str = "info"
+    log_format: Format = "logfmt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """One setting: how it is given, and what becomes of it. At least one of `flag` and `key` is set."""
+
+    field: str = ""
+    """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "" if the value is not
+    simply assigned: `precedence` opens the file of `--config`, and adds the servers of `--stats` to those of the
+    file."""
+
+    parse: Callable[..., Any] = parsers.parse_text
+    """Takes a text and its origin, and returns the value. If the setting is repeatable, takes a sequence of such pairs.
+    Raises ConfigError, in whose message the origin comes first."""
+
+    flag: str = ""
+    """Of `serve`. The name of the environment variable follows from it."""
+
+    metavar: str = ""
+    help: str = ""
+    """For the flag; `{default}` stands for the default."""
+
+    default: str = ""
+    """In docs/configuration.md. A value, as it would be written, is between backticks."""
+
+    key: str = ""
+    """In the configuration file: `web.listen_address` is `listen_address` in the section `web`."""
+
+    values: tuple[str, ...] = ()
+    """All that it may be, for shell completion."""
+
+    is_switch: bool = False
+    """The flag alone means true."""
+
+    is_repeatable: bool = False
+    is_mapping: bool = False
+    """In the file, each value `NAME=ADDRESS` is a key and its value."""
+
+    @property
+    def name(self) -> str:
+        """The name among the parsed flags: `web_listen_address` for `--web.listen-address`."""
+        return self.flag.lstrip("-").replace(".", "_").replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that stands in for the flag."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def full_help(self) -> str:
+        """The help of the flag, with its default and its variable."""
+        how = ", separated by spaces" if self.is_repeatable else ""
+        return f"{self.help.replace('{default}', self.default.replace('`', ''))} [{self.variable}{how}]"
+
+
+_SWITCH: Mapping[str, Any] = {
+    "parse": parsers.parse_boolean,
+    "metavar": "true|false",
+    "values": ("true", "false"),
+    "is_switch": True,
+}
+
+SETTINGS: tuple[SettingRow, ...] = (
+    SettingRow(
+        flag="--stats",
+        metavar="[NAME=]ADDRESS",
+        help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, a bare "
+        "path or host:port, or a glob of UNIX sockets; repeatable. Without any, the exporter finds local uWSGI masters",
+        default="what is found on this machine",
+        is_repeatable=True,
+    ),
+    SettingRow(flag="--config", metavar="FILE", help="a configuration file (YAML)"),
+    SettingRow(
+        field="listen",
+        parse=parsers.parse_listen_addresses,
+        flag="--web.listen-address",
+        metavar="HOST:PORT",
+        help="where to serve metrics; repeatable (default {default})",
+        default=f"`{defaults.LISTEN_ADDRESS}`",
+        key="web.listen_address",
+        is_repeatable=True,
+    ),
+    SettingRow(
+        field="allowed_hosts",
+        parse=parsers.parse_host_names,
+        flag="--web.allowed-hosts",
+        metavar="NAME",
+        help="a host name under which the page and the API may be requested, besides IP addresses, localhost and this "
+        "machine's name; repeatable. Other names are refused on loopback, and on every address if this flag is given",
+        default="this machine's name",
+        key="web.allowed_hosts",
+        is_repeatable=True,
+    ),
+    SettingRow(
+        field="web_config_file",
+        flag="--web.config.file",
+        metavar="FILE",
+        help="TLS and login, in the format of Prometheus exporters (default: neither)",
+        default="neither [TLS nor login](tls-and-login.md)",
+        key="web.config_file",
+    ),
+    SettingRow(
+        field="settings.samples_per_second",
+        parse=NumberRange(*defaults.SAMPLES_PER_SECOND_RANGE),
+        flag="--samples-per-second",
+        metavar="NUMBER",
+        help="reads of each server per second, {:g} to {:g} (default {{default}})".format(
+            *defaults.SAMPLES_PER_SECOND_RANGE
+        ),
+        default=f"`{defaults.DEFAULT_SAMPLES_PER_SECOND:g}`",
+        key="sampling.samples_per_second",
+    ),
+    SettingRow(
+        field="settings.windows",
+        parse=parsers.parse_windows,
+        flag="--window",
+        metavar="LENGTH",
+        help="a window over which figures are averaged, 10s to 1h; repeatable (default {default})",
+        default="`1m` and `5m`",
+        key="sampling.windows",
+        is_repeatable=True,
+    ),
+    SettingRow(
+        field="settings.slo",
+        parse=parse_slo,
+        flag="--slo",
+        metavar="THRESHOLD:OBJECTIVE",
+        help="a service level objective for every server without its own: 1s:99%% for 99 of 100 requests within a "
+        "second",
+        default="none",
+    ),
+    SettingRow(
+        field="settings.stuck_seconds",
+        parse=parsers.parse_stuck,
+        flag="--stuck",
+        metavar="AGE",
+        help="the age from which on a request in service counts as stuck, 1s to 24h, for every server without its own "
+        "(default {default})",
+        default=f"`{defaults.STUCK_SECONDS:g}s`",
+    ),
+    SettingRow(
+        field="settings.cpu_residency",
+        flag="--cpu-residency",
+        help="also export CPU time by worker and CPU: workers x CPUs more series (default {default})",
+        default="`false`",
+        key="sampling.cpu_residency",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.waits",
+        flag="--waits",
+        help="read what request threads wait for, where the kernel permits it (default {default})",
+        default="`true`",
+        key="sampling.waits",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.backends",
+        parse=parsers.parse_backends,
+        flag="--backends",
+        metavar="NAME=ADDRESS",
+        help="a name for what request threads wait for: 10.0.0.5:5432, *:5432 for a port on any host, or the path of "
+        f"a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
+        default="none",
+        key="backends",
+        is_repeatable=True,
+        is_mapping=True,
+    ),
+    SettingRow(
+        field="settings.read_pollfds",
+        flag="--read-pollfds",
+        help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
+        "it waits for (default {default})",
+        default="`false`",
+        key="sampling.read_pollfds",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.routes",
+        flag="--routes",
+        help="show which routes hold the busy threads, from the method and path of requests in service (default "
+        "{default}). Paths are other people's data: only on loopback",
+        default="`false`",
+        key="routes.enabled",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.route_templates",
+        parse=parsers.parse_templates,
+        flag="--route-template",
+        metavar="TEMPLATE",
+        help="a path such as /orders/{id}, for routes: paths that match it are one route; repeatable",
+        default="none",
+        key="routes.templates",
+        is_repeatable=True,
+    ),
+    SettingRow(
+        field="routes_beyond_loopback",
+        flag="--routes-beyond-loopback",
+        help="serve routes on addresses that other machines can reach, without a login (default {default})",
+        default="`false`",
+        key="routes.beyond_loopback",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="history",
+        flag="--history",
+        metavar="FILE",
+        help="keep the history in this file (SQLite): minutes for 14 days, quarters of an hour for 90 days, hours for "
+        "2 years (default: the last hour, in memory)",
+        default="none: the last hour, in memory",
+        key="history.file",
+    ),
+    SettingRow(
+        field="history_max_size",
+        parse=parsers.parse_size,
+        flag="--history-max-size",
+        metavar="SIZE",
+        help="the most that the history file may take, such as 500MB; the oldest minutes are deleted first (default "
+        "{default})",
+        default="`1GB`",
+        key="history.max_size",
+    ),
+    SettingRow(
+        field="log_level",
+        parse=parsers.one_of(defaults.LOG_LEVELS),
+        flag="--log.level",
+        metavar="LEVEL",
+        help=f"{', '.join(defaults.LOG_LEVELS)} (default {{default}})",
+        default="`info`",
+        key="log.level",
+        values=defaults.LOG_LEVELS,
+    ),
+    SettingRow(
+        field="log_format",
+        parse=parsers.one_of(defaults.LOG_FORMATS),
+        flag="--log.format",
+        metavar="FORMAT",
+        help=f"{' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
+        default="`logfmt`",
+        key="log.format",
+        values=defaults.LOG_FORMATS,
+    ),
+    SettingRow(
+        field="settings.max_servers",
+        parse=NumberRange(*defaults.MOST_SERVERS_RANGE, is_whole=True),
+        key="sampling.max_servers",
+    ),
+)
+"""In the order of `serve --help` and of the table in the documentation."""
+
+FLAGS = tuple(setting for setting in SETTINGS if setting.flag)
+"""The settings that have a flag and a variable."""
+
+SERVER_SETTINGS: tuple[SettingRow, ...] = (
+    SettingRow(key="name"),
+    SettingRow(key="stats"),
+    SettingRow(key="timeout", field="timeout", parse=NumberRange(*defaults.TIMEOUT_RANGE)),
+    SettingRow(key="size_cap", field="size_cap", parse=NumberRange(*defaults.SIZE_CAP_RANGE, is_whole=True)),
+    SettingRow(key="slo"),
+    SettingRow(key="stuck", field="stuck_seconds", parse=parsers.parse_stuck),
+    SettingRow(key="expect"),
+)
+"""The keys of one server in the configuration file, with fields of `ServerConfig`. Those without a field are read
+together, or are no plain texts."""
+
+
+def find_setting(flag: str) -> SettingRow:
+    """Return the setting with this flag."""
+    return next(setting for setting in FLAGS if setting.flag == flag)
+
+
+def assign(config: Config, values: Mapping[str, Any]) -> Config:
+    """Return the settings with other values, each by the name in `SettingRow.field`."""
+    watching = {name.removeprefix("settings."): values[name] for name in values if name.startswith("settings.")}
+    others = {name: values[name] for name in values if not name.startswith("settings.")}
+    return replace(config, settings=replace(config.settings, **watching), **others)
