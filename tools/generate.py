@@ -20,6 +20,7 @@ from tools import (
     metrics_table,
     scenes_table,
     tune_flags_table,
+    word_files,
 )
 from uwsgi_headroom.documents import openapi
 
@@ -51,6 +52,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield import_table.FILE, import_table.page()
     yield finding_table.FILE, finding_table.page()
     yield tune_flags_table.FILE, tune_flags_table.page()
+    yield from word_files.files()
 
 
 def main() -> str | None:

@@ -57,11 +57,11 @@ function inFlight({ flow }) {
   return more ? "less than observed: long or stuck requests" : "from completed requests";
 }
 
-const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}×` : format.NOT_KNOWN);
+const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}x` : format.NOT_KNOWN);
 
 function floor(balance) {
   if (!balance?.hot_ratio) return "share ÷ even share";
-  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}×` : "";
+  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}x` : "";
   return `worker ${balance.hottest}${chance}`;
 }
 
