@@ -8,7 +8,7 @@ from tests.support.browser import Tab
 
 pytestmark = pytest.mark.integration
 
-TIMES = "\N{MULTIPLICATION SIGN}"
+TIMES = "x"
 
 _IMPORT = """async ([name, script]) => {
     const base = document.querySelector("script[type=module]").src.replace("main.js", "");

@@ -14,7 +14,7 @@ from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile,
 pytestmark = pytest.mark.integration
 
 DASH = "\N{EN DASH}"
-TIMES = "\N{MULTIPLICATION SIGN}"
+TIMES = "x"
 SPACE = "\N{NO-BREAK SPACE}"
 
 

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_harmful_requests
 from uwsgi_headroom.analysis.waiting import shows_a_limit
-from uwsgi_headroom.words.formats import byte_size, counted, duration, numbered, percent
+from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered, percent
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and this fraction of all requests: the application
@@ -37,7 +37,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
-            title=f"{counted(len(requests), 'request')} in service for longer than {duration(seconds)}.",
+            title=f"{counted(len(requests), 'request')} in service for longer than {chosen(seconds)}.",
             evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
             meaning="Each holds an async core, and hardly any is free."

@@ -16,7 +16,7 @@ from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_l
 from uwsgi_headroom.top.view.route_rows import route_lines
 from uwsgi_headroom.top.view.spark import with_spark
 from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
-from uwsgi_headroom.words.formats import duration, factor, mean_count, rate
+from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, rate
 from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES
 
 _MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
@@ -143,7 +143,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     line.append("threads not known" if threads.busy is None else f"{threads.busy} now")
     if threads.stuck:
         is_async = server.setup is not None and server.setup.concurrency_kind == "async"
-        line.append(f", {threads.stuck} for over {duration(threads.stuck_seconds)}", "" if is_async else "bold red")
+        line.append(f", {threads.stuck} for over {chosen(threads.stuck_seconds)}", "" if is_async else "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)

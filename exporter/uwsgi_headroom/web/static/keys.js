@@ -49,7 +49,7 @@ export class Keys {
 
 const requests = (server) => (server.flow ? `${format.count(server.flow.requests)} in ${format.duration(server.window.seconds)}` : "");
 
-const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over ${format.duration(server.threads.stuck_seconds)}` : "threads");
+const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over ${format.chosen(server.threads.stuck_seconds)}` : "threads");
 
 function inFlight({ flow }) {
   const { observed = null, littles_law: law = null } = flow ?? {};

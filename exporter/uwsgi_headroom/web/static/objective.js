@@ -9,6 +9,8 @@ import { STATUS } from "./words.js";
 
 const WINDOWS = [[300, "5 min"], [3600, "hour"]];
 const LEAST_COVERED = 0.9; // share of a window: below, its note says how long it is
+/** A share whose number and sign stay in one line. */
+const share = (part, digits) => format.finePercent(part, digits).replace(" ", "\u00a0");
 const NEEDED = 100; // requests in a window
 const NOT_JUDGED = `${STATUS.unknown[0]} NOT JUDGED`;
 const LEVELS = {
@@ -17,7 +19,7 @@ const LEVELS = {
 };
 
 /** The objective in words: `99 % of requests within 1 s`. */
-export const goal = ({ threshold, objective }) => `${format.finePercent(objective, 5)} of requests within ${format.chosen(threshold)}`;
+export const goal = ({ threshold, objective }) => `${share(objective, 5)} of requests within ${format.chosen(threshold)}`;
 
 /** The state of the objective: its severity, a sign with a word, and a sentence. */
 export function judge(objective) {
@@ -71,7 +73,7 @@ export function objective() {
       node.hidden = !known;
       if (!known) return;
       const [severity, state, text] = judge(known);
-      retitle(node, `Objective: ${goal(known)}`, `at most ${format.finePercent(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
+      retitle(node, `Objective: ${goal(known)}`, `at most ${share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
       mark(node, "data-severity", severity);
       say(chip, state);
       say(words, text);
@@ -94,6 +96,6 @@ function burning(known, burn, asked) {
   const part = burn.seconds < LEAST_COVERED * asked ? `${format.duration(burn.seconds)} so far: ` : "";
   if (burn.rate === null) return [format.NOT_KNOWN, `${part}${format.count(burn.requests)} requests, ${NEEDED} are needed`];
   if (known.unjudged) return [format.NOT_KNOWN, "not judged"];
-  const bad = `${format.finePercent(burn.share)} bad: ${format.count(burn.slow)} slow, ${format.count(burn.lost)} lost`;
+  const bad = `${share(burn.share)} bad: ${format.count(burn.slow)} slow, ${format.count(burn.lost)} lost`;
   return [format.mean(burn.rate), `${part}${bad} of ${format.count(burn.requests)}`];
 }
