@@ -52,8 +52,8 @@ def test_percentiles_of_a_server(section: ResponseTimes, short: bool, texts: lis
     [
         (
             objective(burn(300.0, 0.018), burn(310.0, 0.018), load_multiple=1.62, load_multiple_reached=True),
-            "99 % within 1 s: 1.8 % missed it in the last 5.2 min (burn rate 1.8), queue wait 2.0 ms; p95 reaches 1 s at "
-            "1.6x today's load",
+            "99 % within 1 s: 1.8 % missed it in the last 5.2 min (burn rate 1.8), queue wait 2.0 ms; p95 reaches 1 s "
+            "at 1.6x today's load",
         ),
         (
             objective(load_multiple=1.8, load_multiple_reached=False, queue_wait=None),
