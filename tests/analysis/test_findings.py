@@ -88,7 +88,7 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
         for worker_id in range(1, 33)
     ]
     finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
-    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.0 to 2.8 %: up to 12x an even share")
+    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.1 to 2.8 %: up to 12x an even share")
 
 
 def test_unevenness_below_the_noise_is_not_reported() -> None:

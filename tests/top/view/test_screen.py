@@ -60,7 +60,7 @@ def test_the_top_answers_the_question() -> None:
     top = lines(screen_model(server), AT_IT)
     assert top[1].startswith("CRITICAL  Worker 4 takes 63 % of the requests")
     assert top[3].startswith("change       Use more processes and fewer threads")
-    assert top[4].startswith("headroom     1.0x, first limit: hottest worker's interpreter")
+    assert top[4].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[6:10]] == ["in", "requests", "response", "queue"]
     assert top[10].split()[0] == "instance"
     assert top[12].split()[:3] == ["W", "PID", "STATE"]
