@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from uwsgi_headroom.words.formats import factor, mean_count, percent
+from uwsgi_headroom.words.states import LIMITS
+
 SERVER = "demo"
 PATH = f"/api/v1/servers/{SERVER}"
 """Path of the exporter's API document of the demo's server."""
-
-LIMITS = {
-    "hottest_interpreter": "the hottest interpreter",
-    "interpreters": "the interpreters",
-    "threads": "the threads",
-    "cpu": "the CPUs",
-}
 
 
 def verdict(text: str | None) -> str | None:
@@ -34,12 +30,12 @@ def figures(text: str | None) -> str | None:
         return None
     shares = [worker["share"] for worker in document["workers"] if worker["share"] is not None]
     busy, available = document["flow"]["observed"], document["threads"]["available"]
-    parts = [f"shares {'/'.join(f'{share:.0%}' for share in shares)}"] if shares else []
+    parts = [f"shares {'/'.join(map(percent, shares)).replace(' ', '')}"] if shares else []
     if busy is not None and available is not None:
-        parts.append(f"{busy:.1f} of {available} threads busy")
+        parts.append(f"{mean_count(busy)} of {available} threads busy")
     headroom = document["headroom"]
     if headroom["factor"] is not None and headroom["first"]:
-        parts.append(f"headroom {headroom['factor']:.1f}x, then {LIMITS[headroom['first']]}")
+        parts.append(f"headroom {factor(headroom['factor'])}, first limit: {LIMITS[headroom['first']].name}")
     return "; ".join(parts) or None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from uwsgi_headroom.words.states import LIMITS
+
 IDENTITY = ("job", "instance", "server")
 """Labels that identify a server. A server that two exporters read counts as two servers."""
 
@@ -56,7 +58,10 @@ bounds of the histogram, which may be as far apart as 1 s and 2.5 s, and knows n
 
 def in_words(series: str) -> str:
     """The series with the label `limit` in words: `hottest interpreter`."""
-    return f'label_replace({series}, "limit", "$1 $2", "limit", "(.*)_(.*)")'
+    for code, limit in LIMITS.items():
+        if limit.name != code:
+            series = f'label_replace({series}, "limit", "{limit.name}", "limit", "{code}")'
+    return series
 
 
 def with_service(series: str) -> str:

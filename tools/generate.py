@@ -21,6 +21,7 @@ from tools import (
     scenes_table,
     settings_table,
     tune_flags_table,
+    word_files,
 )
 from uwsgi_headroom.documents import openapi
 
@@ -53,6 +54,7 @@ def generated_files() -> Iterator[tuple[Path, str]]:
     yield finding_table.FILE, finding_table.page()
     yield tune_flags_table.FILE, tune_flags_table.page()
     yield settings_table.FILE, settings_table.page()
+    yield from word_files.files()
 
 
 def main() -> str | None:

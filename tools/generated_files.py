@@ -46,11 +46,12 @@ def write_or_check(
     return 0
 
 
-def replace_section(text: str, name: str, section: str) -> str:
+def replace_section(text: str, name: str, section: str, comment: tuple[str, str] = ("<!--", "-->")) -> str:
     """Returns the text with a new section between the marks `<!-- NAME -->` and `<!-- /NAME -->`. Raises ValueError if
-    the text has no such marks."""
-    before, begin, rest = text.partition(f"<!-- {name} -->\n")
-    _, end, after = rest.partition(f"<!-- /{name} -->")
+    the text has no such marks. comment: how a comment begins and ends in this language."""
+    opening, closing = comment
+    before, begin, rest = text.partition(f"{opening} {name} {closing}\n")
+    _, end, after = rest.partition(f"{opening} /{name} {closing}")
     if not end:
         raise ValueError(f"there are no marks named {name!r}")
     return f"{before}{begin}{section}{end}{after}"

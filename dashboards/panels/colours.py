@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
+from uwsgi_headroom.words.colours import PALETTE
+from uwsgi_headroom.words.states import LIMITS
+
 BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
 """Each is legible on Grafana's dark and white backgrounds. None is the red or green of a verdict."""
@@ -15,8 +18,6 @@ WORKERS = (BLUE, ORANGE, PURPLE, TEAL, GOLD, PINK, SKY, BROWN, OLIVE, GREY)
 
 CPUS = (SKY, GOLD, PINK, OLIVE, BROWN, TEAL, GREY, PURPLE, ORANGE, BLUE)
 """By the last digit of the CPU's number, from 0; in another order than the colours of workers, shown beside them."""
-
-LIMITS = {"hottest interpreter": ORANGE, "interpreters": GOLD, "threads": BLUE, "cpu": PURPLE}
 
 Override = tuple[MatcherConfig, list[DynamicConfigValue]]
 
@@ -38,8 +39,8 @@ def cpus() -> list[Override]:
 
 
 def limits() -> list[Override]:
-    """A fixed colour for each limit."""
-    return coloured(LIMITS)
+    """The colour of each limit, as on the exporter's page."""
+    return coloured({limit.name: PALETTE[limit.colour].light for limit in LIMITS.values()})
 
 
 def coloured(colours: Mapping[str, str]) -> list[Override]:

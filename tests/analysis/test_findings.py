@@ -88,7 +88,7 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
         for worker_id in range(1, 33)
     ]
     finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
-    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1 to 3 %: up to 12x an even share")
+    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.1 to 2.8 %: up to 12x an even share")
 
 
 def test_unevenness_below_the_noise_is_not_reported() -> None:
@@ -215,7 +215,7 @@ def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None
     assert ("queue_filling" in by_code) == (severity is None)
     if severity == "critical":
         assert next(iter(by_code)) == "clients_refused"
-        assert "for 6 % of the last 60 s" in by_code["clients_refused"].evidence
+        assert "for 6.0 % of the last 60 s" in by_code["clients_refused"].evidence
         assert "not counted" in by_code["clients_refused"].evidence
 
 

@@ -81,7 +81,7 @@ def test_a_backend_is_named() -> None:
     host = replace(reading.host, waits=Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
     finding = findings(window_, host=host)["waits_for_backend"]
     assert finding.severity == "info"
-    assert finding.title == "62 % of the threads' time is spent waiting for postgres (10.0.0.5:5432)."
+    assert finding.title == "63 % of the threads' time is spent waiting for postgres (10.0.0.5:5432)."
     assert "not more CPU" in finding.change
     unnamed = findings(of_16_threads({"backend": 9.0, "cpu": 3.0}))["waits_for_backend"]
     assert unnamed.title == "75 % of the threads' time is spent waiting for backends."

@@ -12,15 +12,15 @@ from tests.app.stand_in import DOCUMENT
 
 def test_figures_are_shares_busy_threads_and_headroom():
     """Workers without a request have no share."""
-    line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, then the hottest interpreter"
+    line = "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"
     assert status_line.figures(json.dumps(DOCUMENT)) == line
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"workers": []}, "3.0 of 32 threads busy; headroom 2.5x, then the hottest interpreter"),
-        ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, then the hottest interpreter"),
+        ({"workers": []}, "3.0 of 32 threads busy; headroom 2.5x, first limit: hottest interpreter"),
+        ({"threads": {"available": None}}, "shares 75%/25%; headroom 2.5x, first limit: hottest interpreter"),
         ({"headroom": {"factor": None, "first": None}}, "shares 75%/25%; 3.0 of 32 threads busy"),
         ({"flow": None}, None),
         ({"state": "down"}, None),

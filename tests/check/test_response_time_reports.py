@@ -61,7 +61,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
     )
     text = "\n".join(text_report.render_lines(server))
     assert (
-        "  throughput   5.0 requests/s\n"
+        "  throughput   5.00 requests/s\n"
         "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
         "               p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside\n"
         "               uWSGI, percentiles estimated from samples\n"
@@ -75,7 +75,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
 def test_a_server_without_percentiles_has_the_mean_beside_its_throughput() -> None:
     """An older exporter's document, or one of a server with stats-no-cores, has no line of percentiles."""
     text = "\n".join(text_report.render_lines(with_response_times(busy_server(), None)))
-    assert "  throughput   5.0 requests/s of 50 ms each\n" in text
+    assert "  throughput   5.00 requests/s of 50 ms each\n" in text
     assert "  response  " not in text
     assert "  objective " not in text
 

@@ -65,7 +65,7 @@ def test_requests_that_take_too_long() -> None:
     judged = apply_thresholds(server, Thresholds(max_response_time=Threshold(0.1, 2.0)))
     assert (judged.status, judged.verdict) == (
         "critical",
-        "Requests take 3.0 s on average: --max-response-time allows 2.0 s.",
+        "Requests take 3.0 s on average: --max-response-time allows 2 s.",
     )
 
 

@@ -83,7 +83,7 @@ def test_the_table() -> None:
     start = next(place for place, line in enumerate(lines) if line.startswith("What if"))
     table = lines[start:]
     assert max(map(len, table)) <= text_report.WIDTH
-    assert table[1].split() == ["most", "limited", "at", "40/s", "at", "60/s"]
+    assert table[1].split() == ["most", "limited", "at", "40.0/s", "at", "60.0/s"]
     rows = [line.split() for line in table[3:6]]
     assert rows[0] == ["4x4*", "112", "interpreters", "97", "ms", "200", "ms", "110", "ms", "250", "ms", "240", "MB"]
     assert rows[1] == ["8x4", "112", "interpreters", "90", "ms", "190", "ms", "100", "ms", "-", "480", "MB"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.documents_with_waits import EXAMPLE, waits
-from uwsgi_headroom.documents.request_time import LABELS, split_request_time
+from uwsgi_headroom.documents.request_time import split_request_time
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.words.states import WAITS
 
 
 def _described(section: Waits) -> tuple[str, list[str]]:
@@ -52,5 +53,5 @@ def test_without_a_request_in_service_there_is_nothing_to_split() -> None:
 
 def test_every_state_has_a_label() -> None:
     """Labels are in the order of the states, and differ."""
-    assert tuple(LABELS) == STATES
-    assert len(set(LABELS.values())) == len(STATES)
+    assert tuple(WAITS) == STATES
+    assert len({state.name for state in WAITS.values()}) == len(STATES)

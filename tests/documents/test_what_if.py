@@ -132,7 +132,7 @@ def test_cancellation_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (0.1, None, "has a response time of 110 ms, 10 % above the 100 ms observed."),
         (0.001, None, "has a response time of 110 ms, as observed."),
-        (-0.2, 0.05, "20 % below the 100 ms observed, and a most throughput of 52.5 requests/s, 5 % above the 50"),
+        (-0.2, 0.05, "20 % below the 100 ms observed, and a most throughput of 52.5 requests/s, 5.0 % above the 50.0"),
         (None, None, "its error is not known"),
     ],
 )

@@ -214,4 +214,4 @@ def test_causes(
     assert found == cause
     assert evidence.endswith(".")
     if cause in ("unknown", "max_requests"):
-        assert f"served {served} request" in evidence  # requests of the successor are not the process's own
+        assert f"served {served:,} request" in evidence  # requests of the successor are not the process's own

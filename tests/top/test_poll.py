@@ -103,7 +103,7 @@ def test_a_feed_that_hangs_delays_no_other() -> None:
             clock.now += 1.0
         assert hanging.asked == 1
         poller.ask(LIST)
-        assert poller.model.troubles == {0: "http://hangs:9238: no answer for 3 s"}
+        assert poller.model.troubles == {0: "http://hangs:9238: no answer for 3.0 s"}
         hanging.answers.set()
         await _turns(poller)
         assert names(poller) == ["a", "b", "hangs"]
@@ -135,7 +135,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age() -> None:
         by_name = {row.split()[0].strip("> ") or row.split()[1]: row for row in rows}
         assert "12 s ago: " in by_name["hangs"]
         assert " ago: " not in by_name["well"]
-        trouble = "STALE  http://hangs:9238: no answer for 4 s"
+        trouble = "STALE  http://hangs:9238: no answer for 4.0 s"
         assert trouble in lines(model, LIST, 120)
         assert trouble not in lines(model, Navigation(view="workers", server=(1, "well")), 120)
         poller.cancel()

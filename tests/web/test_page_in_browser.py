@@ -22,12 +22,12 @@ from tests.support.exporter import Exporter, exporter
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.words.formats import factor
 
 pytestmark = pytest.mark.integration
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 HOSTILE = """a/b "c" '<img src=x onerror=alert(1)>&amp;%2F"""
-TIMES = "\N{MULTIPLICATION SIGN}"
 PANELS = [
     "Findings",
     "What if",
@@ -43,7 +43,7 @@ PANELS = [
     "Events",
     "Every worker over time",
     "Every socket",
-    f"Worker {TIMES} CPU",
+    "Worker \N{MULTIPLICATION SIGN} CPU",
     "Setup",
     "Sampling",
 ]
@@ -143,7 +143,7 @@ def test_figures_are_those_of_the_api(chromium: Browser, shop: Exporter) -> None
 
 def reads(text: str, value: float) -> bool:
     """Whether a figure with its unit equals this value, to half of its last digit."""
-    match = re.fullmatch(rf"([\d,]+)(\.\d+)? ?(ms|s|min|%|{TIMES}|/s)?", text)
+    match = re.fullmatch(r"([\d,]+)(\.\d+)? ?(ms|s|min|%|x|/s)?", text)
     assert match, text
     whole, part, unit = match.groups(default="")
     scale = {"ms": 0.001, "%": 0.01, "min": 60}.get(unit, 1)
@@ -324,7 +324,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
         document = json.loads(shown.page.evaluate("heard"))
     assert copied.startswith("shop (uWSGI 2.0")
     assert document["verdict"] in copied
-    assert f"Headroom {document['headroom']['factor']:.1f}{TIMES}, first limit" in copied
+    assert f"Headroom {factor(document['headroom']['factor'])}, first limit" in copied
     assert all(finding["title"] in copied and finding["change"] in copied for finding in document["findings"])
     assert re.search(rf"\d\d:\d\d:\d\d UTC  http://127\.0\.0\.1:{shop.port}/servers/shop$", copied.rstrip())
     assert "NOT CURRENT: Paused" in copied

@@ -78,8 +78,8 @@ def test_useful_ranges_are_offered(page: Tab, reach: float | None, names: list[s
         ("null", "Charts reach back one hour; with --history FILE, the exporter keeps up to two years."),
         ("{ since: null, problem: null }", "The history begins with the next minute."),
         ("{ since: null, problem: 'x.db: no space is left' }", "The history is not written: x.db: no space is left."),
-        ("{ since: now - 7200, problem: null }", "(2.0 h)."),
-        ("{ since: now - 7200, problem: 'x.db is damaged' }", "(2.0 h). The history is not written: x.db is damaged."),
+        ("{ since: now - 7200, problem: null }", "(2 h)."),
+        ("{ since: now - 7200, problem: 'x.db is damaged' }", "(2 h). The history is not written: x.db is damaged."),
     ],
 )
 def test_how_far_the_history_reaches(page: Tab, kept: str, note: str | None) -> None:

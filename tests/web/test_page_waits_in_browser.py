@@ -17,12 +17,12 @@ from tests.support.browser import Tab, browser, tab
 from tests.support.web_server import serving
 from tests.web.test_app import replayed
 from tests.web.test_page_in_browser import picture
-from tests.web.test_palette import contrast
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, WaitHistory
 from uwsgi_headroom.documents.response_times import Burn, Objective
 from uwsgi_headroom.documents.routes import Route, RouteHistory
 from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
 from uwsgi_headroom.record.waits import STATES, State
+from uwsgi_headroom.words.colours import contrast
 
 pytestmark = pytest.mark.integration
 

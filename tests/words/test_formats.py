@@ -32,7 +32,7 @@ def test_how_often(count: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("count", "text"),
     [
-        (0, "0.0 MB"),
+        (0, "0 B"),
         (4_200_000, "4.2 MB"),
         (9_960_000, "10 MB"),
         (180_000_000, "180 MB"),
@@ -44,7 +44,7 @@ def test_how_often(count: int, text: str) -> None:
     ],
 )
 def test_sizes(count: int, text: str) -> None:
-    """A size has two or three digits, in MB or GB."""
+    """A size has two or three digits, in the unit that fits."""
     assert byte_size(count) == text
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.words.formats import factor
+from uwsgi_headroom.words.states import LIMITS
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""
@@ -16,17 +17,10 @@ NO_ROOM = 1.1
 """CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs: a
 server that uses them itself is `cpu_bound`."""
 
-GIVES_OUT: dict[Limit, str] = {
-    "hottest_interpreter": "the hottest worker's interpreter saturates",
-    "interpreters": "the interpreters of all workers saturate",
-    "threads": "threads run out",
-    "cpu": "CPUs run out",
-}
-
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
     """What happens at a limit, as a clause."""
-    return f"{slots} run out" if limit == "threads" else GIVES_OUT[limit]
+    return f"{slots} run out" if limit == "threads" else LIMITS[limit].outcome
 
 
 def worst_status(findings: Sequence[Finding]) -> Status:

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Severity
 from uwsgi_headroom.check import percentile_thresholds
 from uwsgi_headroom.check.thresholds import UNSET, Threshold, Thresholds
 from uwsgi_headroom.documents.schema import Finding, Server
-from uwsgi_headroom.words.formats import duration, factor
+from uwsgi_headroom.words.formats import chosen, duration, factor
 
 _GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
 
@@ -50,12 +50,12 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
         severity = _severity(seconds, limits, falls=False)
         if severity and seconds is not None:
             option = f"--max-{name.replace('_', '-')}"
-            title = f"{begin} {duration(seconds)} {end}: {option} allows {duration(_limit(limits, severity))}."
+            title = f"{begin} {duration(seconds)} {end}: {option} allows {chosen(_limit(limits, severity))}."
             yield _finding(f"threshold_{name}", severity, title)
     for figure in percentile_thresholds.list_figures(server, thresholds):
         severity = _severity(figure.seconds, figure.limits, falls=False)
         if severity:
-            title = f"{figure.sentence}: {figure.option} allows {duration(_limit(figure.limits, severity))}."
+            title = f"{figure.sentence}: {figure.option} allows {chosen(_limit(figure.limits, severity))}."
             yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
 
 

@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.slots import ASYNC
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.check.what_if_table import render_what_if
-from uwsgi_headroom.documents.request_time import LABELS, split_request_time
+from uwsgi_headroom.documents.request_time import split_request_time
 from uwsgi_headroom.documents.response_time_words import describe_objective, list_percentiles
 from uwsgi_headroom.documents.response_times import ResponseTimes
 from uwsgi_headroom.documents.route_words import describe_routes
@@ -16,7 +16,9 @@ from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, wrap
-from uwsgi_headroom.words.formats import counted, duration, factor, percent
+from uwsgi_headroom.words.formats import amount, counted, duration, factor, mean_count, percent
+from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
+from uwsgi_headroom.words.states import WAITS, WORKERS
 
 WIDTH = 80
 
@@ -56,7 +58,7 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     if flow.throughput is not None:
         is_below = server.response_times is not None
         at = "" if is_below or flow.response_time is None else f" of {duration(flow.response_time)} each"
-        yield f"  throughput   {flow.throughput:.1f} requests/s{at}"
+        yield f"  throughput   {amount(flow.throughput)} requests/s{at}"
     if server.response_times:
         yield from _response_times(server.response_times, flow.response_time)
     if server.objective:
@@ -66,7 +68,7 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     if routes := describe_routes(server.routes or ()):
         yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
-    known = ", ".join(f"{value:.1f} {how}" for value, how in ways if value is not None)
+    known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
     if room.first and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
@@ -74,14 +76,15 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     elif room.far:
         yield "  headroom     nearly idle"
     values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
-    others = [f"{limit} {factor(value)}" for limit, value in values.items() if value is not None]
-    others += [f"{limit} >100x" for limit in room.far]
+    others = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for limit, value in values.items() if value is not None]
+    others += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
     if others:
-        others = [limit.replace("_", " ").replace(" ", "\u00a0") for limit in others]
+        others = [limit.replace(" ", "\u00a0") for limit in others]
         yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
     for socket in server.sockets:
         if socket.mean_queue is not None:
-            yield f"  queue        {socket.mean_queue:.1f} waiting on average, {socket.limit} fit   {socket.name}"
+            waiting = f"{mean_count(socket.mean_queue)} waiting on average, {socket.limit} fit"
+            yield f"  queue        {waiting}   {socket.name}"
     if flow.queue_wait is not None:
         yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
 
@@ -99,7 +102,7 @@ def _section(name: str, text: str) -> list[str]:
 def _time(waits: Waits) -> Iterator[str]:
     time = split_request_time(waits)
     if time:
-        parts = [f"{part.size} {part.backend or LABELS[part.state]}".replace(" ", "\u00a0") for part in time.parts]
+        parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
         yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}")
 
 
@@ -130,14 +133,12 @@ def _workers(server: Server) -> Iterator[str]:
 
 _PARTLY = "partly"
 
-_ABSENT = {"pause": "paused", "cheap": "reserve", "never_spawned": "reserve"}
-
 
 def _state(worker: Worker) -> str:
     """Why a worker cannot be compared with the others, in at most seven letters: the line has no room for more."""
     if worker.active:
         return ""
-    return _PARTLY if worker.accepting else _ABSENT.get(worker.state, "not up")
+    return _PARTLY if worker.accepting else WORKERS[worker.state].short
 
 
 def _column(value: float | None, of: float, text: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.words.formats import byte_size, duration
+from uwsgi_headroom.words.formats import amount, byte_size, duration, rate
+from uwsgi_headroom.words.states import LIMITS
 
-_LIMITS = {"threads": "threads", "interpreters": "interpreters", "cpu": "CPUs"}
 _TOO_MUCH = "too much"
 _HEAD = "  {:<10}{:>9}  {:<12}"
 _TIMES = "{:>9}{:>9}"
@@ -26,7 +26,7 @@ def render_what_if(document: WhatIf, width: int) -> Iterator[str]:
     yield "What if (times with the wait in the listen queue; *: the observed setting)"
     yield (
         _HEAD.format("", "most", "limited")
-        + "".join(f"{f'at {at.throughput:.3g}/s':>18}" for at in loads)
+        + "".join(f"{f'at {rate(at.throughput)}':>18}" for at in loads)
         + _MEMORY.format("")
     ).rstrip()
     head = "".join(_TIMES.format("mean", "p95") for _ in loads)
@@ -44,7 +44,7 @@ def _row(row: PredictedSetting) -> str:
     name = f"{row.setting}{'*' if row.is_observed else ''}"
     memory = "-" if row.memory is None else byte_size(row.memory)
     times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
-    return _HEAD.format(name, f"{row.most_throughput:.3g}", _LIMITS[row.limit]) + times + _MEMORY.format(memory)
+    return _HEAD.format(name, amount(row.most_throughput), LIMITS[row.limit].short) + times + _MEMORY.format(memory)
 
 
 def _times(at: PredictedLoad) -> tuple[str, str]:

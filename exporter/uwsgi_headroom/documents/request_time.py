@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record.waits import State
-from uwsgi_headroom.words.formats import duration
-
-LABELS: Mapping[State, str] = {
-    "cpu": "CPU",
-    "cpu_wait": "CPU wait",
-    "interpreter_lock": "interpreter lock",
-    "backend": "backend",
-    "client": "client",
-    "dns": "DNS",
-    "disk": "disk",
-    "lock": "lock",
-    "sleep": "sleep",
-    "child": "child process",
-    "pipe": "pipe",
-    "other": "other",
-    "unknown": "unknown",
-}
-"""The states in words."""
+from uwsgi_headroom.words.formats import duration, mean_count
 
 _LEAST_SHARE, _NEGLIGIBLE = 0.03, 0.001
 """Parts below the first are summed as "other"; parts below the second, such as rounding errors, are left out."""
@@ -43,7 +26,7 @@ class TimePart:
     @property
     def size(self) -> str:
         """The seconds of a request, such as `41 ms`; without completed requests the threads, such as `7.9`."""
-        return f"{self.threads:.1f}" if self.per_request is None else duration(self.per_request)
+        return mean_count(self.threads) if self.per_request is None else duration(self.per_request)
 
 
 @dataclass(frozen=True, slots=True)

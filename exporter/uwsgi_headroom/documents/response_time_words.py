@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
-from uwsgi_headroom.words.formats import duration, factor, fine_percent
+from uwsgi_headroom.words.formats import chosen, counted, duration, factor, fine_percent, mean_count, significant
 
 POINT_INTERVALS = 2.0
 """Times between two samples from which on an estimate may be shown without its interval."""
@@ -55,15 +55,10 @@ def list_percentiles(
         yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
 
 
-def describe_threshold(seconds: float) -> str:
-    """Write the threshold of an objective as it is configured: 1.0 is `1 s`."""
-    return f"{round(1000 * seconds, 3):g} ms" if seconds < 1 else f"{seconds:g} s"
-
-
 def describe_objective(objective: Objective) -> str:
     """Write how the objective is kept, such as `99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8),
     queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load`, or why it is not judged."""
-    aim = f"{round(100 * objective.objective, 3):g} % within {describe_threshold(objective.threshold)}"
+    aim = f"{fine_percent(objective.objective, 5)} within {chosen(objective.threshold)}"
     unjudged = objective.unjudged or _why_too_few(objective)
     if unjudged:
         return f"{aim}, {unjudged}"
@@ -77,7 +72,7 @@ def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> st
 
 
 def _describe_missing(section: ResponseTimes) -> str:
-    return f"- (only {section.requests} request{'' if section.requests == 1 else 's'})"
+    return f"- (only {counted(section.requests, 'request')})"
 
 
 def _why_too_few(objective: Objective) -> str:
@@ -95,16 +90,16 @@ def _describe_burn(windows: tuple[Burn, ...]) -> str:
     short, long = windows[0], windows[-1]
     missed = f"{fine_percent(long.share or 0.0)} missed it" if long.share else "none missed it"
     lost = f", {long.lost} lost with their worker" if long.lost else ""
-    rate = f"burn rate {long.rate or 0.0:.1f}".replace(" ", _NO_BREAK)
+    rate = f"burn rate {mean_count(long.rate or 0.0)}".replace(" ", _NO_BREAK)
     if short.rate is not None and long.seconds > 1.2 * short.seconds:
-        rate += f", {short.rate:.1f} in the last {_span(short.seconds)}"
+        rate += f", {mean_count(short.rate)} in the last {_span(short.seconds)}"
     return f"{missed} in the last {_span(long.seconds)}{lost} ({rate})"
 
 
 def _describe_load(objective: Objective) -> str:
     if objective.load_multiple is None:
         return ""
-    threshold, load = describe_threshold(objective.threshold), f"{factor(objective.load_multiple)} today's load"
+    threshold, load = chosen(objective.threshold), f"{factor(objective.load_multiple)} today's load"
     if objective.load_multiple_reached:
         return f"; p95 reaches {threshold} at {load}"
     return f"; p95 stays under {threshold} up to {load} (the most seen in the last hour)"
@@ -116,4 +111,4 @@ def _span(seconds: float) -> str:
 
 def _rounded(seconds: float) -> str:
     """Write seconds with two digits: estimates have no more."""
-    return duration(float(f"{seconds:.2g}"))
+    return duration(float(significant(seconds, 2)))

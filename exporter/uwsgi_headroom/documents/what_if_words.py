@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction
-from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
+from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
 
 def describe_check(check: Check) -> str:
     """The model's error on the observed setting, as one or two sentences."""
-    at = f"At {check.observed.throughput:.3g} requests/s"
+    at = f"At {amount(check.observed.throughput)} requests/s"
     parts = [
         _compare(what, duration(predicted), duration(observed), error)
         for what, predicted, observed, error in (
@@ -18,7 +18,7 @@ def describe_check(check: Check) -> str:
         if error is not None and predicted is not None and observed is not None
     ]
     if check.throughput_error is not None:
-        most, seen = f"{check.throughput:.3g} requests/s", f"{check.observed.throughput:.3g} requests/s"
+        most, seen = f"{amount(check.throughput)} requests/s", f"{amount(check.observed.throughput)} requests/s"
         parts.append(_compare("most throughput", most, seen, check.throughput_error))
     if parts:
         return f"{at} the model of the observed setting has {', and '.join(parts)}."

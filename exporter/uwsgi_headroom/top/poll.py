@@ -13,6 +13,7 @@ from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.server_order import arrange_entries
+from uwsgi_headroom.words.formats import duration
 
 _LIST_SECONDS = 5.0
 """Seconds between requests for the list while one server is shown."""
@@ -191,7 +192,7 @@ class Poller:
         for place, at in asked:
             waited = self._clock() - at
             if waited >= _LATE_SECONDS:
-                troubles[place] = f"{self._feeds[place].where}: no answer for {waited:.0f} s"
+                troubles[place] = f"{self._feeds[place].where}: no answer for {duration(waited)}"
         self.model = replace(
             self.model,
             entries=_sort_entries(self._listed),

@@ -12,19 +12,14 @@ from uwsgi_headroom.tune.experiment.outcome import Outcome
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.search.evidence import Evidence
 from uwsgi_headroom.tune.search.prediction import predict_most
-from uwsgi_headroom.words.formats import byte_size, counted, duration, figure, fine_percent, percent
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, figure, fine_percent, percent
+from uwsgi_headroom.words.states import LIMITS
 
 BUSY_NEIGHBOURS = 0.25
 """CPUs that programs other than the server and its clients use, from which on a sentence says so."""
 
 UNSUCCESSFUL = 0.1
 """The part of the answers that are redirects or errors from which on a sentence says so."""
-
-_LIMITS = {
-    "threads": "all threads are in use",
-    "interpreters": "the Python interpreters are used up",
-    "cpu": "the CPUs are used up",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +83,7 @@ def _describe_choice(
         theirs += f" in the {'round' if rounds == 1 else f'{rounds} rounds'} that both had"
     margin = percent(comparison.explained)
     if comparison.is_better:
-        gain = f"{100 * (comparison.ratio - 1):.0f} % better; noise explains {margin}"
+        gain = f"{percent(comparison.ratio - 1)} better; noise explains {margin}"
         return headline, f"It reached {ours} instead of {theirs} ({gain})."
     difference = f"{fine_percent(abs(comparison.ratio - 1))} {'better' if comparison.ratio >= 1 else 'worse'}"
     return headline, f"It reached {ours} instead of {theirs} ({difference}, inside the noise, which explains {margin})."
@@ -139,8 +134,8 @@ def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, lo
         return None
     of = "the load that was applied" if load.rate else f"what {present.name} answered to this load"
     return (
-        f"Predicted headroom: {most / at:.1f}x at {figure(at)} requests/s, {of}. At about {figure(most)} requests/s, "
-        f"{_LIMITS[limit]}."
+        f"Predicted headroom: {factor(most / at)} at {figure(at)} requests/s, {of}. "
+        f"At about {figure(most)} requests/s, {LIMITS[limit].outcome}."
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from uwsgi_headroom import __version__
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.web import assets
+from uwsgi_headroom.words.states import SERVER_STATES
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -92,7 +93,7 @@ def _count(servers: Sequence[Server]) -> str:
 
 
 def _row(server: Server) -> str:
-    state = {"up": "✓ up", "stale": "… stale", "down": "✗ down"}[server.state]
+    state = " ".join(SERVER_STATES[server.state])
     judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(
         f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown

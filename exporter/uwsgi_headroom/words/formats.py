@@ -1,70 +1,143 @@
-"""Formats figures for people."""
+"""Formats figures for people: one rule for each kind of figure, the same in `check`, `top`, the report and the page.
+
+`web/static/format.js` has the same rules for the page; `tests/words/vectors.json` holds both to them. The rules:
+
+* Figures are rounded half up, as they were measured and not as a rounded figure: 0.125 is `13 %`.
+* A figure has two or three digits, so it changes its unit where rounding would write four: 999.6 ms is `1.0 s`.
+* Below 10 a measured figure has one decimal, 0 has none: `6.7 ms`, `67 ms`, `1.2 GB`, `7.7 %`, `12x`.
+* A figure that somebody chose, such as a threshold, is written as exactly as it was chosen (`chosen`).
+
+A column that is too narrow leaves out spaces and separators, and shortens the unit, but keeps the digits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 
 MOST_NUMBERS = 8
 """The most workers that a sentence lists; readers skip a longer list."""
 
+_MOST_EXACT = 1e15
+"""Above this a figure has no decimals anyway."""
 
-def percent(part: float) -> str:
-    """A fraction as a percentage: 0.43 is `43 %`."""
-    return f"{100 * part:.0f} %"
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
-def fine_percent(part: float) -> str:
-    """A fraction as a percentage with two digits: 0.018 is `1.8 %`, 0.0004 is `0.04 %`, 0.123 is `12 %`."""
-    return f"{float(f'{100 * part:.2g}'):g} %"
+def fixed(value: float, decimals: int = 0, *, grouped: bool = False) -> str:
+    """A number with so many decimals, rounded half up: 2.5 is `3`. Python's own formats round 2.5 to `2`, but
+    browsers write `3`. grouped: with commas between thousands."""
+    comma = "," if grouped else ""
+    if not abs(value) < _MOST_EXACT:
+        return f"{value:{comma}.{decimals}f}"
+    return f"{Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP):{comma}f}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a suitable unit: 0.0672 is `67 ms`, 1.5 is `1.5 s`, 90 is `90 s`, 600 is `10 min`, 10,000 is `2.8 h`,
-    10**6 is `12 days`."""
-    if seconds < 0.01:
-        return f"{1000 * seconds:.1f} ms"
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 7200:
-        return f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min"
-    hours = seconds / 3600
-    return f"{hours:.1f} h" if hours < 10 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+    """A measured duration: `0 ms` below 0.05 ms, 0.0067 is `6.7 ms`, 0.0672 is `67 ms`, 0.9996 is `1.0 s`, 90 is
+    `90 s`. From two minutes on, tenths are written if they are not 0: 180 is `3 min`, 150 is `2.5 min`, 10,000 is
+    `2.8 h`, 10**6 is `12 days`."""
+    milliseconds = 1000 * seconds
+    if milliseconds < 0.05:
+        return "0 ms"
+    if milliseconds < 999.5:
+        return f"{_two_digits(milliseconds)} ms"
+    if seconds < 119.5:
+        return f"{_two_digits(seconds)} s"
+    for size, most, unit in ((_MINUTE, 119.5, "min"), (_HOUR, 47.5, "h")):
+        if seconds / size < most:
+            return f"{_two_digits(seconds / size).removesuffix('.0')} {unit}"
+    return f"{_two_digits(seconds / _DAY).removesuffix('.0')} days"
 
 
-def figure(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits, never as a power of ten: 62.41 is `62.4`, 12,583 is `12,600`."""
-    return f"{float(f'{value:.{digits}g}'):,.15g}"
+def narrow_duration(seconds: float) -> str:
+    """A measured duration of at most five characters, for a narrow column: `67ms`, `12s`, `2.5m`, `2.8h`, `12d`."""
+    text = duration(seconds).replace(" ", "")
+    return text.replace("min", "m").replace("days", "d")
+
+
+def chosen(seconds: float) -> str:
+    """A duration that somebody chose, as exact as it was written: 0.25 is `250 ms`, 1.25 is `1.25 s`, 180 is `3 min`,
+    125 is `125 s`, because it has no short form in minutes."""
+    for size, unit in ((_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min")):
+        value = seconds / size
+        if value >= 2 and round(value, 1) == value:
+            return f"{value:g} {unit}"
+    return f"{significant(1000 * seconds, 6)} ms" if seconds < 1 else f"{significant(seconds, 6)} s"
+
+
+def percent(part: float) -> str:
+    """A fraction as a percentage: 0.43 is `43 %`, 0.0766 is `7.7 %`, 0 is `0 %`."""
+    return f"{_two_digits(100 * part) if part else '0'} %"
+
+
+def fine_percent(part: float, digits: int = 2) -> str:
+    """A fraction as a percentage with so many digits, for shares that are compared with a small one, such as an error
+    budget: 0.018 is `1.8 %`, 0.0004 is `0.04 %`, 0.123 is `12 %`."""
+    return f"{significant(100 * part, digits)} %"
 
 
 def factor(value: float) -> str:
     """A factor: 1.52 is `1.5x`, 12.3 is `12x`."""
-    return f"{value:.1f}x" if value < 10 else f"{value:.0f}x"
+    return f"{_two_digits(value)}x"
 
 
-def megabytes(count: float) -> str:
-    """Bytes as MB: 12,345,678 is `12 MB`."""
-    return f"{count / 1e6:.0f} MB"
+def amount(value: float) -> str:
+    """A number with three digits, or all of its whole part: 0.123 is `0.123`, 8.3 is `8.30`, 62.41 is `62.4`, 12,345.6
+    is `12,346`."""
+    size = abs(value)
+    decimals = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+    return fixed(value, decimals, grouped=True)
+
+
+def signed_percent(part: float) -> str:
+    """A relative difference with its sign: 0.034 is `+3.4 %`, -0.2 is `-20 %`."""
+    return f"{'+' if part >= 0 else ''}{percent(part)}"
+
+
+def rate(value: float) -> str:
+    """A rate per second: 62.41 is `62.4/s`."""
+    return f"{amount(value)}/s"
+
+
+def mean_count(value: float) -> str:
+    """A mean count: 4.82 is `4.8`, 123.4 is `123`."""
+    return fixed(value, 1 if abs(value) < 99.95 else 0, grouped=True)
+
+
+def significant(value: float, digits: int) -> str:
+    """A number with at most so many digits, without zeros at its end and never as a power of ten: 0.0400 is `0.04`."""
+    number = Decimal(value)
+    if not number or not number.is_finite():
+        return f"{value:g}"
+    rounded = number.quantize(Decimal(1).scaleb(number.adjusted() - digits + 1), ROUND_HALF_UP)
+    text = f"{rounded:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def figure(value: float, digits: int = 3) -> str:
+    """A number with so many significant digits, never as a power of ten: 62.41 is `62.4`, 12,583 is `12,600`."""
+    return f"{float(significant(value, digits)):,.15g}"
 
 
 def byte_size(count: float) -> str:
-    """Bytes in MB or GB: 180,000,000 is `180 MB`, 1,200,000,000 is `1.2 GB`, 4,200,000 is `4.2 MB`."""
-    if count < 9.95e6:
-        return f"{count / 1e6:.1f} MB"
-    if count < 999.5e6:
-        return f"{count / 1e6:.0f} MB"
-    return f"{count / 1e9:.1f} GB" if count < 9.95e9 else f"{count / 1e9:.0f} GB"
+    """Bytes in powers of 1000: 800 is `800 B`, 4,200,000 is `4.2 MB`, 180,000,000 is `180 MB`, 1,200,000,000 is
+    `1.2 GB`."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    place = 0
+    while count >= 999.5 and place < len(units) - 1:
+        count, place = count / 1000, place + 1
+    return f"{_two_digits(count) if place else fixed(count)} {units[place]}"
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun: `1 worker`, `2 workers`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """A count with its noun: `1 worker`, `2 workers`, `1,200 requests`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def repeated(count: int) -> str:
     """How often: `once`, `2 times`."""
-    return "once" if count == 1 else f"{count} times"
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -75,3 +148,8 @@ def numbered(noun: str, numbers: Sequence[int]) -> str:
         shown.append(f"{len(numbers) - MOST_NUMBERS:,} more")
     *most, last = shown
     return f"{noun}s {', '.join(most)} and {last}" if most else f"{noun} {last}"
+
+
+def _two_digits(value: float) -> str:
+    """A number with one decimal below 10, and none from there on."""
+    return fixed(value, 1 if abs(value) < 9.95 else 0, grouped=True)

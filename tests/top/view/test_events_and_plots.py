@@ -84,7 +84,7 @@ def trend(points: int) -> Trend:
 def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
     """A rising line rises, values beyond the scale fill it, unknown values are named, and the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
-    assert drawn[0].startswith("load, requests per second   now 8.0, min 1.0, max 8.0")
+    assert drawn[0].startswith("load, requests per second   now 8.00, min 1.00, max 8.00")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
     assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
     assert top[-1] == "█"

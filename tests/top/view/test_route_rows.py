@@ -29,7 +29,7 @@ def test_the_page_has_every_route() -> None:
     assert [row.plain.split() for row in page.rows] == [
         ["4.9", "61%", "██████▏", "5", "42s", "POST", "/export"],
         ["1.6", "20%", "██", "0", "-", "GET", "/orders/{id}"],
-        ["0.1", "1%", "▏", "0", "-", "other"],
+        ["0.1", "1.0%", "▏", "0", "-", "other"],
     ]
     assert [row.plain[-12:] for row in route_page(with_routes(EXPORT, ORDER), "EXPORT", 80).rows] == ["POST /export"]
 

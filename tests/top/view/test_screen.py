@@ -58,9 +58,9 @@ def test_the_top_answers_the_question() -> None:
     server = hot()
     assert server.headroom
     top = lines(screen_model(server), AT_IT)
-    assert top[1].startswith("CRITICAL  Worker 4 takes 62 % of the requests")
+    assert top[1].startswith("CRITICAL  Worker 4 takes 63 % of the requests")
     assert top[3].startswith("change       Use more processes and fewer threads")
-    assert top[4].startswith("headroom     1.0x, first limit: hottest worker's interpreter")
+    assert top[4].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[6:10]] == ["in", "requests", "response", "queue"]
     assert top[10].split()[0] == "instance"
     assert top[12].split()[:3] == ["W", "PID", "STATE"]
@@ -165,7 +165,7 @@ def test_a_short_window_is_marked() -> None:
     """Figures over ten seconds of a minute are marked."""
     server = Server()
     document = ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, 5)).document()
-    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 of 60 s, every 1 s")
+    assert lines(screen_model(document), AT_IT)[-1].endswith("over 10 s of 60 s, every 1 s")
     assert lines(screen_model(hot()), AT_IT)[-1].endswith("over 60 s, every 1 s")
 
 

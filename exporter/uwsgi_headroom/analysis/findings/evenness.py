@@ -166,7 +166,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
         others = [part for worker_id, part in parts.items() if worker_id != hottest]
         shares = (
             f"Worker {hottest} has {percent(parts[hottest])}, the other {len(others)} have "
-            f"{100 * min(others):.0f} to {percent(max(others))}"
+            f"{percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
     return f"{shares}: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
 

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.slots import ASYNC, name_slots
 from uwsgi_headroom.analysis.stuck import MANY_STUCK, fill_cores, find_harmful_requests
 from uwsgi_headroom.analysis.waiting import shows_a_limit
-from uwsgi_headroom.words.formats import counted, duration, megabytes, numbered, percent
+from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered, percent
 
 EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and this fraction of all requests: the application
@@ -38,7 +38,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
-            title=f"{counted(len(requests), 'request')} in service for longer than {duration(seconds)}.",
+            title=f"{counted(len(requests), 'request')} in service for longer than {chosen(seconds)}.",
             evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
             meaning=_what_they_hold(figures),
@@ -103,8 +103,8 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             code="memory_growing",
             severity="warning",
             title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
-            evidence=f"Worker {most.worker_id}: {megabytes(most.resident_growth or 0)} more in "
-            f"{duration(figures.window.seconds)}, {megabytes(most.resident_bytes or 0)} now.",
+            evidence=f"Worker {most.worker_id}: {byte_size(most.resident_growth or 0)} more in "
+            f"{duration(figures.window.seconds)}, {byte_size(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",
             change="Set `reload-on-rss` or `max-requests` if it goes on, until the leak is found.",
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.objective import Burn, ObjectiveFigures
-from uwsgi_headroom.words.formats import duration, fine_percent
+from uwsgi_headroom.words.formats import chosen, duration, fine_percent, mean_count
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
@@ -26,7 +26,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="critical" if objective.level == "fast" else "warning" if objective.level == "slow" else "info",
         title=_title(objective, objective.windows[-1]),
         evidence=f"In {'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
-        meaning=f"The error budget burns {rates[-1]:.1f} times as fast as it may: a month's lasts "
+        meaning=f"The error budget burns {mean_count(rates[-1])} times as fast as it may: a month's lasts "
         f"{duration(30 * 86400 / rates[-1])}.",
         change="Follow the first finding about threads, interpreters, CPU or a backend; without one, look at what the "
         "slow requests wait for.",
@@ -36,7 +36,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _title(objective: ObjectiveFigures, burn: Burn) -> str:
     slo, missed = objective.slo, fine_percent(burn.share or 0.0)
     return (
-        f"{missed} of the requests were slower than {duration(slo.threshold)} or lost, where the objective permits "
+        f"{missed} of the requests were slower than {chosen(slo.threshold)} or lost, where the objective permits "
         f"{fine_percent(1 - slo.objective)}."
     )
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.words import formats
+from uwsgi_headroom.words.states import LIMITS
 
 UNKNOWN = "-"
-
-LIMIT_NAMES: dict[str, str] = {
-    "hottest_interpreter": "hottest interpreter",
-    "interpreters": "all interpreters",
-    "interpreter": "interpreters",
-    "threads": "threads",
-    "cpu": "CPUs",
-}
-"""The limits in words, as a table has them."""
 
 LIMIT_MEANINGS: dict[Limit, str] = {
     "threads": "each serves one request at a time",
@@ -26,21 +18,19 @@ LIMIT_MEANINGS: dict[Limit, str] = {
 
 def limit_name(limit: str) -> str:
     """A limit in words."""
-    return LIMIT_NAMES.get(limit, limit)
+    return LIMITS[limit].name
 
 
 def amount(value: float | None) -> str:
-    """A number with about three digits: 83, 8.3, 0.83; 12,345."""
+    """A number with three digits, or all of its whole part: 62.4, 8.30, 12,345; without decimals if it is whole."""
     if value is None:
         return UNKNOWN
-    if abs(value) >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:.0f}" if value == round(value) else f"{value:.1f}" if abs(value) >= 9.995 else f"{value:.2f}"
+    return whole(value) if value == round(value) else formats.amount(value)
 
 
 def whole(value: float | None) -> str:
     """A number of things: 1,234."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
+    return UNKNOWN if value is None else formats.fixed(value, grouped=True)
 
 
 def share(value: float | None) -> str:
@@ -66,10 +56,10 @@ def times(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in MB or GB."""
+    """Bytes in a suitable unit."""
     return UNKNOWN if value is None else formats.byte_size(value)
 
 
 def signed(value: float | None) -> str:
-    """A relative difference with its sign: 0.034 is `+3 %`."""
-    return UNKNOWN if value is None else f"{100 * value:+.0f} %"
+    """A relative difference with its sign: 0.034 is `+3.4 %`."""
+    return UNKNOWN if value is None else formats.signed_percent(value)

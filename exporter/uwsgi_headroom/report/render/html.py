@@ -14,6 +14,7 @@ from uwsgi_headroom.report.render.charts.verdict import bars_of, draw_verdict
 from uwsgi_headroom.report.render.report import chapters_of
 from uwsgi_headroom.report.render.verdict_page import MOST_PROBLEMS, WORDS, answers_of, more_of, subtitle_of, title_of
 from uwsgi_headroom.report.review import Review
+from uwsgi_headroom.words.formats import percent
 
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -31,7 +32,7 @@ def render_html(review: Review) -> str:
         answer=review.answer,
         answers=answers_of(review),
         chart=Markup(draw_verdict(review.services)),  # noqa: S704 matplotlib escapes text
-        chart_words="; ".join(f"{name} {100 / use.factor:.0f} %" for name, use in bars if use.factor),
+        chart_words="; ".join(f"{name} {percent(1 / use.factor)}" for name, use in bars if use.factor),
         chart_caption=CAPTION,
         problems=review.problems[:MOST_PROBLEMS],
         more=more_of(review),

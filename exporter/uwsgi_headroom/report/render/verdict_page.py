@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.render.words import STATUS
 from uwsgi_headroom.report.review.dates import moment_words, short_day
 from uwsgi_headroom.report.review.model import Judgement
 from uwsgi_headroom.report.review.outlook_model import Review, ServiceReview
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.states import JUDGEMENTS
 
 IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
 """Page one has room for all four answers about so many services, for so many services in all, and for so many problems
@@ -62,7 +62,7 @@ def answers_of(review: Review) -> tuple[Answer, ...]:
 def more_of(review: Review) -> str:
     """What page one has no room for, as sentences; empty if it has all."""
     services, problems = review.services[MOST:], review.problems[MOST_PROBLEMS:]
-    numbers = Counter(STATUS[service.verdict.judgement].lower() for service in services)
+    numbers = Counter(JUDGEMENTS[service.verdict.judgement].service.lower() for service in services)
     which = ", ".join(f"{number} {status}" for status, number in numbers.items())
     more = [f"And {counted(len(services), 'more service')}: {which}. See section 2."] if services else []
     if problems:
@@ -83,7 +83,7 @@ def _answer(service: ServiceReview, place: int) -> Answer:
         service=service.service,
         servers=counted(len(service.servers), "server"),
         judgement=verdict.judgement,
-        status=STATUS[verdict.judgement],
+        status=JUDGEMENTS[verdict.judgement].service,
         sentence=verdict.sentence,
         answers=four if in_full else (),
         certainty="" if in_full else f"{verdict.confidence.capitalize()}.",

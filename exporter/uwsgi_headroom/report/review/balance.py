@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review.model import BalanceReview, ServerBalance, WorkerShare
 from uwsgi_headroom.report.review.peaks import Peaks
-from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.formats import duration, mean_count, percent
 
 WORTH_MENTION = 0.1
 """The cost in servers below which the summary does not mention it."""
@@ -102,5 +102,5 @@ def _summary(servers: tuple[ServerBalance, ...], cost: float | None, in_servers:
         return f"{first} What that costs is unknown: the less busy workers served too few requests."
     time = f"Even workers would save {duration(cost)} of the mean response time at peak"
     if in_servers is not None and in_servers >= WORTH_MENTION:
-        return f"{first} {time}, and the capacity of {in_servers:.1f} of {len(servers)} servers."
+        return f"{first} {time}, and the capacity of {mean_count(in_servers)} of {len(servers)} servers."
     return f"{first} {time}, and no server."

@@ -17,7 +17,7 @@ from uwsgi_headroom.report.review.model import BalanceReview, Judgement, Objecti
 from uwsgi_headroom.report.review.outlook_model import Recommendation, Trend, WhatIfReview
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.remedies import URGENCY, recommendation
-from uwsgi_headroom.words.formats import duration, factor, percent
+from uwsgi_headroom.words.formats import duration, factor, mean_count, percent
 
 LOW = 1.5
 """Headroom below which there is something to plan, as for neighbours in `check`."""
@@ -145,7 +145,7 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | None, said: se
             f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
             advice,
             _as_tight(utilization),
-            f"In the quarter hour that counts, {server.server} had {figures.flow.observed or 0:.1f} of "
+            f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
             f"{figures.ceiling or 0} threads in service.",
         )
     ]

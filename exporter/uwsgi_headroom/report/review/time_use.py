@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from uwsgi_headroom.analysis.littles_law import ratio
-from uwsgi_headroom.documents.request_time import LABELS
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.report.review.model import Absent, Part, TimeUse
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.windows import Places, places_of
+from uwsgi_headroom.words.states import WAITS
 
 MOST_PARTS = 12
 """More backends or routes than this are added up as `others`."""
@@ -96,4 +96,4 @@ def _parts(threads: Mapping[str, float], throughput: float, whole: float | None 
 
 def _label(state: str) -> str:
     """A state in words; a state that this version does not know, as it is."""
-    return next((label for known, label in LABELS.items() if known == state), state)
+    return WAITS[state].name if state in WAITS else state

@@ -20,7 +20,8 @@ from uwsgi_headroom.report.review.outlook_model import (
     Trend,
 )
 from uwsgi_headroom.report.review.recommendations import LOW
-from uwsgi_headroom.words.formats import counted, duration, factor, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, percent
+from uwsgi_headroom.words.states import JUDGEMENTS
 
 REACHED_FACTOR = 1 / REACHED
 """Headroom from which on a limit counts as reached, as in `analysis.capacity`."""
@@ -124,7 +125,7 @@ def _crossing_clause(facts: Facts) -> str:
 
 def _problem(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
-    start = {"act": "Yes", "plan": "Not yet", "ok": "No", "unknown": "Unknown"}[judgement]
+    start = JUDGEMENTS[judgement].answer
     harm = [each.title for each in facts.recommendations if each.judgement == "act" and each.code in _HARM][:1]
     lost = ""
     if used.lone_server:
@@ -168,7 +169,7 @@ def _cost(balance: BalanceReview) -> str:
         return ""
     return (
         f" Uneven workers cost {duration(balance.cost_seconds)} of each response and the capacity of "
-        f"{balance.cost_servers:.1f} of {len(balance.servers)} servers."
+        f"{mean_count(balance.cost_servers)} of {len(balance.servers)} servers."
     )
 
 

@@ -16,6 +16,7 @@ from uwsgi_headroom.report.statistics.projection import project
 from uwsgi_headroom.report.statistics.refusal import Refusal
 from uwsgi_headroom.report.statistics.regimes import Regime, Regimes, find_regimes
 from uwsgi_headroom.report.statistics.trend import Direction, Shape, fit_trends
+from uwsgi_headroom.words.formats import signed_percent
 
 COVERAGE = 0.9
 """Share of days whose peak the prediction interval should contain."""
@@ -184,7 +185,7 @@ def describe_change(regime: Regime) -> str:
         return f"The growth of daily peaks changed about {day}{cause}"
     if math.isinf(regime.change):
         return f"Load began on {day}{cause}"
-    return f"Daily peaks changed by {regime.change:+.0%} in a step on {day}{cause}"
+    return f"Daily peaks changed by {signed_percent(regime.change)} in a step on {day}{cause}"
 
 
 def _notes(regimes: Regimes, present: Regime, horizon: int, asked: int) -> Iterator[str]:

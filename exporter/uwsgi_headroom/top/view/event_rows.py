@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
@@ -11,17 +11,9 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.view.figures import age
 from uwsgi_headroom.top.view.page import Page
+from uwsgi_headroom.words.states import EVENTS
 
 _INDENT = " " * 17
-_STYLES: Mapping[str, str] = {
-    "server_down": "bold red",
-    "server_up": "bold green",
-    "worker_ended": "yellow",
-    "reload": "yellow",
-    "sampling_gap": "magenta",
-    "configuration_changed": "cyan",
-    "verdict_changed": "bold",
-}
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
@@ -46,6 +38,6 @@ def _rows(event: Event, width: int, now: float) -> Iterator[Text]:
     for place, line in enumerate(wrap(event.title + often, width, first, _INDENT)):
         row = Text(line)
         row.stylize("dim", 0, len(first) if place == 0 else 0)
-        row.stylize(_STYLES.get(event.kind, ""), len(first))
+        row.stylize(EVENTS[event.kind].terminal if event.kind in EVENTS else "", len(first))
         yield row
     yield from (Text(line, "dim") for line in wrap(event.evidence, width, _INDENT, _INDENT))

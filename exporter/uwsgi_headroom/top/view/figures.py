@@ -1,4 +1,4 @@
-"""Writes figures in few columns, for tables."""
+"""Writes figures in few columns, for tables: the digits of `words.formats`, without spaces where there is no room."""
 
 from __future__ import annotations
 
@@ -8,35 +8,31 @@ from rich.cells import cell_len, set_cell_size
 
 from uwsgi_headroom.documents.response_time_words import describe_percentile
 from uwsgi_headroom.documents.response_times import Percentile
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words import formats
 
 UNKNOWN = "-"
 
+_TIME_COLUMNS = 6
+
 
 def percent(part: float | None) -> str:
-    """Write a share: 0.43 is `43%`."""
-    return UNKNOWN if part is None else f"{100 * part:.0f}%"
+    """Write a share: 0.43 is `43%`, 0.0766 is `7.7%`."""
+    return UNKNOWN if part is None else formats.percent(part).replace(" ", "")
 
 
 def age(seconds: float | None) -> str:
-    """Write an age: 12 is `12s`, 90 is `90s`, 600 is `10m`."""
+    """Write an age: 12 is `12s`, 90 is `90s`, 600 is `10m`; below 10 s, whole seconds are enough."""
     if seconds is None:
         return UNKNOWN
-    for limit, divisor, unit in ((100, 1, "s"), (6000, 60, "m"), (360_000, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / divisor:.0f}{unit}"
-    return f"{seconds / 86400:.0f}d"
+    return f"{formats.fixed(seconds)}s" if seconds < 9.5 else formats.narrow_duration(seconds)
 
 
 def size(count: float | None) -> str:
-    """Write bytes: 52,000,000 is `52M`."""
+    """Write bytes: 52,000,000 is `52M`, 1,200,000,000 is `1.2G`; of memory that shrinks: `-52M`."""
     if count is None:
         return UNKNOWN
-    for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):
-        if abs(count) < limit:
-            scaled = count / divisor
-            return f"{scaled:.1f}{unit}" if unit == "G" and scaled < 10 else f"{scaled:.0f}{unit}"
-    return f"{count / 1e12:.1f}T"
+    sign = "-" if count < 0 else ""
+    return sign + formats.byte_size(abs(count)).removesuffix("B").replace(" ", "")
 
 
 def number(value: float | None) -> str:
@@ -47,13 +43,16 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Write requests per second."""
-    return UNKNOWN if value is None else f"{value:.1f}" if value < 1000 else f"{value:.0f}"
+    """Write requests per second: `62.4`, `12345`."""
+    return UNKNOWN if value is None else formats.amount(value).replace(",", "")
 
 
 def seconds_of(value: float | None) -> str:
-    """Write a response time: 0.0672 is `67 ms`."""
-    return UNKNOWN if value is None else duration(value)
+    """Write a response time in at most six columns: 0.0672 is `67 ms`, 150 is `2.5m`."""
+    if value is None:
+        return UNKNOWN
+    text = formats.duration(value)
+    return text if len(text) <= _TIME_COLUMNS else formats.narrow_duration(value)
 
 
 def percentile(figure: Percentile | None) -> str:
@@ -67,8 +66,7 @@ def in_service(observed: float | None, available: int | None) -> str:
     """Write mean requests in service and available threads: `4.8 of 32`."""
     if observed is None:
         return UNKNOWN
-    mean = f"{observed:.1f}" if observed < 100 else f"{observed:.0f}"
-    return mean + ("" if available is None else f" of {available}")
+    return formats.mean_count(observed).replace(",", "") + ("" if available is None else f" of {available}")
 
 
 def cut_middle(text: str, columns: int) -> str:

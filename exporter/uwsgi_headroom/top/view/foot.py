@@ -7,7 +7,7 @@ from rich.text import Text
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.top.model import ScreenModel
 from uwsgi_headroom.top.navigation import LISTS, Navigation
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.formats import chosen, duration
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
 _TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
@@ -62,9 +62,9 @@ def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
     """Return the window of the figures, and the interval between two polls."""
-    often = f"every {navigation.interval:g} s"
+    often = f"every {chosen(navigation.interval)}"
     window = model.server.window if model.server and navigation.view not in LISTS else None
     if window is None or navigation.view in ("help", "plots"):
         return often
-    young = f"{window.seconds:.0f} of " if window.seconds < 0.9 * window.asked else ""
+    young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""
     return f"over {young}{duration(window.asked)}, {often}"

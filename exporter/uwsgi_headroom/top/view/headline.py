@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.feeds.feed import Trend
@@ -17,21 +16,9 @@ from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_l
 from uwsgi_headroom.top.view.route_rows import route_lines
 from uwsgi_headroom.top.view.spark import with_spark
 from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
-from uwsgi_headroom.words.formats import duration, factor
+from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, rate
+from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES
 
-_STATUS_STYLES: dict[Status, str] = {
-    "ok": "bold green",
-    "warning": "bold yellow",
-    "critical": "bold red",
-    "unknown": "bold magenta",
-}
-_LIMITS: dict[Limit, str] = {
-    "hottest_interpreter": "hottest worker's interpreter",
-    "interpreters": "interpreters of all workers",
-    "threads": "threads",
-    "cpu": "CPU",
-}
-_SHORT: dict[Limit, str] = {**_LIMITS, "hottest_interpreter": "hot interpreter", "interpreters": "interpreters"}
 _MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
 
 
@@ -44,7 +31,7 @@ def status_word(server: Server | Summary) -> str:
 
 def status_style(server: Server | Summary) -> str:
     """Return the style of `status_word`."""
-    return "bold reverse red" if server.state == "down" else _STATUS_STYLES[server.status]
+    return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
 
 
 def trouble_of(server: Server | Summary) -> str:
@@ -118,7 +105,7 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("over 100x: nearly idle" if room.far else "not known")
     else:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
-            f", first limit: {_LIMITS[room.first]}"
+            f", first limit: {LIMITS[room.first].name}"
         )
     yield with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
 
@@ -136,8 +123,8 @@ def _limits(server: Server) -> Iterator[Text]:
         "cpu": room.by_limit.cpu,
         "threads": room.by_limit.threads,
     }
-    limits = [f"{_SHORT[limit]} {factor(value)}" for limit, value in factors.items() if value is not None]
-    limits += [f"{_SHORT[limit]} >100x" for limit in room.far]
+    limits = [f"{LIMITS[limit].short} {factor(value)}" for limit, value in factors.items() if value is not None]
+    limits += [f"{LIMITS[limit].short} >100x" for limit in room.far]
     yield Text("             " + ", ".join(limits) if limits else "", "dim")
 
 
@@ -147,16 +134,16 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         return
     line = _label("in service   ")
     if flow and flow.observed is not None:
-        line.append(f"{flow.observed:.1f}", "bold")
+        line.append(mean_count(flow.observed), "bold")
         line.append(f" of {threads.available} threads" if threads.available is not None else "")
-        line.append(f" ({flow.littles_law:.1f} by Little's law)" if flow.littles_law is not None else "")
+        line.append(f" ({mean_count(flow.littles_law)} by Little's law)" if flow.littles_law is not None else "")
         line.append(", ")
     elif flow and flow.littles_law is not None:
-        line.append(f"{flow.littles_law:.1f}", "bold").append(" by Little's law, ")
+        line.append(mean_count(flow.littles_law), "bold").append(" by Little's law, ")
     line.append("threads not known" if threads.busy is None else f"{threads.busy} now")
     if threads.stuck:
         is_async = server.setup is not None and server.setup.concurrency_kind == "async"
-        line.append(f", {threads.stuck} for over {duration(threads.stuck_seconds)}", "" if is_async else "bold red")
+        line.append(f", {threads.stuck} for over {chosen(threads.stuck_seconds)}", "" if is_async else "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
@@ -169,7 +156,7 @@ def _requests(server: Server) -> Iterator[Text]:
     if flow is None or flow.throughput is None:
         yield _label("requests     ").append("not known")
         return
-    line = _label("requests     ").append(f"{flow.throughput:.1f}/s", "bold")
+    line = _label("requests     ").append(rate(flow.throughput), "bold")
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
     if flow.queue_wait is not None:
@@ -205,7 +192,7 @@ def _queues(server: Server) -> Iterator[Text]:
             full = socket.limit is not None and socket.queue >= socket.limit
             line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
             line.append(", full" if full else "")
-        line.append("" if socket.mean_queue is None else f" ({socket.mean_queue:.1f} on average)")
+        line.append("" if socket.mean_queue is None else f" ({mean_count(socket.mean_queue)} on average)")
         yield line.append(f"  {socket.name}", "dim")
 
 

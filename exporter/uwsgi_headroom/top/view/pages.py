@@ -16,10 +16,10 @@ from uwsgi_headroom.top.tree import vassal_state
 from uwsgi_headroom.top.view.figures import age, number, size
 from uwsgi_headroom.top.view.worker_columns import busy_bar
 from uwsgi_headroom.top.view.worker_table import sort_workers
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.formats import duration, fine_percent
+from uwsgi_headroom.words.states import STATUSES
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
-_SEVERITIES = {"critical": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
 def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
@@ -55,7 +55,7 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
     """Build the lines of every finding with its evidence and advice, then unknown values with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
-        head[0].stylize(_SEVERITIES[finding.severity], 0, len(f"{place}. {finding.severity}"))
+        head[0].stylize(STATUSES[finding.severity].terminal, 0, len(f"{place}. {finding.severity}"))
         yield from head
         if finding.since is not None:
             clock = time.strftime("%H:%M:%S %Z", time.localtime(finding.since))
@@ -122,8 +122,8 @@ def _host(server: Server) -> Iterator[Text]:
         yield Text(f"Workers pinned to a CPU that another is pinned to: {host.sharing_one_cpu}.", "yellow")
     if server.thunder_lock is not None:
         yield Text(f"thunder-lock is {'on' if server.thunder_lock else 'off'}.")
-    often = f"Read every {sampling.interval:.2g} s, {sampling.samples} times so far"
-    yield Text(f"{often}; reading takes {100 * sampling.duty:.2g} % of the time.", "dim")
+    often = f"Read every {duration(sampling.interval)}, {sampling.samples:,} times so far"
+    yield Text(f"{often}; reading takes {fine_percent(sampling.duty)} of the time.", "dim")
 
 
 def _title(text: str, width: int) -> Text:

@@ -11,7 +11,7 @@ from rich.text import Text
 from uwsgi_headroom.terminal_text import downsample
 from uwsgi_headroom.top.feeds.feed import Trend
 from uwsgi_headroom.top.view.figures import rate
-from uwsgi_headroom.words.formats import duration, factor
+from uwsgi_headroom.words.formats import duration, factor, mean_count
 
 _AXIS = 9  # columns of the labels on the left
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -41,7 +41,7 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
         _Chart("headroom (top: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
         *_response_time_charts(trend),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
-        _Chart("busy threads", trend.concurrency.observed, max(available, default=None), "{:.1f}".format, "blue"),
+        _Chart("busy threads", trend.concurrency.observed, max(available, default=None), mean_count, "blue"),
     )
     if not trend.time:
         return [Text("No history to draw yet.")]

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from uwsgi_headroom.documents.request_time import LABELS, RequestTime, TimePart, split_request_time
+from uwsgi_headroom.documents.request_time import RequestTime, TimePart, split_request_time
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.record.waits import State
 from uwsgi_headroom.terminal_text import escape_text
+from uwsgi_headroom.words.states import WAITS
 
 _LABEL = "time         "
 _EDGE = "│"
 _SWITCHED_OFF = "off:"
-
-_SHORT: Mapping[State, str] = {**LABELS, "interpreter_lock": "interp. lock", "child": "child"}
-
-_STYLES: Mapping[State, str] = {
-    "cpu": "black on green",
-    "cpu_wait": "black on yellow",
-    "interpreter_lock": "white on red",
-    "backend": "white on blue",
-    "client": "black on cyan",
-    "dns": "black on cyan",
-    "disk": "white on magenta",
-    "lock": "white on magenta",
-    "sleep": "white on bright_black",
-}
-"""The other states have no colour. Only the grey of sleep is not known to terminals with eight colours."""
 
 
 def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
@@ -69,10 +52,10 @@ def _bar(time: RequestTime, width: int) -> Text:
     for part in time.parts:
         so_far += part.threads
         end = round(room * so_far / time.whole.threads)
-        line.append(set_cell_size(_EDGE + _name(part), end - start), _STYLES.get(part.state, ""))
+        line.append(set_cell_size(_EDGE + _name(part), end - start), WAITS[part.state].terminal)
         start = end
     return line.append(_EDGE)
 
 
 def _name(part: TimePart) -> str:
-    return escape_text(part.backend) if part.backend is not None else _SHORT[part.state]
+    return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short

@@ -12,11 +12,9 @@ from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
+from uwsgi_headroom.words.formats import mean_count
+from uwsgi_headroom.words.states import WORKERS
 
-STATE_STYLES = {"busy": "green", "cheap": "magenta", "signal": "yellow", "pause": "blue", "starting": "yellow"}
-"""The colours that uwsgitop uses."""
-
-_SHORT = {"never_spawned": "never", "starting": "start", "signal": "sig"}
 _HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
 
 Value = Callable[[Worker], float | None]
@@ -78,16 +76,17 @@ def _lock(worker: Worker, _: Server) -> Text:
     if waiters is None:
         return Text(UNKNOWN)
     drawn = bar(waiters, worker.concurrency or 0.0, 4)
-    return Text(f"{waiters:.1f} ").append(f"{drawn:4}", "red")
+    return Text(f"{mean_count(waiters)} ").append(f"{drawn:4}", "red")
 
 
 def _total_lock(server: Server) -> str:
     waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
-    return UNKNOWN if waiters is None else f"{waiters:.1f} {'':4}"
+    return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':4}"
 
 
 def _state(worker: Worker, _: Server) -> Text:
-    return Text(f"{_SHORT.get(worker.state, worker.state):5}", STATE_STYLES.get(worker.state, ""))
+    words = WORKERS[worker.state]
+    return Text(f"{words.narrow:5}", words.terminal)
 
 
 def _oldest(worker: Worker, server: Server) -> Text:

@@ -71,7 +71,7 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
         elif chosen == best:
             reason = "and the best is taken"
         else:
-            reason = f"so the smallest of those that were at most {percent(EQUAL)} behind is taken"
+            reason = f"so the smallest of those that were at most {fine_percent(EQUAL)} behind is taken"
         evidence.decide(f"The differences between {names} are inside the noise, {reason}: {chosen.name}.")
     return present if _is_unproven(chosen, present, evidence) else chosen
 

@@ -3,6 +3,7 @@
 import { NOT_KNOWN } from "./format.js";
 import { colour } from "./palette.js";
 import { Surface } from "./surface.js";
+import { STATUS } from "./words.js";
 
 const LEFT = 58; // `1,000 ms`
 const RIGHT = 8;
@@ -64,7 +65,7 @@ export class Columns {
       context.fillStyle = colour(item.hot ? "hot" : item.dim ? "off" : "accent");
       if (item.value !== null) context.fillRect(middle - wide / 2, y(item.value), wide, floor - y(item.value));
       context.fillStyle = colour(item.hot ? "ink" : "dim");
-      if (labelled(place)) context.fillText(item.hot ? `▲${item.label}` : item.label, middle, height - 4);
+      if (labelled(place)) context.fillText(item.hot ? `${STATUS.warning[0]}${item.label}` : item.label, middle, height - 4);
     });
 
     if (line && line.value !== null) {

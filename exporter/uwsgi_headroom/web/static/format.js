@@ -1,63 +1,85 @@
-// Writes figures with their units. An unknown figure is a dash, never 0.
+// Writes figures with their units, by the rules of `words/formats.py`: tests/words/vectors.json holds both to them.
+// An unknown figure is a dash, never 0.
 
 export const NOT_KNOWN = "–";
 
 const when = (known, text) => (value) => (value === null || value === undefined || Number.isNaN(value) ? known : text(value));
 
-/** A figure with three digits, or more if its whole part has more. */
-function digits(value) {
-  const size = Math.abs(value);
-  return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size === 0 ? 0 : 3);
-}
+// Made once: `toLocaleString` makes a formatter at each call, which takes 50 us, for hundreds of figures a second.
+const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 
-/** A multiple of today's load. */
-export const factor = when("?", (value) => `${value < 99.95 ? value.toFixed(1) : Math.round(value)}×`);
+/** Commas between thousands. */
+const grouped = (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",");
 
-/** A duration in seconds. */
+/** One decimal below 10, none from there on. */
+const two = (value) => (Math.abs(value) < 9.95 ? value.toFixed(1) : grouped(value.toFixed(0)));
+
+/** Without a decimal that is 0. */
+const bare = (text) => text.replace(/\.0$/, "");
+
+/** At most so many digits, without zeros at the end. */
+const significant = (value, digits) => String(Number(value.toPrecision(digits)));
+
+/** A multiple, such as of today's load: `1.5x`, `12x`. */
+export const factor = when("?", (value) => `${two(value)}x`);
+
+/** A measured duration in seconds: `6.7 ms`, `67 ms`, `1.0 s`, `90 s`, `3 min`, `2.5 h`, `12 days`. */
 export const duration = when(NOT_KNOWN, (seconds) => {
-  if (seconds < 0.0000005) return "0 s";
-  if (seconds < 0.01) return `${(seconds * 1000).toFixed(1)} ms`;
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
-  if (seconds < 119.5) return `${Math.round(seconds)} s`;
-  if (seconds < 7170) return `${Math.round(seconds / 60)} min`;
-  if (seconds < 172800) return `${(seconds / 3600).toFixed(1)} h`;
-  return `${Math.round(seconds / 86400)} d`;
+  const milliseconds = 1000 * seconds;
+  if (milliseconds < 0.05) return "0 ms";
+  if (milliseconds < 999.5) return `${two(milliseconds)} ms`;
+  if (seconds < 119.5) return `${two(seconds)} s`;
+  if (seconds / 60 < 119.5) return `${bare(two(seconds / 60))} min`;
+  if (seconds / 3600 < 47.5) return `${bare(two(seconds / 3600))} h`;
+  return `${bare(two(seconds / 86400))} days`;
 });
 
-/** A share between 0 and 1, as a percentage. */
-export const percent = when(NOT_KNOWN, (part) => `${(part * 100).toFixed(part !== 0 && part < 0.0995 ? 1 : 0)} %`);
-
-/** A share between 0 and 1 as a percentage with so many digits: small shares keep theirs. */
-export const share = (part, digits) => `${Number((part * 100).toPrecision(digits))}\u00a0%`;
+const LONG = [[86400, "days"], [3600, "h"], [60, "min"]];
 
 /** A duration that somebody chose, in seconds: as exact as it was written. */
-export const chosen = (seconds) => (seconds < 1 ? `${Number((seconds * 1000).toPrecision(6))} ms` : `${Number(seconds.toPrecision(6))} s`);
+export function chosen(seconds) {
+  const found = LONG.find(([size]) => seconds / size >= 2 && Number((seconds / size).toFixed(1)) === seconds / size);
+  if (found) return `${seconds / found[0]} ${found[1]}`;
+  return seconds < 1 ? `${significant(1000 * seconds, 6)} ms` : `${significant(seconds, 6)} s`;
+}
+
+/** A share between 0 and 1, as a percentage: `43 %`, `7.7 %`, `0 %`. */
+export const percent = when(NOT_KNOWN, (part) => `${part ? two(100 * part) : 0} %`);
+
+/** A share between 0 and 1 as a percentage with so many digits, for shares that are compared with a small one. */
+export const finePercent = (part, digits = 2) => `${significant(100 * part, digits)} %`;
 
 /** A mean count. */
-export const mean = when(NOT_KNOWN, (value) => (value < 99.95 ? value.toFixed(1) : String(Math.round(value))));
+export const mean = when(NOT_KNOWN, (value) => (Math.abs(value) < 99.95 ? value.toFixed(1) : grouped(value.toFixed(0))));
 
 /** A mean number of threads, of which a part of one counts. */
 export const threads = when(NOT_KNOWN, (value) => (value < 9.995 ? value.toFixed(2) : mean(value)));
 
-// Made once: `toLocaleString` makes a formatter at each call, which takes 50 us, for hundreds of figures a second.
-const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
-const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-
 /** A count. */
-export const count = when(NOT_KNOWN, (value) => GROUPED.format(Math.round(value)));
+export const count = when(NOT_KNOWN, (value) => grouped(value.toFixed(0)));
+
+/** `2 threads`, `1 thread`. */
+export const many = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+
+/** A number with three digits, or all of its whole part. */
+export const amount = when(NOT_KNOWN, (value) => {
+  const size = Math.abs(value);
+  if (size >= 99.95 || size === 0) return grouped(value.toFixed(0));
+  return value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3);
+});
 
 /** A rate per second. */
-export const rate = when(NOT_KNOWN, (value) => `${digits(value)}/s`);
+export const rate = when(NOT_KNOWN, (value) => `${amount(value)}/s`);
 
 /** A load; 1 is the maximum. */
 export const load = when(NOT_KNOWN, (value) => value.toFixed(2));
 
+/** Bytes, in powers of 1000. */
 export const bytes = when(NOT_KNOWN, (size) => {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let at = 0;
-  for (; size >= 999.5 && at < 4; at += 1) size /= 1000;
-  return `${at && size < 9.95 ? size.toFixed(1) : Math.round(size)} ${units[at]}`;
+  for (; size >= 999.5 && at < units.length - 1; at += 1) size /= 1000;
+  return `${at ? two(size) : size.toFixed(0)} ${units[at]}`;
 });
 
 /** Epoch seconds as the local time of day, for an axis. */

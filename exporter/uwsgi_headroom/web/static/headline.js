@@ -49,8 +49,8 @@ export class Headline {
   }
 }
 
-/** The factor by which load can grow: `>100×` if the known limits are all far away. */
-export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100×" : format.factor(headroom?.factor));
+/** The factor by which load can grow: `>100x` if the known limits are all far away. */
+export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
 
 const name = (headroom) => {
   if (!headroom?.factor && !headroom?.far?.length) return "headroom not known";

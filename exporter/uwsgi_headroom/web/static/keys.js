@@ -49,7 +49,7 @@ export class Keys {
 
 const requests = (server) => (server.flow ? `${format.count(server.flow.requests)} in ${format.duration(server.window.seconds)}` : "");
 
-const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over ${format.duration(server.threads.stuck_seconds)}` : "threads");
+const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over ${format.chosen(server.threads.stuck_seconds)}` : "threads");
 
 function inFlight({ flow }) {
   const { observed = null, littles_law: law = null } = flow ?? {};
@@ -57,11 +57,11 @@ function inFlight({ flow }) {
   return more ? "less than observed: long or stuck requests" : "from completed requests";
 }
 
-const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}×` : format.NOT_KNOWN);
+const hot = (balance) => (balance?.hot_ratio ? `${balance.hot_ratio.toFixed(2)}x` : format.NOT_KNOWN);
 
 function floor(balance) {
   if (!balance?.hot_ratio) return "share ÷ even share";
-  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}×` : "";
+  const chance = balance.noise_floor ? `; by chance up to ${balance.noise_floor.toFixed(2)}x` : "";
   return `worker ${balance.hottest}${chance}`;
 }
 

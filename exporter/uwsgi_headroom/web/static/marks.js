@@ -1,21 +1,12 @@
 // Draws events and limits onto a chart.
 
 import { colour } from "./palette.js";
+import { TONES } from "./words.js";
 
 const NEAR = 8; // pixels
 const MOST_MARKS = 40;
 
-/** The colour of each kind of event. The list says in text what happened. */
-const TONES = {
-  server_down: "critical",
-  worker_ended: "critical",
-  verdict_changed: "warning",
-  server_up: "ok",
-  reload: "accent",
-  configuration_changed: "accent",
-};
-
-/** The colour of a kind of event, by its name. */
+/** The colour of a kind of event, by its name. The list says in text what happened. */
 export const tone = (kind) => TONES[kind] ?? "dim";
 
 const LEVELS = ["dim", "accent", "ok", "warning", "critical"];

@@ -9,24 +9,27 @@ import { STATUS } from "./words.js";
 
 const WINDOWS = [[300, "5 min"], [3600, "hour"]];
 const LEAST_COVERED = 0.9; // share of a window: below, its note says how long it is
+/** A share whose number and sign stay in one line. */
+const share = (part, digits) => format.finePercent(part, digits).replace(" ", "\u00a0");
 const NEEDED = 100; // requests in a window
+const NOT_JUDGED = `${STATUS.unknown[0]} NOT JUDGED`;
 const LEVELS = {
   fast: ["critical", "The error budget burns fast: at least 14.4 times as fast as the objective permits, in both windows."],
   slow: ["warning", "The error budget burns: at least 6 times as fast as the objective permits, in both windows."],
 };
 
 /** The objective in words: `99 % of requests within 1 s`. */
-export const goal = ({ threshold, objective }) => `${format.share(objective, 5)} of requests within ${format.chosen(threshold)}`;
+export const goal = ({ threshold, objective }) => `${share(objective, 5)} of requests within ${format.chosen(threshold)}`;
 
 /** The state of the objective: its severity, a sign with a word, and a sentence. */
 export function judge(objective) {
   const { level, unjudged } = objective;
-  if (unjudged) return ["unknown", "? NOT JUDGED", sentence(unjudged.replace(/^not judged: /, ""))];
+  if (unjudged) return ["unknown", NOT_JUDGED, sentence(unjudged.replace(/^not judged: /, ""))];
   const burns = windows(objective);
   const few = burns.filter(([, burn]) => burn.rate === null);
   if (few.length || burns.length < WINDOWS.length) {
     const why = few.map(([name, burn]) => `${format.count(burn.requests)} in the last ${name}`).join(", ");
-    return ["unknown", "? NOT JUDGED", `Too few requests${why && `: ${why}`}; ${NEEDED} are needed in each window.`];
+    return ["unknown", NOT_JUDGED, `Too few requests${why && `: ${why}`}; ${NEEDED} are needed in each window.`];
   }
   if (level) return [LEVELS[level][0], STATUS[LEVELS[level][0]].join(" "), LEVELS[level][1]];
   const over = burns.filter(([, burn]) => burn.rate > 1).map(([name]) => `the last ${name}`);
@@ -45,7 +48,7 @@ export function loadLimit({ threshold, unjudged, load_multiple: multiple, load_m
 export function line({ objective: known }) {
   if (!known) return "";
   const [, state, text] = judge(known);
-  const rates = known.unjudged ? [] : windows(known).filter(([, burn]) => burn.rate !== null).map(([name, burn]) => `${format.factor(burn.rate)} in the last ${name}`);
+  const rates = known.unjudged ? [] : windows(known).filter(([, burn]) => burn.rate !== null).map(([name, burn]) => `${format.mean(burn.rate)} in the last ${name}`);
   const sentences = [text, rates.length && `Burn rate ${rates.join(", ")}.`, loadLimit(known) && `${loadLimit(known)}.`];
   return `Objective ${goal(known)}: ${[`${state.replace(/^\S+ /, "")}.`, ...sentences].filter(Boolean).join(" ")}`;
 }
@@ -70,7 +73,7 @@ export function objective() {
       node.hidden = !known;
       if (!known) return;
       const [severity, state, text] = judge(known);
-      retitle(node, `Objective: ${goal(known)}`, `at most ${format.share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
+      retitle(node, `Objective: ${goal(known)}`, `at most ${share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
       mark(node, "data-severity", severity);
       say(chip, state);
       say(words, text);
@@ -93,6 +96,6 @@ function burning(known, burn, asked) {
   const part = burn.seconds < LEAST_COVERED * asked ? `${format.duration(burn.seconds)} so far: ` : "";
   if (burn.rate === null) return [format.NOT_KNOWN, `${part}${format.count(burn.requests)} requests, ${NEEDED} are needed`];
   if (known.unjudged) return [format.NOT_KNOWN, "not judged"];
-  const bad = `${format.share(burn.share, 2)} bad: ${format.count(burn.slow)} slow, ${format.count(burn.lost)} lost`;
-  return [format.factor(burn.rate), `${part}${bad} of ${format.count(burn.requests)}`];
+  const bad = `${share(burn.share)} bad: ${format.count(burn.slow)} slow, ${format.count(burn.lost)} lost`;
+  return [format.mean(burn.rate), `${part}${bad} of ${format.count(burn.requests)}`];
 }

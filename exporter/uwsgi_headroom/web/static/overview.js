@@ -8,7 +8,7 @@ import { help } from "./help.js";
 import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";
-import { LIMITS, many, STATES, STATUS } from "./words.js";
+import { LIMITS, STATES, STATUS } from "./words.js";
 
 const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
@@ -63,7 +63,7 @@ export function show(main) {
 
 function counted(servers) {
   const down = servers.filter((server) => server.state === "down").length;
-  return `${many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
+  return `${format.many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
 }
 
 /** What the list does not have: servers without a name that should be there, and sockets beyond the bound. */
@@ -94,7 +94,7 @@ const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
 function wait(server) {
   const tone = server.state === "up" ? WAITING[server.waiting] : null;
-  return (tone === "critical" ? "✖ " : tone ? "▲ " : "") + format.duration(server.queue_wait);
+  return (tone ? `${STATUS[tone][0]} ` : "") + format.duration(server.queue_wait);
 }
 
 const COLUMNS = [

@@ -16,7 +16,6 @@ import { sockets } from "./sockets.js";
 import { load } from "./stack.js";
 import * as timelines from "./timelines.js";
 import { whatIf } from "./what_if.js";
-import { many } from "./words.js";
 import * as workers from "./workers.js";
 
 /**
@@ -93,7 +92,7 @@ function watched() {
 const sampled = (sampling) =>
   `Sampled every ${format.duration(sampling.interval)} (${format.duration(sampling.read_seconds)}, ${format.bytes(sampling.document_bytes)} per read). ` +
   `History ${format.duration(sampling.history_seconds)}, ${sampling.gap_seconds >= 0.05 ? `${format.duration(sampling.gap_seconds)} without samples` : "no gaps"}, ` +
-  `${sampling.reloads ? many(sampling.reloads, "reload") : "no reloads"}.`;
+  `${sampling.reloads ? format.many(sampling.reloads, "reload") : "no reloads"}.`;
 
 function list(node, unknown) {
   const elsewhere = unknown.filter((each) => each.what !== "residency"); // residency has a panel of its own

@@ -38,6 +38,7 @@ function piece(part) {
   const kinds = ["part", part.label.length <= SHORT && "short", part.hatched && "hatched"];
   const segment = el("div", { class: kinds.filter(Boolean).join(" ") }, el("span", { class: "who" }, part.label), drawn);
   segment.style.setProperty("--swatch", `var(--${part.colour})`);
+  segment.style.setProperty("--on-swatch", `var(--on-${part.colour})`);
   const item = el("li", {}, swatch({ ...part, area: true }), `${part.name} `, amount, " ", share);
   const show = (seconds, fraction) => {
     const text = format.duration(seconds);

@@ -5,7 +5,6 @@ import { panel } from "./dom.js";
 import * as format from "./format.js";
 import { areas } from "./stack.js";
 import { Table } from "./table.js";
-import { many } from "./words.js";
 
 const MOST_BANDS = 8; // more are too thin to see
 const MOST_IN_LINE = 3;
@@ -69,7 +68,7 @@ export function bands(history) {
   const rest = ordered.slice(MOST_BANDS);
   if (!rest.length) return first;
   const values = known.map((is, at) => (is ? sum(rest.map((route) => route.values[at])) : null));
-  return [...first, { ...REST, name: many(rest.length, "more route"), values }];
+  return [...first, { ...REST, name: format.many(rest.length, "more route"), values }];
 }
 
 /** The busiest routes of a document as one line of text; empty if there are none. */

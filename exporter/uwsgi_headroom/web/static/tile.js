@@ -1,6 +1,7 @@
 // A figure with its name, and a note below it.
 
 import { el, mark, say } from "./dom.js";
+import { STATUS } from "./words.js";
 
 const SHORT = 9; // letters: longer figures are smaller, so that they fit in one line
 
@@ -22,6 +23,6 @@ export class Tile {
   /** tone: `warning`, `critical` or null. A sign says the same as its colour. */
   warn(tone) {
     mark(this.node, "data-tone", tone);
-    mark(this.figure, "data-sign", tone ? (tone === "critical" ? "✖ " : "▲ ") : null);
+    mark(this.figure, "data-sign", tone ? `${STATUS[tone][0]} ` : null);
   }
 }

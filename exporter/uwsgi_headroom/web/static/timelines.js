@@ -3,9 +3,8 @@
 import { Lines } from "./charts.js";
 import { panel } from "./dom.js";
 import * as format from "./format.js";
-import { LIMITS } from "./words.js";
+import { LIMIT_COLOURS, LIMITS } from "./words.js";
 
-const LIMIT_COLOURS = { hottest_interpreter: "vermillion", interpreters: "purple", threads: "blue", cpu: "green" };
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
 /** The factor by which load can grow, for each limit. */
@@ -13,8 +12,8 @@ export const headroom = (timeline) =>
   fixed(
     timeline,
     "Headroom by limit",
-    "headroom over time, per limit; at 1× the limit is reached",
-    { format: format.factor, log: { from: 0.5, to: 10, lowest: 0.01, highest: 1000 }, limit: { value: 1, name: "1×: limit reached" } },
+    "headroom over time, per limit; at 1x the limit is reached",
+    { format: format.factor, log: { from: 0.5, to: 10, lowest: 0.01, highest: 1000 }, limit: { value: 1, name: "1x: limit reached" } },
     Object.entries(LIMITS).map(([limit, name]) => ({
       column: `headroom.${limit}`,
       name,

@@ -1,9 +1,8 @@
 // The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom.
 
 import { NATURAL } from "./table.js";
-import { WAITS } from "./words.js";
+import { NAMED_COLOURS, WAITS } from "./words.js";
 
-const NAMED_COLOURS = 4; // neighbours in the stack differ, however many backends are named
 const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
 

@@ -4,7 +4,7 @@ import { el, marked, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { clock } from "./moments.js";
 import { axes, change, grid, settingsOf } from "./what_if_grid.js";
-import { LIMITS, many } from "./words.js";
+import { LIMITS } from "./words.js";
 
 const LONGEST_MS = 60000;
 const FRESH_MS = 60000; // the exporter predicts once a minute
@@ -98,7 +98,7 @@ function details(prediction, known) {
   const room = memory === null ? "Its memory is not known." : `All workers take ${format.bytes(memory)}${fits ? ", which fits" : ""}.`;
   const compared = prediction.is_observed ? "" : ` (${change(most, today.most_throughput)} compared with the present setting)`;
   return [
-    el("h3", {}, `${setting}: ${processes} ${processes === 1 ? "process" : "processes"} with ${many(threads, "thread")} each, ${processes * threads} in all`),
+    el("h3", {}, `${setting}: ${processes} ${processes === 1 ? "process" : "processes"} with ${format.many(threads, "thread")} each, ${processes * threads} in all`),
     figures(prediction, today),
     el("p", {}, `At most ${format.rate(most)}${compared}. First limit: ${LIMITS[limit]}.`),
     el("p", {}, ...marked(sentence ?? room)),
@@ -119,7 +119,7 @@ const ROWS = [
 /** The figures of a setting at each load, beside those of the present setting. */
 function figures({ loads, is_observed: isNow }, today) {
   const compared = loads.flatMap((at, place) => (isNow ? [[at, ""]] : [[at, ""], [today.loads[place], "now"]]));
-  const head = compared.map(([{ load, throughput }, who]) => el("th", { scope: "col", "aria-label": who ? `present setting at ${load}×` : null }, who || `${load}× (${format.rate(throughput)})`));
+  const head = compared.map(([{ load, throughput }, who]) => el("th", { scope: "col", "aria-label": who ? `present setting at ${load}x` : null }, who || `${load}x (${format.rate(throughput)})`));
   const known = ROWS.filter(([, text]) => compared.some(([at]) => text(at) !== format.NOT_KNOWN));
   const row = ([name, text]) => el("tr", {}, el("th", { scope: "row" }, name), ...compared.map(([at, who]) => el("td", { class: who || null }, at.sustained ? text(at) : text(at).replace(format.NOT_KNOWN, "overload"))));
   return el("table", { class: "figures", "aria-label": "Figures at today's peak and above" }, el("thead", {}, el("tr", {}, el("td", {}), ...head)), el("tbody", {}, ...known.map(row)));

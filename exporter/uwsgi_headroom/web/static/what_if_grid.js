@@ -2,7 +2,7 @@
 
 import { el, mark } from "./dom.js";
 import * as format from "./format.js";
-import { many } from "./words.js";
+import { STATUS } from "./words.js";
 
 const [MOST_ROWS, MOST_COLUMNS] = [4, 3]; // as many settings as one request may have
 const [MOST_EACH, MOST_THREADS] = [1024, 8192]; // more are refused
@@ -62,8 +62,8 @@ export function marks(prediction, isBest) {
   return [
     prediction.is_observed && ["now", "●", "now"],
     isBest && ["best", "★", "best"],
-    prediction.fits === false && ["full", "✖", "memory"],
-    !prediction.loads[0].sustained ? ["over", "✖", "below peak"] : prediction.loads.some(({ sustained }) => !sustained) && ["near", "▲", "below 1.5×"],
+    prediction.fits === false && ["full", STATUS.critical[0], "memory"],
+    !prediction.loads[0].sustained ? ["over", STATUS.critical[0], "below peak"] : prediction.loads.some(({ sustained }) => !sustained) && ["near", STATUS.warning[0], "below 1.5x"],
   ].filter(Boolean);
 }
 
@@ -80,7 +80,7 @@ export function grid(known, chosen) {
     buttons.set(prediction, button);
     return el("td", {}, button);
   };
-  const head = el("tr", {}, el("td", {}), ...columns.map((threads) => el("th", { scope: "col" }, many(threads, "thread"))));
+  const head = el("tr", {}, el("td", {}), ...columns.map((threads) => el("th", { scope: "col" }, format.many(threads, "thread"))));
   const body = rows.map((processes) =>
     el("tr", {}, el("th", { scope: "row" }, String(processes), " ", el("span", {}, processes === 1 ? "process" : "processes")), ...columns.map((threads) => cell(processes, threads))),
   );

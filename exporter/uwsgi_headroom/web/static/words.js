@@ -1,4 +1,4 @@
-// The words for limits, severities and states.
+// The words for limits, severities, states and events. `make generate` writes them from `words/states.py`.
 
 /** The name of each limit. */
 export const LIMITS = {
@@ -6,6 +6,14 @@ export const LIMITS = {
   interpreters: "all interpreters",
   threads: "threads",
   cpu: "CPUs",
+};
+
+/** The colour of each limit. */
+export const LIMIT_COLOURS = {
+  hottest_interpreter: "vermillion",
+  interpreters: "purple",
+  threads: "blue",
+  cpu: "orange",
 };
 
 /** What a request does in each state, in the order of the stack from the bottom; and in short. */
@@ -35,7 +43,36 @@ export const STATUS = {
 };
 
 /** The states of a server, and of the page itself: paused by the reader, or the exporter does not answer. */
-export const STATES = { up: "✓ up", stale: "… stale", down: "✖ down", paused: "‖ paused", lost: "? not current" };
+export const STATES = {
+  up: "✓ up",
+  stale: "… stale",
+  down: "✖ down",
+  paused: "‖ paused",
+  lost: "? not current",
+};
 
-/** `2 threads`, `1 thread`. */
-export const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+/** The states of a worker, with a sign for those that take no requests. */
+export const WORKERS = {
+  idle: "idle",
+  busy: "busy",
+  cheap: "in reserve ○",
+  pause: "paused ‖",
+  signal: "signal",
+  starting: "starting …",
+  gone: "gone ✖",
+  never_spawned: "never spawned ○",
+};
+
+/** The colour of each kind of event. */
+export const TONES = {
+  server_down: "critical",
+  server_up: "ok",
+  worker_ended: "critical",
+  reload: "accent",
+  sampling_gap: "dim",
+  configuration_changed: "accent",
+  verdict_changed: "warning",
+};
+
+/** How many colours named backends have. */
+export const NAMED_COLOURS = 4;

@@ -5,6 +5,7 @@ import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { Strip } from "./strip.js";
 import { Table } from "./table.js";
+import { WORKERS } from "./words.js";
 
 /** The id of the worker that takes most requests if a finding says that this does harm; else null. */
 export function hottest({ balance, findings }) {
@@ -117,7 +118,7 @@ export function table() {
 const COLUMNS = [
   { head: "Worker", value: (worker) => worker.worker_id, text: (worker) => String(worker.worker_id) },
   { head: "PID", value: (worker) => worker.pid, text: (worker) => (worker.pid === null ? format.NOT_KNOWN : String(worker.pid)) },
-  { head: "State", left: true, value: (worker) => worker.state, text: (worker) => worker.state.replace("_", " ") + (worker.accepting ? "" : " ✖") },
+  { head: "State", left: true, value: (worker) => worker.state, text: (worker) => WORKERS[worker.state] },
   { head: "Requests", title: "since the last full reload", value: (worker) => worker.requests, text: (worker) => format.count(worker.requests) },
   { head: "Rate", title: "over the window", value: (worker) => worker.throughput, text: (worker) => format.rate(worker.throughput) },
   { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share) },

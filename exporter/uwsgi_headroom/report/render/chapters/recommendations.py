@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.report.render.document import Block, Table, Text
-from uwsgi_headroom.report.render.words import URGENCY
 from uwsgi_headroom.report.review.outlook_model import Recommendation, ServiceReview
+from uwsgi_headroom.words.states import JUDGEMENTS
 
 INTRODUCTION = "What to do, most urgent first, one change at a time. Owner and date are for the meeting to fill in."
 
@@ -17,7 +17,7 @@ def write(service: ServiceReview) -> Iterator[Block]:
         yield Text("Nothing to change.")
     for number, each in enumerate(service.recommendations, 1):
         yield Table(
-            heads=(f"{number}. {URGENCY[each.judgement]}", each.title),
+            heads=(f"{number}. {JUDGEMENTS[each.judgement].urgency}", each.title),
             rows=list(_rows(each, len(service.servers))),
             style="advice",
         )

@@ -9,7 +9,7 @@ from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Tex
 from uwsgi_headroom.report.render.figures import UNKNOWN, fine_share, seconds, whole
 from uwsgi_headroom.report.review.model import Absent, HeatMap, ObjectiveUse, Users
 from uwsgi_headroom.report.review.outlook_model import ServiceReview
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.formats import chosen, fine_percent
 
 INTRODUCTION = (
     "Response times are inside uWSGI: the wait in the listen queue comes on top, and the network is not included. At "
@@ -85,7 +85,7 @@ def _objective(objective: ObjectiveUse) -> str:
         else f" In the busiest quarter hours, {fine_share(objective.at_peak)} of what they permit."
     )
     return (
-        f"Objective: {round(100 * objective.objective, 3):g} % of the requests within {duration(objective.threshold)}. "
+        f"Objective: {fine_percent(objective.objective, 5)} of the requests within {chosen(objective.threshold)}. "
         f"{fine_share(objective.bad)} were slower or lost, so it was {kept}: {fine_share(objective.budget)} of the "
         f"error budget of the range is used.{peak}"
     )

@@ -8,9 +8,13 @@ from itertools import pairwise
 from markupsafe import escape
 
 from uwsgi_headroom.report.review.model import HeatMap
+from uwsgi_headroom.words.colours import PALETTE
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_SHADES = ((0xE3, 0xEC, 0xF4), (0x7F, 0xB2, 0xD6), (0x00, 0x45, 0x6B))
+_SHADES = tuple(
+    (int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:], 16))
+    for colour in (PALETTE["cell-low"].light, "#7fb2d6", PALETTE["cell-high"].light)
+)
 """The colours of the lowest, the middle and the highest value, as on the live page."""
 
 _LEFT, _TOP, _WIDE, _TALL = 34, 16, 27, 15

@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw
 from uwsgi_headroom.report.render.figures import limit_name
 from uwsgi_headroom.report.review.model import LimitUse, Utilization
+from uwsgi_headroom.words.formats import percent
 
 CAPTION = (
     "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: reached."
@@ -36,7 +37,7 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
             axes.plot([100 * spread.p50, 100 * spread.highest], [place - 0.37] * 2, color=DIM, linewidth=2)
             inside = now >= 0.15
             axes.annotate(
-                f"{100 * now:.0f} %",
+                percent(now),
                 (100 * now, place),
                 xytext=(-5 if inside else 5, 0),
                 textcoords="offset points",
@@ -49,7 +50,7 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
                 lost = min(use.one_lost, 1.4)
                 axes.plot([100 * lost], [place], marker="D", color=INK, markersize=5, linestyle="none")
                 axes.annotate(
-                    f"{100 * use.one_lost:.0f} % if one is lost",
+                    f"{percent(use.one_lost)} if one is lost",
                     (100 * lost, place),
                     xytext=(7, 0),
                     textcoords="offset points",

@@ -8,24 +8,11 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.report.render.charts.style import INK, draw
 from uwsgi_headroom.report.review.model import Part
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.colours import ink_on
+from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.states import WAITS
 
-_COLOURS = {
-    "CPU": "#007d5a",
-    "CPU wait": "#c98500",
-    "interpreter lock": "#c62f2f",
-    "backend": "#0072b2",
-    "client": "#1397b5",
-    "DNS": "#0b6e6b",
-    "disk": "#85552a",
-    "lock": "#a8327a",
-    "sleep": "#828d99",
-    "child process": "#767a12",
-    "pipe": "#7a90b8",
-    "other": "#4a5561",
-    "unknown": "#6b7580",
-}
-"""The colours of the live page."""
+_COLOURS = {state.name: state.colour.light for state in WAITS.values()}
 
 _WIDE = 0.14
 """Share from which on a name fits into its part."""
@@ -40,10 +27,12 @@ def draw_parts(parts: Sequence[Part]) -> str:
         total = sum(part.share for part in parts)
         for part in parts:
             width = part.share / total
-            axes.barh(0, width, left=start, height=0.6, color=_COLOURS.get(part.name, "#4a5561"), edgecolor="#ffffff")
-            size = f"{100 * width:.0f} %" if part.per_request is None else duration(part.per_request)
+            colour = _COLOURS.get(part.name, WAITS["other"].colour.light)
+            axes.barh(0, width, left=start, height=0.6, color=_fixed(colour), edgecolor="#ffffff")
+            size = percent(width) if part.per_request is None else duration(part.per_request)
             if width >= _WIDE:
-                axes.text(start + width / 2, 0, f"{part.name}\n{size}", ha="center", va="center", color="#fefefe")
+                ink = _fixed(ink_on(colour))
+                axes.text(start + width / 2, 0, f"{part.name}\n{size}", ha="center", va="center", color=ink)
             elif width >= 0.03:
                 axes.text(
                     start + width / 2, -0.42, f"{part.name}\n{size}", ha="center", va="top", color=INK, fontsize=7
@@ -54,3 +43,10 @@ def draw_parts(parts: Sequence[Part]) -> str:
         axes.axis("off")
 
     return draw(0.95, paint)
+
+
+def _fixed(colour: str) -> str:
+    """A colour that looks the same and is not in the palette, which `draw` replaces by the page's variables: on a dark
+    screen those are others, but the text on a part is chosen for this colour."""
+    blue = int(colour[5:], 16)
+    return f"{colour[:5]}{blue - 1 if blue else 1:02x}"

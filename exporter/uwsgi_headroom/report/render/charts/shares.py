@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, VERMILLION, draw
 from uwsgi_headroom.report.review.model import BalanceReview
+from uwsgi_headroom.words.formats import percent
 
 MOST_SERVERS = 16
 
@@ -30,7 +31,7 @@ def draw_shares(balance: BalanceReview) -> str:
                 height = place + _LIFT * (row / max(1, len(known) - 1) - 0.5)
                 axes.scatter(load, height, s=area, color=colour, alpha=0.6, linewidth=0)
                 if hot:
-                    text = f"worker {worker.worker}: {100 * (worker.share or 0):.0f} % of requests"
+                    text = f"worker {worker.worker}: {percent(worker.share or 0)} of requests"
                     axes.annotate(
                         text, (load, height), xytext=(-13, 0), textcoords="offset points", va="center", ha="right"
                     )

@@ -16,21 +16,13 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK, DIM, LINE, PANEL = "#14181d", "#59646f", "#dde2e8", "#ffffff"
-BLUE, ORANGE, GREEN, VERMILLION, PURPLE, BAND = "#0072b2", "#c98500", "#008862", "#d55e00", "#b3588a", "#d6e4ee"
+from uwsgi_headroom.words.colours import PALETTE, REPORT_BAND
 
-_VARIABLES = {
-    INK: "--ink",
-    DIM: "--dim",
-    LINE: "--line",
-    PANEL: "--panel",
-    BLUE: "--blue",
-    ORANGE: "--orange",
-    GREEN: "--green",
-    VERMILLION: "--vermillion",
-    PURPLE: "--purple",
-    BAND: "--band",
-}
+_NAMES = ("ink", "dim", "line", "panel", "blue", "orange", "green", "vermillion", "purple")
+INK, DIM, LINE, PANEL, BLUE, ORANGE, GREEN, VERMILLION, PURPLE = (PALETTE[name].light for name in _NAMES)
+BAND = REPORT_BAND.light
+
+_VARIABLES = {PALETTE[name].light: f"--{name}" for name in _NAMES} | {BAND: "--band"}
 """Colours that the page may replace, for readers with a dark screen."""
 
 _SETTINGS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.model import EventMark
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw
-from uwsgi_headroom.report.render.figures import limit_name
+from uwsgi_headroom.report.render.figures import limit_name, signed
 from uwsgi_headroom.report.review.dates import short_day
 from uwsgi_headroom.report.review.outlook_model import LimitForecast, LimitTrend
 
@@ -72,7 +72,7 @@ def _forecast(axes: Axes, forecast: LimitForecast, zone: ZoneInfo) -> float:
         )
     for step in forecast.steps:
         axes.axvline(when(step.time), color=DIM, linewidth=1)
-        size = "" if step.change is None else f" {100 * step.change:+.0f} %"
+        size = "" if step.change is None else f" {signed(step.change)}"
         axes.annotate(
             f"step{size}",
             (when(step.time), 0.02),

@@ -1,0 +1,167 @@
+"""The words, signs and styles of states, limits, severities and events: a table for each, by the code of the API.
+
+A name reads well in a sentence or a list; a short form fits a narrow column. A terminal's style is one of `rich`. A
+sign stands beside every colour, so that colour alone says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from uwsgi_headroom.words.colours import Colour
+
+
+@dataclass(frozen=True, slots=True)
+class WaitState:
+    """What a thread with a request does.
+
+    does: as what the thread does; name: as a part of the time of a request; short: as `name`, for narrow columns;
+    terminal: the style of its part of a bar, empty for the states that terminals have no colour left for.
+    """
+
+    does: str
+    name: str
+    short: str
+    colour: Colour
+    terminal: str = ""
+
+
+WAITS: Mapping[str, WaitState] = {
+    "cpu": WaitState("on CPU", "CPU", "CPU", Colour("#007d5a", "#2fbf95"), "black on green"),
+    "cpu_wait": WaitState("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
+    "interpreter_lock": WaitState(
+        "waits for the interpreter lock",
+        "interpreter lock",
+        "interp. lock",
+        Colour("#c62f2f", "#ff7060"),
+        "white on red",
+    ),
+    "backend": WaitState("waits for a backend", "backend", "backend", Colour("#0072b2", "#56b4e9"), "white on blue"),
+    "client": WaitState("waits for the client", "client", "client", Colour("#1397b5", "#6fe3f0"), "black on cyan"),
+    "dns": WaitState("waits for DNS", "DNS", "DNS", Colour("#0d7571", "#35b0a8"), "black on cyan"),
+    "disk": WaitState("waits for a disk", "disk", "disk", Colour("#915e31", "#c79a6c"), "white on magenta"),
+    "lock": WaitState("waits for a lock", "lock", "lock", Colour("#b53d86", "#ffb0da"), "white on magenta"),
+    "sleep": WaitState("sleeps", "sleep", "sleep", Colour("#828d99", "#8f9aa6"), "white on bright_black"),
+    "child": WaitState("waits for a child process", "child process", "child", Colour("#767a12", "#c2c44f")),
+    "pipe": WaitState("waits for a pipe", "pipe", "pipe", Colour("#7a90b8", "#8ba3cf")),
+    "other": WaitState("other", "other", "other", Colour("#5d6874", "#66717d")),
+    "unknown": WaitState("unknown", "unknown", "unknown", Colour("#76808b", "#98a4b0")),
+}
+"""In the order of a stack, from the bottom. Running is green, waits in this machine are warm, waits for others cool.
+Only the grey of sleep is not known to terminals with eight colours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit of the load. outcome: what happens when it is reached, as a clause; colour: a name in the palette."""
+
+    name: str
+    short: str
+    outcome: str
+    colour: str
+
+
+LIMITS: Mapping[str, Limit] = {
+    "hottest_interpreter": Limit(
+        "hottest interpreter", "hot interpreter", "the hottest worker's interpreter saturates", "vermillion"
+    ),
+    "interpreters": Limit("all interpreters", "interpreters", "the interpreters of all workers saturate", "purple"),
+    "threads": Limit("threads", "threads", "threads run out", "blue"),
+    "cpu": Limit("CPUs", "CPUs", "CPUs run out", "orange"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A status of a server or the severity of a finding. word: in capitals, which are an alarm without colour."""
+
+    sign: str
+    word: str
+    terminal: str
+
+
+STATUSES: Mapping[str, Status] = {
+    "ok": Status("✓", "OK", "bold green"),
+    "info": Status("i", "INFO", "bold"),
+    "warning": Status("▲", "WARNING", "bold yellow"),
+    "critical": Status("✖", "CRITICAL", "bold red"),
+    "unknown": Status("?", "UNKNOWN", "bold magenta"),
+}
+"""The colour in the palette has the same name; `info` has none."""
+
+SERVER_STATES: Mapping[str, tuple[str, str]] = {
+    "up": ("✓", "up"),
+    "stale": ("…", "stale"),
+    "down": ("✖", "down"),
+    "paused": ("‖", "paused"),
+    "lost": ("?", "not current"),
+}
+"""Sign and name. The last two are states of the page: its reader paused it, or the exporter does not answer."""
+
+DOWN_STYLE = "bold reverse red"
+"""The terminal's style of a server that is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A state of a worker. short: in at most seven letters; narrow: in at most five, as uwsgitop has them; sign: for
+    a worker that takes no requests; terminal: the colour that uwsgitop uses."""
+
+    name: str
+    short: str
+    narrow: str
+    sign: str = ""
+    terminal: str = ""
+
+
+WORKERS: Mapping[str, WorkerState] = {
+    "idle": WorkerState("idle", "idle", "idle"),
+    "busy": WorkerState("busy", "busy", "busy", terminal="green"),
+    "cheap": WorkerState("in reserve", "reserve", "cheap", "○", "magenta"),
+    "pause": WorkerState("paused", "paused", "pause", "‖", "blue"),
+    "signal": WorkerState("signal", "signal", "sig", terminal="yellow"),
+    "starting": WorkerState("starting", "not up", "start", "…", "yellow"),
+    "gone": WorkerState("gone", "not up", "gone", "✖"),
+    "never_spawned": WorkerState("never spawned", "reserve", "never", "○"),
+}
+"""A worker in cheaper mode's reserve is not a problem, so it has not the sign of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """How an event looks. tone: a colour in the palette, from which follows how severe it is; terminal: the style."""
+
+    tone: str
+    terminal: str = ""
+
+
+EVENTS: Mapping[str, Event] = {
+    "server_down": Event("critical", "bold red"),
+    "server_up": Event("ok", "bold green"),
+    "worker_ended": Event("critical", "yellow"),
+    "reload": Event("accent", "yellow"),
+    "sampling_gap": Event("dim", "magenta"),
+    "configuration_changed": Event("accent", "cyan"),
+    "verdict_changed": Event("warning", "bold"),
+}
+"""The other kinds look plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A report's judgement. answer: to whether there is a problem; service: on a service; urgency: of a
+    recommendation; colour: a name in the palette."""
+
+    answer: str
+    service: str
+    urgency: str
+    colour: str
+
+
+JUDGEMENTS: Mapping[str, Judgement] = {
+    "act": Judgement("Yes", "Act now", "Act now", "alarm"),
+    "plan": Judgement("Not yet", "Plan", "Plan", "warning"),
+    "ok": Judgement("No", "Enough capacity", "Good to know", "ok"),
+    "unknown": Judgement("Unknown", "Not judged", "Unknown", "unknown"),
+}
