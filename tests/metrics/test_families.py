@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics_core import Metric
 
-from tests.support.captured_documents import NAMES, document, with_a_wrong_value
-from tests.support.monitoring import find
-from tests.support.observations import down, of_uwsgi, proven, series, up
+from tools.support.captured_documents import NAMES, document, with_a_wrong_value
+from tools.support.monitoring import find
+from tools.support.observations import down, of_uwsgi, proven, series, up
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.watch.turns import LONGEST_SECONDS, SHORTEST_SECONDS, Turns
 
 

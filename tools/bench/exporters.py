@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from tests.support import real_uwsgi
 from tools.bench.client import Scraper
+from tools.environments import ROOT
+from tools.support import real_uwsgi
 
 SAME_CONTENT = "ours, same content"
 EVERYTHING = "ours, everything on"
@@ -59,7 +60,7 @@ def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
     port = real_uwsgi.free_port()
     arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
     process = subprocess.Popen(
-        arguments, cwd=real_uwsgi.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        arguments, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     scraper = Scraper(port)
     try:

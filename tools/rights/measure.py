@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shutil
@@ -18,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.real_uwsgi import APP, free_port, uwsgi_binary, wait_until
+from app.loopback import get
 from tools.rights.mounts import open_ways
 from tools.rights.users import SERVER, User
+from tools.support.real_uwsgi import APP, free_port, uwsgi_binary, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 25.0
@@ -107,25 +107,14 @@ def _running_server(by_root: bool, over: str) -> Iterator[str]:
 def _wait(port: int, path: str, log: Path) -> None:
     """Waits until a server answers. Raises AssertionError with the end of its log."""
     try:
-        wait_until(lambda: _answers(port, path), seconds=300, what="an answer")
+        wait_until(lambda: get(port, path, timeout=60), seconds=300, what="an answer")
     except AssertionError as error:
         raise AssertionError(f"{error}: {log.read_text()[-1000:]}") from None
 
 
 def _load(port: int, ended: threading.Event) -> None:
     while not ended.is_set():
-        _answers(port, "/?io_ms=100&cpu_ms=5")
-
-
-def _answers(port: int, path: str) -> str:
-    """The body of an answer with status 200; empty without one."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read().decode()
-        return body if response.status == 200 else ""
-    return ""
+        get(port, "/?io_ms=100&cpu_ms=5", timeout=60)
 
 
 def _measure(user: User, address: str) -> Measured:
@@ -136,8 +125,10 @@ def _measure(user: User, address: str) -> Measured:
     with _running(command, directory / "log", ROOT):
         _wait(port, "/-/healthy", directory / "log")
         time.sleep(SECONDS)
-        names = {line.partition(" ")[0].partition("{")[0] for line in _answers(port, "/metrics").splitlines()}
-        document = json.loads(_answers(port, "/api/v1/servers/shop"))
+        names = {
+            line.partition(" ")[0].partition("{")[0] for line in (get(port, "/metrics", timeout=60) or "").splitlines()
+        }
+        document = json.loads(get(port, "/api/v1/servers/shop", timeout=60) or "")
     shutil.rmtree(directory)
     metrics = {name for name in names if name.startswith("uwsgi_") and not name.startswith("uwsgi_exporter_")}
     return Measured(

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import SERVER, exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
+from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 
 RATES = (10, 5, 1)
 """Samples per second; all but the last have targets."""
