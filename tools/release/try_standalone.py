@@ -56,9 +56,8 @@ def _try(program: str) -> None:
             if wrong := [name for name in ONE if total(metrics, name) != 1]:
                 raise FailedError(f"not 1: {', '.join(wrong)}")
             print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
-            print(
-                f"check: {_seconds([program, 'check', '--seconds', '2', uwsgi.stats]):.2f} s, of which 2 s of watching"
-            )
+            check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
+            print(f"check: {check:.2f} s, of which 2 s of watching")
             print(f"top --once: {_seconds([program, 'top', '--once', uwsgi.stats]):.2f} s")
         finally:
             exporter.terminate()

@@ -125,11 +125,10 @@ def _measure(user: User, address: str) -> Measured:
     with _running(command, directory / "log", ROOT):
         _wait(port, "/-/healthy", directory / "log")
         time.sleep(SECONDS)
-        names = {
-            line.partition(" ")[0].partition("{")[0] for line in (get(port, "/metrics", timeout=60) or "").splitlines()
-        }
+        exposition = get(port, "/metrics", timeout=60) or ""
         document = json.loads(get(port, "/api/v1/servers/shop", timeout=60) or "")
     shutil.rmtree(directory)
+    names = {line.partition(" ")[0].partition("{")[0] for line in exposition.splitlines()}
     metrics = {name for name in names if name.startswith("uwsgi_") and not name.startswith("uwsgi_exporter_")}
     return Measured(
         figures=frozenset(metrics | set(_known(document))),

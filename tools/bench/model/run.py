@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from uwsgi_headroom.analysis.what_if import Measured, Setting
 from uwsgi_headroom.analysis.what_if.measuring import measure_server
 from uwsgi_headroom.check.judge import judge
 from uwsgi_headroom.config.model import ServerConfig, Settings
+from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import Fleet
 
@@ -69,18 +70,14 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
     truth = Truth(
         throughput=len(times) / (end - began),
         service=sum(times) / len(times),
-        service_p95=_percentile(times),
+        service_p95=percentile(sorted(times), 0.95),
         total=sum(totals) / len(totals),
-        total_p95=_percentile(totals),
+        total_p95=percentile(sorted(totals), 0.95),
         failed=answers["failed"],
         neighbours=neighbours,
         clients=used / (end - began),
     )
     return truth, measure_server(figures)
-
-
-def _percentile(values: Sequence[float]) -> float:
-    return sorted(values)[int(0.95 * len(values))]
 
 
 @contextlib.contextmanager
