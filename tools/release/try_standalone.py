@@ -41,8 +41,10 @@ def main(argv: list[str]) -> int:
 
 
 def _try(program: str) -> None:
-    with real_uwsgi.uwsgi("--processes", "2", binary=str(uwsgi_for_tests())) as uwsgi:
-        port = free_port()
+    http, port = free_port(), free_port()
+    options = ["--master", "--processes", "2", "--wsgi-file", str(real_uwsgi.APP), "--stats", "{directory}/stats"]
+    where = ["--http-socket", f"127.0.0.1:{http}"]
+    with real_uwsgi.bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
         serve = [program, "serve", "--stats", uwsgi.stats, "--web.listen-address", f"127.0.0.1:{port}"]
         exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -50,7 +52,7 @@ def _try(program: str) -> None:
             _wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
             before = _requests(port)
             for _ in range(REQUESTS):
-                get(uwsgi.http, "/")
+                get(http, "/")
             _wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
             metrics = get(port, "/metrics") or ""
             if wrong := [name for name in ONE if total(metrics, name) != 1]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,20 +124,20 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
     workers), with its stats on a UNIX socket unless `stats` is false.
     """
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))  # short: a UNIX path holds 107 bytes
-    running = _unstarted(directory)
+    server = _unstarted(directory)
     command = [binary or uwsgi_binary(), "--master", "--need-app", "--die-on-term", "--enable-threads"]
     command += [
         "--wsgi-file",
         str(app),
         "--socket",
-        running.socket,
+        server.socket,
         "--http-socket",
-        f"127.0.0.1:{running.http}",
+        f"127.0.0.1:{server.http}",
     ]
-    command += ["--stats", running.stats] if stats else []
-    ready = running.stats if stats else ("127.0.0.1", running.http)
-    with _started(running, [*command, *options], ready):
-        yield running
+    command += ["--stats", server.stats] if stats else []
+    ready = server.stats if stats else ("127.0.0.1", server.http)
+    with _started(server, [*command, *options], ready):
+        yield server
 
 
 @contextlib.contextmanager
@@ -168,14 +168,14 @@ def bare(
     for name, text in (files or {}).items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
-    running = _unstarted(directory)
+    server = _unstarted(directory)
     command = [
         binary or uwsgi_binary(),
         "--die-on-term",
         *(option.replace("{directory}", str(directory)) for option in options),
     ]
-    with _started(running, command, ready or running.stats):
-        yield running
+    with _started(server, command, ready or server.stats):
+        yield server
 
 
 def _unstarted(directory: Path) -> Uwsgi:
@@ -190,30 +190,52 @@ def _unstarted(directory: Path) -> Uwsgi:
 
 
 @contextlib.contextmanager
-def _started(running: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> Iterator[None]:
+def _started(uwsgi: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> Iterator[None]:
     """Runs `command` until the block ends. The block begins when something listens at `ready`."""
-    with running.log.open("wb") as log:
+    try:
+        with running(command, lambda: accepts(ready), "uWSGI", cwd=uwsgi.directory, log=uwsgi.log) as process:
+            object.__setattr__(uwsgi, "process", process)
+            yield
+    finally:
+        shutil.rmtree(uwsgi.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str],
+    ready: Callable[[], object],
+    what: str,
+    *,
+    cwd: Path = ROOT,
+    log: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    seconds: float = 20.0,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a program until the block ends. The block begins when `ready` is true, at most `seconds` later; a program
+    that ends before is an AssertionError with the end of its log. log: of its output; without it, that of this process.
+    """
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(log.open("wb")) if log else None
         process = subprocess.Popen(
             command,
-            cwd=running.directory,
-            stdout=log,
-            stderr=log,
+            cwd=cwd,
+            stdout=output,
+            stderr=output,
             stdin=subprocess.DEVNULL,
+            env=environment,
             start_new_session=True,
         )
-    object.__setattr__(running, "process", process)
     try:
-        wait_until(lambda: process.poll() is not None or accepts(ready), what="uWSGI to start")
+        wait_until(lambda: process.poll() is not None or ready(), seconds, f"{what} to start")
         if process.poll() is not None:
-            raise AssertionError(f"uWSGI ended with {process.returncode}:\n{running.log.read_text()[-2000:]}")
-        yield
+            raise AssertionError(f"{what} ended with {process.returncode}:\n{log.read_text()[-2000:] if log else ''}")
+        yield process
     finally:
         _end(process)
-        shutil.rmtree(running.directory, ignore_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process group that this module has started: with SIGTERM, then with SIGKILL."""
+    """Ends a process group that this module has started: with SIGINT, then with SIGKILL."""
     for sign, seconds in ((signal.SIGINT, 5), (signal.SIGKILL, 5)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
