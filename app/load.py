@@ -1,7 +1,8 @@
 """Defines loads on a uWSGI, and asyncio clients that make their requests and count the answers.
 
 The scenes of the demo and the scenarios of `tools` use these loads. For measurements use a real load generator. This
-one needs only Python, and bounds the number of requests in flight.
+one needs only Python, and bounds the number of requests in flight. The clients of `tune` and of the benchmarks are
+apart from it: they time every request, and `tune` is a part of the package, which the demo may not have installed yet.
 
 `python3 -m app.load JSON` makes requests for the given time. JSON is a list of pairs: the fields of a load, and the
 address, which is the path of a UNIX socket or a list of host and port.

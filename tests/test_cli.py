@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exporter import COMMAND, clean_environment, run
+from tools.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.exposure import is_exposed

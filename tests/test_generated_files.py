@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from tools.generate import CAN_MAKE_DASHBOARDS, generated_files
 from tools.generated_files import replace_section
 

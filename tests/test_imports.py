@@ -4,12 +4,14 @@ analysis imports nothing that reads a server."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tools.environments import ROOT
 from uwsgi_headroom import analysis
 
 FACES = ("prometheus_client", "starlette", "uvicorn", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
@@ -26,6 +28,13 @@ def _imported(module: str) -> list[str]:
     program = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
+
+
+def _named(path: Path) -> list[str]:
+    """What a file imports, also inside its functions and for its types."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
 
 
 @pytest.mark.parametrize(
@@ -80,10 +89,15 @@ def test_the_analysis_loads_no_collector(module: str) -> None:
 @pytest.mark.parametrize("path", sorted(ANALYSIS.rglob("*.py")), ids=lambda path: str(path.relative_to(ANALYSIS)))
 def test_no_module_of_the_analysis_names_a_collector(path: Path) -> None:
     """Nor does it name one for its types, or import one inside a function."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-    names = [f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names]
-    assert [name for name in names if name.startswith(COLLECTORS)] == []
+    assert [name for name in _named(path) if name.startswith(COLLECTORS)] == []
+
+
+@pytest.mark.parametrize("folder", ["alerts", "app", "dashboards", "deploy", "exporter", "tools"])
+def test_nothing_but_tests_imports_tests(folder: str) -> None:
+    """What tests share with tools and with the demo is outside `tests/`."""
+    modules = list((ROOT / folder).rglob("*.py"))
+    assert {path: name for path in modules for name in _named(path) if name.split(".")[0] == "tests"} == {}
+    assert [path for path in modules if re.search(r"\btests\.support\b", path.read_text())] == []
 
 
 def test_a_record_needs_nothing() -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from alerts.files import FILES
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from tools.generated_files import replace_section
 
 ALERTS_FILE = ROOT / "docs" / "alerts.md"

@@ -13,8 +13,8 @@ from urllib.parse import urlencode, urlsplit
 
 from playwright.sync_api import Page
 
-from tests.support.browser import browser, tab
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
+from tools.support.browser import browser, tab
 
 PICTURES = ROOT / "dashboards" / "pictures"
 WIDTH, TALLEST = 1600, 4000  # pixels of the page: Grafana draws only the visible panels

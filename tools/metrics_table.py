@@ -8,10 +8,10 @@ from dataclasses import replace
 import msgspec
 from prometheus_client.metrics_core import Metric
 
-from tests.support.captured_documents import NAMES
-from tests.support.observations import down, proven, up
 from tools.environments import ROOT
 from tools.generated_files import replace_section
+from tools.support.captured_documents import NAMES
+from tools.support.observations import down, proven, up
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.history.hour import History

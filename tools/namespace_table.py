@@ -22,9 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.contained import peer_pid
-from tests.support.other_namespaces import wrapped
-from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi_binary, wait_until
+from tools.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from app import loopback
-from tests.support.browser import browser, tab
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
+from tools.support.browser import browser, tab
 
 PICTURES = ROOT / "app" / "pictures"
 NAMES = {"light": "page.png", "dark": "page-dark.png"}

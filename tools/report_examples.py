@@ -15,9 +15,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tools.support.synthetic import stories
+from tools.support.synthetic.plan import History, Service
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report.model import ReviewData
 from uwsgi_headroom.report.render import Format, write_review
 from uwsgi_headroom.report.review import build_review

@@ -10,7 +10,7 @@ import argparse
 import re
 import sys
 
-from tests.support.driven_top import driven
+from tools.support.driven_top import driven
 
 _WHOLE = re.compile(r" over \d+ \w+, every ")
 """In the last line, once figures are over their whole window (`over 3 of 60 s` before)."""

@@ -16,14 +16,15 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from alerts import compat
 from tests.support import promtool
-from tests.support.exporter import exporter
-from tests.support.observations import series, up
-from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tools.environments import ROOT
 from tools.metrics_table import everything
+from tools.support.exporter import exporter
+from tools.support.observations import series, up
+from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom.metrics import families
 
 CAPTURED = sorted((Path(__file__).parent / "uwsgi_exporter").glob("*.metrics"))
-MIGRATION = promtool.ROOT / "alerts" / "MIGRATION.md"
+MIGRATION = ROOT / "alerts" / "MIGRATION.md"
 RECORDED = [*compat.OF_WORKERS, *compat.OF_SERVERS]
 
 OTHERWISE = {

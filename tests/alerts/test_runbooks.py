@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from tests.support.monitoring import find
-from tests.support.real_uwsgi import ROOT
 from tools.alert_tables import shipped
+from tools.environments import ROOT
+from tools.support.monitoring import find
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook

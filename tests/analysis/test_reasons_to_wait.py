@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.analysis.test_findings import AT, findings_by_code
-from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options

@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from tests.analysis.test_findings import findings_by_code
-from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
+from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record.waits import State, Waits

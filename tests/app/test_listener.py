@@ -11,7 +11,7 @@ import pytest
 
 from app.guard import PREFIX
 from app.listener import listener
-from tests.support import real_uwsgi
+from tools.support import real_uwsgi
 
 LISTEN = """\
 import socket, sys

@@ -14,8 +14,8 @@ import pytest
 
 from app import monitoring
 from app.programs import ProgramError, running
-from tests.support.monitoring import Alertmanager, Prometheus, eventually, find
-from tests.support.real_uwsgi import free_port
+from tools.support.monitoring import Alertmanager, Prometheus, eventually, find
+from tools.support.real_uwsgi import free_port
 
 ALWAYS = """\
 groups:

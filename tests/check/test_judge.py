@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server
+from tools.support.captured_documents import document
+from tools.support.clock import MovableClock
+from tools.support.simulated_server import Server
 from uwsgi_headroom.check.judge import judge
 from uwsgi_headroom.check.text_report import render_lines
 from uwsgi_headroom.clock import Clock

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.config.test_precedence import resolved
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from uwsgi_headroom.arguments.commands import add_settings
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import FLAGS, SERVER_SETTINGS, SETTINGS, Config, SettingRow, Settings

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from alerts.thresholds import Thresholds
-from tests.support.dashboard_queries import NAMES, OUT, board, panels, queries
+from tools.support.dashboard_queries import NAMES, OUT, board, panels, queries
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}

@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.other_namespaces import NOBODY, as_root
-from tests.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
+from tools.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
 from uwsgi_headroom.discover.command import run
 from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, may_be_open, read_launch

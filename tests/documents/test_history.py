@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import EPOCH, Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.history import MOST_POINTS, History, build_history, slice_seconds
 from uwsgi_headroom.errors import ReadError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import Server
 from uwsgi_headroom.routes.served import ServedRoutes
 
 SECONDS = 20

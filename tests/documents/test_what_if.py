@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.documents.test_openapi import sent, validate
-from tests.support.scripted_watch import ScriptedWatch, replayed
-from tests.support.simulated_server import Server
+from tools.support.scripted_watch import ScriptedWatch, replayed
+from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.what_if import Check, Observed, Setting, runs
 from uwsgi_headroom.documents import predict
 from uwsgi_headroom.documents.predict import predict_what_if

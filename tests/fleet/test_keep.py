@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.dashboard_queries import OUT
 from tests.test_contract import names_in_query
 from tools.fleet import cardinality, keep
 from tools.fleet.cardinality import Shape
+from tools.support.dashboard_queries import OUT
 
 GUIDE = keep.ROOT / "docs" / "fleet.md"
 OPTIONAL = {

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.support.simulated_server import EPOCH, Server, emperor, router
+from tools.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.reloads import is_reload
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import EPOCH, Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
 from uwsgi_headroom.kernel.oom import OomKills

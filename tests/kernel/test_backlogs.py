@@ -21,9 +21,8 @@ from tests.support.other_namespaces import (
     forbid_netlink,
     in_child,
     knows_socket_call,
-    wrapped,
 )
-from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until
+from tools.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.record.backlog import Backlog
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.machine_cpu import READ_SECONDS, MachineCpu

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import real_uwsgi
+from tools.support import real_uwsgi
 from uwsgi_headroom.kernel.identity import read_identity
 
 

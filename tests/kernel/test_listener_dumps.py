@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.listener_dumps import MOST_SHARED_SECONDS, ListenerDumps
 

@@ -4,8 +4,8 @@ import ctypes
 import os
 from pathlib import Path
 
-from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root, in_child
+from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel.mounts import LONGEST_SECONDS, Mounts
 
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from tests.support.clock import MovableClock
-from tests.support.real_uwsgi import wait_until
+from tools.support.clock import MovableClock
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel.patience import PAUSE_SECONDS, Patience
 
 

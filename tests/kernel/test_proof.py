@@ -2,7 +2,6 @@
 
 import os
 import socket
-import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,17 +10,9 @@ import msgspec
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in
-from tests.support.real_uwsgi import accepting, free_port, uwsgi, wait_until
+from tools.support.real_uwsgi import accepting, free_port, peer_pid, uwsgi, wait_until
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
-
-
-def peer_pid(path: str) -> int:
-    """The pid of SO_PEERCRED: the process that called listen(2), in this process's PID namespace."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        pid, _, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return int(pid)
 
 
 def document(address: tuple[str, int]) -> bytes:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.clock import MovableClock
 from tests.support.kernel_tree import TICKS, KernelTree
+from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel.cpus import GroupQuota
 from uwsgi_headroom.kernel.machine_cpu import MachineCpu
 from uwsgi_headroom.kernel.server_cpu import QUOTA_PERIOD, CpuTimes, ServerCpu

@@ -13,7 +13,7 @@ import yaml
 from alerts.thresholds import Thresholds, changed
 from app.scenes import SCENES
 from tests.support.markdown import blocks, commands, inline_code, list_documents, name_of, split_commands
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from uwsgi_headroom.arguments.commands import PROGRAM, make_command_line
 from uwsgi_headroom.arguments.parser import UsageError
 from uwsgi_headroom.config.yaml_file import load_file

@@ -9,12 +9,12 @@ from collections import Counter
 import pytest
 
 from tests.alerts.cases.balance import PAGE
-from tests.support.captured_documents import NAMES
-from tests.support.observations import proven, series
-from tests.support.real_uwsgi import ROOT
 from tools.alert_tables import shipped
+from tools.environments import ROOT
 from tools.metrics_table import watched
 from tools.scenarios.table import ROWS
+from tools.support.captured_documents import NAMES
+from tools.support.observations import proven, series
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults

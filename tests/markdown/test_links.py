@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.markdown import anchors, inline_code, links, list_documents, name_of
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 
 DOCUMENTS = list_documents()
 FOLDERS = ("alerts", "app", "dashboards", "deploy", "docs", "exporter", "tests", "tools")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 
 TEXT = (ROOT / "SECURITY.md").read_text()
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.simulated_requests import worker
-from tests.support.simulated_server import Server, reading
+from tools.support.simulated_server import Server, reading
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading

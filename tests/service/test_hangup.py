@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.exporter import COMMAND, clean_environment
-from tests.support.real_uwsgi import ROOT, wait_until
+from tools.environments import ROOT
+from tools.support.exporter import COMMAND, clean_environment
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.service.hangup import Hangup
 
 pytestmark = pytest.mark.integration

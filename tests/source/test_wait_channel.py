@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
 
 WRITER = "import os\nwhile True: os.write(1, bytes(65536))"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
-import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.other_namespaces import wrapped
-from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi_binary, wait_until
+from tools.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.source import Answer
@@ -77,13 +74,6 @@ def contained(directory: Path, *options: str, command: str = CONTAINER) -> Itera
     binary = wrapped(directory, uwsgi_binary(), command)
     with accepting(*options, binary=binary) as server:
         yield server, peer_pid(server.stats)
-
-
-def peer_pid(path: str) -> int:
-    """The pid of the process that listens on a UNIX socket."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        return int(struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 def snapshot_of(server: Uwsgi) -> Snapshot:

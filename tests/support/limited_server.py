@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web.bounds import KEEP_ALIVE_SECONDS
 from uwsgi_headroom.web.connection_limits import LimitedProtocol
 from uwsgi_headroom.web.connection_slots import ConnectionSlots

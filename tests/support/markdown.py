@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 
 _NO_SOURCES = {"build", "dist", "node_modules"}
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)

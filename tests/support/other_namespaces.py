@@ -11,17 +11,17 @@ import struct
 import subprocess
 import sys
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+
+from tools.environments import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
 IPV6 = True
@@ -79,14 +79,6 @@ def python_in(namespaces: str, code: str, *, fds: tuple[int, ...] = ()) -> str:
         check=True,
         text=True,
     ).stdout.strip()
-
-
-def wrapped(directory: Path, binary: str, command: str) -> str:
-    """A program that runs `binary` through `command`, for `tests.support.real_uwsgi.uwsgi(binary=...)`."""
-    script = directory / "wrapped"
-    script.write_text(f'#!/bin/sh\nexec {command} {binary} "$@"\n')
-    script.chmod(0o755)
-    return str(script)
 
 
 # linux/filter.h, linux/seccomp.h, linux/prctl.h

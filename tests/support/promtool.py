@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.monitoring import find
+from tools.environments import ROOT
+from tools.support.monitoring import find
 
-ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
 
 

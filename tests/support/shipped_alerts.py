@@ -11,7 +11,7 @@ from alerts import files
 from alerts.thresholds import Thresholds, changed
 from tests.support.mailbox import PASSWORD, Mailbox
 from tests.support.notification_receiver import Receiver
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 
 FOLDER = ROOT / "alerts" / "alertmanager"
 CONFIG = FOLDER / "alertmanager.yml"

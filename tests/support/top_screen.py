@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import EPOCH, Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.top.feeds.feed import Concurrency, Headroom, Trend
 from uwsgi_headroom.top.model import ScreenModel, ServerEntry

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
 from tools.dependencies.environments import LIMITS, SUBSET, lowest_packages, newest_packages
 from tools.dependencies.ranges import Dependency, numbers, read_dependencies
 from tools.dependencies.table import WHY, read_rows, render
+from tools.environments import ROOT
 
 DEPENDENCIES = read_dependencies()
 BY_NAME = {each.name: each for each in DEPENDENCIES}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_uwsgi import free_port
-from tests.support.web_server import serving
 from tools.page_picture import main, too_early
+from tools.support.real_uwsgi import free_port
+from tools.support.web_server import serving
 
 FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.support import real_uwsgi
 from tools import progress
+from tools.support import real_uwsgi
 
 
 class Terminal(io.StringIO):

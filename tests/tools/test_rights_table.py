@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from tools.rights.measure import Measured
 from tools.rights.users import USERS, User
 from tools.rights_table import FILE, render

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.web_server import serving
 from tests.test_cli import ended
+from tools.support.web_server import serving
 from uwsgi_headroom.documents.schema import State
 from uwsgi_headroom.top.once import exit_status
 from uwsgi_headroom.top.start import NEEDED_FOR_SCREEN

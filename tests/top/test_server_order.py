@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot
+from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.build import build_server_list
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.top.model import ServerEntry

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.tune.loads import clients
 from uwsgi_headroom.tune.loads.clients import Clients
 from uwsgi_headroom.tune.loads.load import Answers, Load
-from uwsgi_headroom.tune.loads.tally import percentile
 
 PONG = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nPong!"
 
@@ -213,9 +213,9 @@ def test_idle_connections_are_opened_first_and_again():
 def test_percentiles_are_nearest_ranks():
     """A percentile is one of the values."""
     values = [float(value) for value in range(1, 101)]
-    assert [percentile(values, percent) for percent in (50, 95, 99, 100)] == [50, 95, 99, 100]
-    assert percentile([7.0], 99) == 7.0
-    assert percentile([1.0, 2.0], 50) == 1.0
+    assert [percentile(values, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+    assert percentile([7.0], 0.99) == 7.0
+    assert percentile([1.0, 2.0], 0.5) == 1.0
 
 
 @pytest.mark.parametrize("load", [{"clients": 2}, {"rate": 100.0}])

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT, uwsgi_binary
 from tests.tune.simulated import Server
 from tests.tune.test_search import ask_truth
+from tools.environments import ROOT
+from tools.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom import cli
 from uwsgi_headroom.analysis.what_if import parse_setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError

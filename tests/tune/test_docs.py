@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from uwsgi_headroom.tune import request
 from uwsgi_headroom.tune.application import access_log, application
 from uwsgi_headroom.tune.application.switched_off import GROUPS, find_group

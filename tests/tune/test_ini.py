@@ -215,6 +215,14 @@ def test_included_files(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_that_includes_another(tmp_path: Path) -> None:
+    """What it inherits comes after all other options, and `:section` is of the file that was read last."""
+    write(tmp_path, "[uwsgi]\nprocesses = 3\n", "last.ini")
+    write(tmp_path, f"[uwsgi]\ninherit = {tmp_path}/last.ini\n[more]\nthreads = 2\n", "base.ini")
+    text = f"[uwsgi]\ninclude = {tmp_path}/base.ini\nprocesses = 2\nini = :more\n[more]\nthreads = 7\n"
+    assert read(tmp_path, text).present == Variant(Setting(3, 2))
+
+
 def test_values_that_other_lines_refer_to(tmp_path: Path) -> None:
     """They are filled in: uWSGI knows only the options that its file has."""
     ini = read(tmp_path, "[uwsgi]\npidfile = /run/a\nworkers = 3\nenv = A=%(pidfile) %(workers) %(other)\n")

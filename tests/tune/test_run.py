@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import real_uwsgi
+from tools.environments import ROOT
+from tools.support import real_uwsgi
 from uwsgi_headroom.tune.experiment import run, server
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.experiment.setup import Setup
@@ -190,12 +191,10 @@ def test_interrupted_runs_leave_nothing():
     """Ctrl-C at any moment, also twice, and SIGKILL of the runner: no process and no file is left."""
     token, place = secrets.token_hex(8), tempfile.mkdtemp(prefix="hr-")
     environment = {**os.environ, MARK: token, "TMPDIR": place}
-    environment["PYTHONPATH"] = f"{real_uwsgi.ROOT}:{real_uwsgi.ROOT / 'exporter'}"
+    environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'exporter'}"
     ends = [(0.2, signal.SIGINT), (0.5, signal.SIGKILL), (0.8, signal.SIGINT), (1.1, signal.SIGKILL)]
     runners = [
-        subprocess.Popen(
-            [sys.executable, "-c", RUNNER], env=environment, cwd=real_uwsgi.ROOT, stderr=subprocess.DEVNULL
-        )
+        subprocess.Popen([sys.executable, "-c", RUNNER], env=environment, cwd=ROOT, stderr=subprocess.DEVNULL)
         for _ in ends
     ]
     real_uwsgi.wait_until(lambda: len(os.listdir(place)) == len(ends), what="all runs to begin")

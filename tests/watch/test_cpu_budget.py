@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.watch.cpu_budget import MOST_COUNTED_SECONDS, MOST_CPU, MOST_STRETCHED, PERIOD_SECONDS, CpuBudget
 from uwsgi_headroom.watch.pace import LONGEST_INTERVAL, Pace
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import real_uwsgi, stored_days
-from tests.support.simulated_server import emperor as simulated_emperor
+from tools.support import real_uwsgi, stored_days
+from tools.support.simulated_server import emperor as simulated_emperor
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal

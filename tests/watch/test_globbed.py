@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bad_servers
-from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
 from tests.watch.test_fleet import listening
+from tools.support import bad_servers
+from tools.support.captured_documents import document
+from tools.support.clock import MovableClock
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.store.retired import read_retired, retire

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.source import File
 from uwsgi_headroom.watch.log_limit import LINES, SECONDS, LogLimit
 from uwsgi_headroom.watch.reader import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.watch.loop_lag import REMEMBERED_SECONDS, LoopLag
 
 

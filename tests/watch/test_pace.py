@@ -10,7 +10,7 @@ from statistics import mean
 
 import pytest
 
-from tests.support.simulated_server import Server
+from tools.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.loop_lag import LoopLag

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support import bad_servers
-from tests.support.captured_documents import document
-from tests.support.clock import MovableClock
-from tests.support.real_uwsgi import wait_until
+from tools.support import bad_servers
+from tools.support.captured_documents import document
+from tools.support.clock import MovableClock
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.captured_documents import NAMES, document
+from tools.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.templates import Templates

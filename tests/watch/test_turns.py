@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.support.clock import MovableClock
+from tools.support.clock import MovableClock
 from uwsgi_headroom.watch.turns import (
     LONGEST_SECONDS,
     SHORTEST_SECONDS,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import MovableClock
-from tests.support.simulated_server import Server, emperor, router
+from tools.support.clock import MovableClock
+from tools.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix

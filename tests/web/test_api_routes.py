@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.documents.test_openapi import validate
-from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
+from tools.support.web_server import get, serving
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.documents import openapi
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.support.web_server import get, serving
+from tools.support.web_server import get, serving
 from uwsgi_headroom.web import assets
 
 LARGEST_PAGE = 150_000  # bytes, compressed

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.support.limited_server import limited_server
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 SIZE = 8_000_000  # larger than all buffers on the way

@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Route
 
-from tests.support.browser import browser, tab
-from tests.support.web_server import serving
 from tests.web.test_page_in_browser import FIXTURES
+from tools.support.browser import browser, tab
+from tools.support.web_server import serving
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from tests.support.abusive_clients import HEAD, endless, many
-from tests.support.counted_server import CountedServer, counted_server
-from tests.support.exporter import Exporter, exporter
-from tests.support.kernel_counts import run_queue_seconds
-from tests.support.real_uwsgi import wait_until
+from tools.support.abusive_clients import HEAD, endless, many
+from tools.support.counted_server import CountedServer, counted_server
+from tools.support.exporter import Exporter, exporter
+from tools.support.kernel_counts import run_queue_seconds
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ class Target:
 @contextlib.contextmanager
 def target(*settings: str) -> Iterator[Target]:
     """An exporter with these bounds that samples."""
-    command = (sys.executable, "-m", "tests.support.bounded_exporter", *settings, "--")
+    command = (sys.executable, "-m", "tools.support.bounded_exporter", *settings, "--")
     with (
         counted_server() as server,
         exporter("--stats", f"shop={server.address}", "--samples-per-second", "10", command=command) as running,

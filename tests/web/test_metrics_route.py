@@ -13,8 +13,8 @@ from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
 from starlette.routing import Route
 
-from tests.support.clock import MovableClock
-from tests.support.scripted_watch import FIXTURES
+from tools.support.clock import MovableClock
+from tools.support.scripted_watch import FIXTURES
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import ReadError

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support import real_uwsgi
-from tests.support.browser import Tab, browser, tab
-from tests.support.exporter import Exporter, exporter
+from tools.support import real_uwsgi
+from tools.support.browser import Tab, browser, tab
+from tools.support.exporter import Exporter, exporter
 
 pytestmark = pytest.mark.integration
 

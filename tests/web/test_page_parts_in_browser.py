@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.browser import Tab
+from tools.support.browser import Tab
 
 pytestmark = pytest.mark.integration
 

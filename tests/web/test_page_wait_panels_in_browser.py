@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.browser import Tab
 from tests.web.test_page_parts_in_browser import part
 from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
+from tools.support.browser import Tab
 from uwsgi_headroom.record.waits import STATES
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.support.limited_server import limited_server
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"

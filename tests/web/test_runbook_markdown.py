@@ -6,7 +6,7 @@ from html import escape
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 from uwsgi_headroom.web.runbook_markdown import (
     Style,
     UnknownMarkdownError,

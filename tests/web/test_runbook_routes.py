@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.support.real_uwsgi import ROOT
-from tests.support.web_server import get, serving
+from tools.environments import ROOT
+from tools.support.web_server import get, serving
 from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scraper, Span
 from tools.bench.accuracy.table import mark
+from tools.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 
 OPTIONS = ["--processes", "8", "--threads", "8", "--disable-logging", "--http-socket", "web"]
 EXPORTER_TARGETS = {5.0: 0.01, 10.0: 0.02}

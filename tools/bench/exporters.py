@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import re
 import shlex
 import subprocess
@@ -11,11 +12,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from tests.support import real_uwsgi
 from tools.bench.client import Scraper
+from tools.support import real_uwsgi
 
 SAME_CONTENT = "ours, same content"
 EVERYTHING = "ours, everything on"
@@ -58,23 +60,12 @@ def running(name: str, command: str, stats: str) -> Iterator[Exporter]:
     """Run `command` (with `{stats}`, the path of the stats socket, and `{port}`) until the block ends."""
     port = real_uwsgi.free_port()
     arguments = [part.format(stats=stats, port=port, python=sys.executable) for part in shlex.split(command)]
-    process = subprocess.Popen(
-        arguments, cwd=real_uwsgi.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
     scraper = Scraper(port)
-    try:
-        real_uwsgi.wait_until(lambda: process.poll() is not None or _answers(scraper), what=f"{name} to start")
-        if process.poll() is not None:
-            raise RuntimeError(f"{name} ended with {process.returncode}: {shlex.join(arguments)}")
+    with (
+        contextlib.closing(scraper),
+        real_uwsgi.running(arguments, lambda: _answers(scraper), name, log=Path(os.devnull)) as process,
+    ):
         yield Exporter(name, process, scraper)
-    finally:
-        scraper.close()
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _answers(scraper: Scraper) -> bool:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import Server
 from uwsgi_headroom.documents.stored_history import build_stored_history
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record.waits import STATES

@@ -23,7 +23,7 @@ from pathlib import Path
 import bcrypt
 import trustme
 
-from tests.support.exporter import Exporter, exporter
+from tools.support.exporter import Exporter, exporter
 
 DOCUMENT = Path(__file__).parents[2] / "tests" / "fixtures" / "2.0.31_threads.json"
 PASSWORD = "measured"

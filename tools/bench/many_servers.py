@@ -24,10 +24,10 @@ from pathlib import Path
 
 import psutil
 
-from tests.support import exporter, real_uwsgi
 from tools.bench import table
 from tools.bench.client import Scraper
 from tools.bench.exporters import cpu_seconds
+from tools.support import exporter, real_uwsgi
 
 BEGIN, END = "<!-- bench:many-servers -->", "<!-- /bench:many-servers -->"
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 from playwright.sync_api import Browser, Page
 
-from tests.support import real_uwsgi
-from tests.support.browser import browser, tab
-from tests.support.exporter import Exporter, exporter
-from tests.support.web_server import get
 from tools.bench import load
 from tools.bench.exporters import cpu_seconds
 from tools.bench.table import machine
+from tools.support import real_uwsgi
+from tools.support.browser import browser, tab
+from tools.support.exporter import Exporter, exporter
+from tools.support.web_server import get
 from uwsgi_headroom.web import assets
 
 BROWSERS = 3

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from tests.support.simulated_server import EPOCH
+from tools.support.simulated_server import EPOCH
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder

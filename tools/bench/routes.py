@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.support.exporter import exporter
 from tools.bench.exporters import cpu_seconds
 from tools.bench.table import machine
+from tools.support.exporter import exporter
 from uwsgi_headroom import stats
 from uwsgi_headroom.routes.templates import Templates
 

@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.support import real_uwsgi
-from tests.support.exporter import Exporter, stoppable_exporter
+from tools.support import real_uwsgi
+from tools.support.exporter import Exporter, stoppable_exporter
 
 PATIENCE_SECONDS = 1.0
 SETTLE_SECONDS = 6.0

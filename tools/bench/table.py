@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support import real_uwsgi
 from tools.bench import master
 from tools.bench.exporters import EVERYTHING, OURS, SAME_CONTENT
 from tools.bench.measure import Figures, Result
+from tools.support import real_uwsgi
 
 RESIDENT_TARGET_BYTES = 45e6
 CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.dashboard_queries import NAMES, queries
-from tests.support.monitoring import Labels, Prometheus
 from tools.fleet import panels
+from tools.support.dashboard_queries import NAMES, queries
+from tools.support.monitoring import Labels, Prometheus
 
 OWN_LABELS = frozenset({"replica", "ruler"})
 """That a store adds, and the other does not."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.monitoring import Labels, Prometheus
 from tools.fleet import exposition, plan
 from tools.fleet.exposition import Series
+from tools.support.monitoring import Labels, Prometheus
 
 TOLERANCE = 0.03
 """Relative. Loads run up to 4 s ahead of the clock or behind it, so a rate over 5 minutes may be 8/300 off."""

@@ -15,10 +15,11 @@ from typing import Any
 
 from app.loopback import get
 from app.programs import Program, running
-from tests.support.monitoring import find
-from tests.support.real_uwsgi import ROOT, free_port
+from tools.environments import ROOT
 from tools.fleet import hosts, past_stores, plan
 from tools.fleet.exposition import Series
+from tools.support.monitoring import find
+from tools.support.real_uwsgi import free_port
 
 BEGIN = 1_790_000_000.0 // 86400 * 86400
 """Midnight: the day fits into one block."""

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.exporter import exporter
-from tests.support.real_uwsgi import uwsgi
+from tools.support.exporter import exporter
+from tools.support.real_uwsgi import uwsgi
 
 WARM_SECONDS = 75
 """Longer than the window of one minute, and than the exporter needs for its first figures of memory."""

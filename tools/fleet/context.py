@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.real_uwsgi import free_port
+from tools.support.real_uwsgi import free_port
 
 JOB = "uwsgi"
 

@@ -10,10 +10,10 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.dashboard_queries import NAMES, Query, queries
-from tests.support.monitoring import Prometheus
 from tools.fleet import plan
 from tools.fleet.context import JOB
+from tools.support.dashboard_queries import NAMES, Query, queries
+from tools.support.monitoring import Prometheus
 
 TURNS = 3
 DAY = 86400.0

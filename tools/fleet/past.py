@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from app.programs import running
-from tests.support import recorded_months
-from tests.support.dashboard_queries import queries
-from tests.support.monitoring import Prometheus
-from tests.support.real_uwsgi import ROOT
-from tests.support.synthetic import stories
-from tests.support.synthetic.compare import compare
-from tests.support.synthetic.openmetrics import write_blocks
-from tests.support.synthetic.plan import History
-from tests.support.synthetic.review_data import make_review_data
+from tools.environments import ROOT
 from tools.fleet import panels, past_stores
 from tools.fleet.past_stores import Source
+from tools.support import recorded_months
+from tools.support.dashboard_queries import queries
+from tools.support.monitoring import Prometheus
+from tools.support.synthetic import stories
+from tools.support.synthetic.compare import compare
+from tools.support.synthetic.openmetrics import write_blocks
+from tools.support.synthetic.plan import History
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.sources.http_post import HttpPost
 from uwsgi_headroom.report.sources.login import make_endpoint

@@ -14,8 +14,8 @@ from typing import Any
 
 from app.loopback import get
 from app.programs import Program
-from tests.support.monitoring import find
-from tests.support.real_uwsgi import free_port
+from tools.support.monitoring import find
+from tools.support.real_uwsgi import free_port
 
 SETTLED_SECONDS = 25.0
 """Without a new block, after which downsampling is taken to be complete."""

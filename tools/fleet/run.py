@@ -13,10 +13,11 @@ from typing import Any
 
 from app.loopback import get
 from app.programs import Program, Running, running
-from tests.support.monitoring import Prometheus
-from tests.support.real_uwsgi import ROOT, free_port
+from tools.environments import ROOT
 from tools.fleet import agreement, answers, hosts, panels, plan, stores, usage
 from tools.fleet.context import Context
+from tools.support.monitoring import Prometheus
+from tools.support.real_uwsgi import free_port
 
 SETTLE_SECONDS = 60.0
 """Between the start of the last program and the begin of the measurement."""

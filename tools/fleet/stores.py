@@ -11,9 +11,9 @@ from pathlib import Path
 
 from app.loopback import get
 from app.programs import Program
-from tests.support.monitoring import find
 from tools.fleet import vmalert_rules
 from tools.fleet.context import Context
+from tools.support.monitoring import find
 
 LOOKBACK = "30s"
 """How far behind the clock vmalert asks. The samples of one scrape arrive in several parts through remote write: a rule

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +17,12 @@ from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
 from tools.release.tried_service import FailedError, total
+from tools.support import real_uwsgi
 
 REQUESTS = 40
 WAIT_SECONDS = 60.0
 UNAVAILABLE = 75  # EX_TEMPFAIL of sysexits.h
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
-_APPLICATION = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'ok']\n"
 
 
 def main(argv: list[str]) -> int:
@@ -34,41 +33,37 @@ def main(argv: list[str]) -> int:
         print(f"try-standalone: cannot run here: there is no {program}: make standalone", file=sys.stderr)
         return UNAVAILABLE
     try:
-        with tempfile.TemporaryDirectory(prefix="headroom-standalone-") as name:
-            _try(program, Path(name))
-    except FailedError as error:
+        _try(program)
+    except (AssertionError, FailedError) as error:
         print(f"try-standalone: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _try(program: str, folder: Path) -> None:
-    (folder / "app.py").write_text(_APPLICATION)
-    stats, http, port = folder / "shop.stats", free_port(), free_port()
-    options = ["--master", "--processes", "2", "--die-on-term", "--wsgi-file", str(folder / "app.py")]
-    where = ["--http-socket", f"127.0.0.1:{http}", "--stats", str(stats)]
-    serve = [program, "serve", "--stats", str(stats), "--web.listen-address", f"127.0.0.1:{port}"]
-    uwsgi = subprocess.Popen(
-        [str(uwsgi_for_tests()), *options, *where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        print(f"--version: {_seconds([program, '--version']):.2f} s")
-        _wait(lambda: get(http, "/") and total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
-        before = _requests(port)
-        for _ in range(REQUESTS):
-            get(http, "/")
-        _wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
-        metrics = get(port, "/metrics") or ""
-        if wrong := [name for name in ONE if total(metrics, name) != 1]:
-            raise FailedError(f"not 1: {', '.join(wrong)}")
-        print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
-        print(f"check: {_seconds([program, 'check', '--seconds', '2', str(stats)]):.2f} s, of which 2 s of watching")
-        print(f"top --once: {_seconds([program, 'top', '--once', str(stats)]):.2f} s")
-    finally:
-        for process in (exporter, uwsgi):
-            process.terminate()
-            process.wait(WAIT_SECONDS)
+def _try(program: str) -> None:
+    http, port = free_port(), free_port()
+    options = ["--master", "--processes", "2", "--wsgi-file", str(real_uwsgi.APP), "--stats", "{directory}/stats"]
+    where = ["--http-socket", f"127.0.0.1:{http}"]
+    with real_uwsgi.bare(*options, *where, binary=str(uwsgi_for_tests())) as uwsgi:
+        serve = [program, "serve", "--stats", uwsgi.stats, "--web.listen-address", f"127.0.0.1:{port}"]
+        exporter = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            print(f"--version: {_seconds([program, '--version']):.2f} s")
+            _wait(lambda: total(get(port, "/metrics") or "", "uwsgi_up"), "nothing answers")
+            before = _requests(port)
+            for _ in range(REQUESTS):
+                get(http, "/")
+            _wait(lambda: _requests(port) - before >= REQUESTS, f"{REQUESTS} requests were not counted")
+            metrics = get(port, "/metrics") or ""
+            if wrong := [name for name in ONE if total(metrics, name) != 1]:
+                raise FailedError(f"not 1: {', '.join(wrong)}")
+            print(f"resident memory of serve: {_resident(exporter.pid) / 1024:.1f} MB")
+            check = _seconds([program, "check", "--seconds", "2", uwsgi.stats])
+            print(f"check: {check:.2f} s, of which 2 s of watching")
+            print(f"top --once: {_seconds([program, 'top', '--once', uwsgi.stats]):.2f} s")
+        finally:
+            exporter.terminate()
+            exporter.wait(WAIT_SECONDS)
 
 
 def _requests(port: int) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shutil
@@ -14,13 +13,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.real_uwsgi import APP, free_port, uwsgi_binary, wait_until
+from app.loopback import get
 from tools.rights.mounts import open_ways
 from tools.rights.users import SERVER, User
+from tools.support.real_uwsgi import APP, free_port, running, uwsgi_binary
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 25.0
@@ -89,8 +90,7 @@ def _running_server(by_root: bool, over: str) -> Iterator[str]:
     command = [uwsgi_binary(), str(configuration)]
     if not by_root:
         command = User("", "", SERVER).command() + command
-    with _running(command, directory / "log", directory):
-        _wait(web, "/", directory / "log")
+    with _running(command, web, "/", directory, directory):
         ended = threading.Event()
         threads = [threading.Thread(target=_load, args=(web, ended)) for _ in range(2)]
         for thread in threads:
@@ -104,28 +104,25 @@ def _running_server(by_root: bool, over: str) -> Iterator[str]:
     shutil.rmtree(directory)
 
 
-def _wait(port: int, path: str, log: Path) -> None:
-    """Waits until a server answers. Raises AssertionError with the end of its log."""
-    try:
-        wait_until(lambda: _answers(port, path), seconds=300, what="an answer")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {log.read_text()[-1000:]}") from None
+def _running(
+    command: Sequence[str], port: int, path: str, directory: Path, cwd: Path
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Runs a server with its log in `directory`, from when it answers a request of `path`."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'exporter'}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return running(
+        command,
+        lambda: get(port, path, timeout=60),
+        "a server",
+        cwd=cwd,
+        log=directory / "log",
+        environment=environment,
+        seconds=300,
+    )
 
 
 def _load(port: int, ended: threading.Event) -> None:
     while not ended.is_set():
-        _answers(port, "/?io_ms=100&cpu_ms=5")
-
-
-def _answers(port: int, path: str) -> str:
-    """The body of an answer with status 200; empty without one."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-        connection.request("GET", path)
-        response = connection.getresponse()
-        body = response.read().decode()
-        return body if response.status == 200 else ""
-    return ""
+        get(port, "/?io_ms=100&cpu_ms=5", timeout=60)
 
 
 def _measure(user: User, address: str) -> Measured:
@@ -133,12 +130,12 @@ def _measure(user: User, address: str) -> Measured:
     directory = Path(tempfile.mkdtemp(prefix="headroom-rights-"))
     command = [*user.command(), sys.executable, "-m", "uwsgi_headroom", "--stats", f"shop={address}"]
     command += ["--web.listen-address", f"127.0.0.1:{port}", "--cpu-residency"]
-    with _running(command, directory / "log", ROOT):
-        _wait(port, "/-/healthy", directory / "log")
+    with _running(command, port, "/-/healthy", directory, ROOT):
         time.sleep(SECONDS)
-        names = {line.partition(" ")[0].partition("{")[0] for line in _answers(port, "/metrics").splitlines()}
-        document = json.loads(_answers(port, "/api/v1/servers/shop"))
+        exposition = get(port, "/metrics", timeout=60) or ""
+        document = json.loads(get(port, "/api/v1/servers/shop", timeout=60) or "")
     shutil.rmtree(directory)
+    names = {line.partition(" ")[0].partition("{")[0] for line in exposition.splitlines()}
     metrics = {name for name in names if name.startswith("uwsgi_") and not name.startswith("uwsgi_exporter_")}
     return Measured(
         figures=frozenset(metrics | set(_known(document))),
@@ -152,21 +149,3 @@ def _known(document: Mapping[str, Any]) -> Iterator[str]:
         for name, value in (document[section] or {}).items():
             if value not in (None, False, {}, []):
                 yield f"{section}.{name}"
-
-
-@contextlib.contextmanager
-def _running(command: Sequence[str], log: Path, directory: Path) -> Iterator[None]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'exporter'}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

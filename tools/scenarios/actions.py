@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from tests.support.real_uwsgi import Uwsgi, wait_until
+from tools.support.real_uwsgi import Uwsgi, wait_until
 
 
 def kill_busy_worker(server: Uwsgi) -> None:

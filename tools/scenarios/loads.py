@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from app.load import Address, Load, Tally, as_json, from_json, started
-from tests.support.real_uwsgi import ROOT
+from tools.environments import ROOT
 
 
 async def run(loads: Sequence[tuple[Load, Address]]) -> Tally:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import real_uwsgi
 from tools.scenarios.scenario import APP, Load, Server
+from tools.support import real_uwsgi
 
 _CPU_CGROUP = Path("/sys/fs/cgroup/cpu")
 _NUMBERS = itertools.count(1)

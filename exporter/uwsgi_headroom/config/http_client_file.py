@@ -18,7 +18,6 @@ tls_config:
 
 from __future__ import annotations
 
-import base64
 import ssl
 from pathlib import Path
 
@@ -27,7 +26,7 @@ import yaml
 from uwsgi_headroom.config.pem import load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.source.access import HttpAccess
+from uwsgi_headroom.source.access import HttpAccess, basic, bearer
 
 _LOGINS = ("basic_auth", "authorization", "bearer_token", "bearer_token_file")
 _IGNORED = ("follow_redirects", "enable_http2")
@@ -69,15 +68,14 @@ class _HttpClientFile(YamlNodes):
         """The value of the Authorization header."""
         if kind == "basic_auth":
             keys = self._mapping(node, ("username", "username_file", "password", "password_file"))
-            pair = f"{self._secret(keys, 'username', node)}:{self._secret(keys, 'password', node)}"
-            return f"Basic {base64.b64encode(pair.encode()).decode()}"
+            return basic(self._secret(keys, "username", node), self._secret(keys, "password", node))
         if kind == "authorization":
             keys = self._mapping(node, ("type", "credentials", "credentials_file"))
             scheme = self._string(keys["type"]).strip() if "type" in keys else "Bearer"
             if scheme.lower() == "basic":
                 self._fail(node, "write a user name and a password as basic_auth")
             return self._header(f"{scheme} {self._secret(keys, 'credentials', node)}", node)
-        return self._header(f"Bearer {self._secret({kind: node}, 'bearer_token', node)}", node)
+        return self._header(bearer(self._secret({kind: node}, "bearer_token", node)), node)
 
     def _secret(self, keys: dict[str, yaml.Node], name: str, node: yaml.Node) -> str:
         """A text, or the content of a file without its last line end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,3 +18,13 @@ class HttpAccess:
     authorization: str = ""
     context: ssl.SSLContext | None = None
     server_name: str = ""
+
+
+def basic(user: str, password: str) -> str:
+    """The header of a user and a password: RFC 7617."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def bearer(token: str) -> str:
+    """The header of a token: RFC 6750."""
+    return f"Bearer {token}"

@@ -12,7 +12,8 @@ import yaml
 
 from tests.alerts.cases import balance, capacity, forecast, objective
 from tests.alerts.cases.case import Case
-from tests.support.promtool import ROOT, RULES
+from tests.support.promtool import RULES
+from tools.environments import ROOT
 
 WRITTEN = sorted((ROOT / "alerts" / "tests").glob("*.test.yaml"))
 """Hand-written files of cases, one per subject."""

@@ -17,10 +17,11 @@ from uwsgi_headroom.analysis.what_if import (
     predict_settings,
     runs,
 )
-from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, percentile
+from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit
 from uwsgi_headroom.analysis.what_if.simulation import Simulation
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
 from uwsgi_headroom.analysis.what_if.variability import normalize
+from uwsgi_headroom.nearest_rank import percentile
 
 FACTORS = normalize([1 + 0.8 * (number / 100 - 1) for number in range(201)])
 WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
@@ -46,7 +47,7 @@ def _server(work: Work) -> Server:
 
 
 def _observed(outcome: Outcome) -> Observed:
-    p50, p90, p95, p99 = (percentile(outcome.service, share) for share in (0.5, 0.9, 0.95, 0.99))
+    p50, p90, p95, p99 = (percentile(sorted(outcome.service), share) for share in (0.5, 0.9, 0.95, 0.99))
     return Observed(
         throughput=outcome.throughput,
         response_time=mean(outcome.service),
@@ -97,7 +98,7 @@ def test_a_server_with_known_demands(setting: Setting, *, waits: bool) -> None:
     assert prediction.most_throughput == pytest.approx(find_most(_server(WORK), setting)[0], rel=0.05)
     assert at.sustained
     assert at.response_time == pytest.approx(mean(truth.service), rel=0.06)
-    assert at.p95 == pytest.approx(percentile(truth.service, 0.95), rel=0.12)
+    assert at.p95 == pytest.approx(percentile(sorted(truth.service), 0.95), rel=0.12)
     assert at.total_time == pytest.approx(mean(truth.total), rel=0.10)
     assert at.utilization.threads == pytest.approx(truth.busy / setting.in_all, rel=0.08)
 

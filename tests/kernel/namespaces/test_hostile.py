@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.contained import family, namespaces_of_threads, read_namespace
 from tests.support.other_namespaces import as_root
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import patience, workers_here
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.host import Host

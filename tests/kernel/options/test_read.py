@@ -170,6 +170,13 @@ def test_placeholders_and_conditions_in_a_file(tmp_path: Path) -> None:
     assert not options.complete
 
 
+@pytest.mark.parametrize("end", ["end", "endif", "end-if", "endfor", "end-for"])
+def test_the_end_of_a_condition(end: str, tmp_path: Path) -> None:
+    """Each of these ends all conditions and loops."""
+    text = f"[uwsgi]\nif-env = A\nfor = 1 2\nthreads = 3\n{end} =\nprocesses = 4\n"
+    assert set_in(options_of(tmp_path, "app.ini", files={"/srv/app.ini": text})) == {"processes": 4}
+
+
 @pytest.mark.parametrize(("chdir", "known"), [(CWD, 30), ("/elsewhere", None), ("%d", None)])
 def test_a_relative_name_is_relative_to_the_start_directory(chdir: str, known: int | None, tmp_path: Path) -> None:
     """If uWSGI has changed its directory, a file with a relative name may not be the one that it read."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.real_uwsgi import uwsgi_binary
+from tools.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom.kernel.waits import elf
 from uwsgi_headroom.kernel.waits.elf import Elf, Segment, read_elf
 

@@ -13,9 +13,9 @@ from itertools import count
 
 import pytest
 
-from tests.support.clock import MovableClock
-from tests.support.real_uwsgi import wait_until
-from tests.support.simulated_server import Server
+from tools.support.clock import MovableClock
+from tools.support.real_uwsgi import wait_until
+from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.support.real_uwsgi import wait_until
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import system_calls
 from uwsgi_headroom.kernel.waits.system_calls import find_calls, read_system_call

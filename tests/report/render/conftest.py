@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.review_data import make_review_data
+from tools.support.synthetic import stories
+from tools.support.synthetic.plan import History, Service
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.model import EventMark, Query
 from uwsgi_headroom.report.render.html import render_html

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.browser import browser
+from tools.support.browser import browser
 from uwsgi_headroom.report.render import html
 from uwsgi_headroom.report.review.outlook_model import Review
 

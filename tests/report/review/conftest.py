@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.review_data import make_review_data
+from tools.support.synthetic import stories
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
 from uwsgi_headroom.report.review.model import Absent
 from uwsgi_headroom.report.review.outlook_model import Review

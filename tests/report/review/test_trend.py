@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import DAY, History, Service, Step
-from tests.support.synthetic.review_data import make_review_data
+from tools.support.synthetic import stories
+from tools.support.synthetic.plan import DAY, History, Service, Step
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report.model import ReviewData
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.model import Absent

@@ -53,13 +53,13 @@ def test_a_login_from_files(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     basic = make_endpoint("http://a", user="ann", password_file=str(file))
-    assert basic.headers == make_endpoint(f"http://ann:{SECRET}@a").headers
-    assert make_endpoint("http://a", token_file=str(file)).headers == {"Authorization": f"Bearer {SECRET}"}
+    assert basic.access.authorization == make_endpoint(f"http://ann:{SECRET}@a").access.authorization
+    assert make_endpoint("http://a", token_file=str(file)).access.authorization == f"Bearer {SECRET}"
 
 
 def test_a_password_with_special_characters() -> None:
     """Escaped in the URL as RFC 3986 has it."""
-    assert make_endpoint("http://ann:p%40ss@a").headers == {"Authorization": "Basic YW5uOnBAc3M="}
+    assert make_endpoint("http://ann:p%40ss@a").access.authorization == "Basic YW5uOnBAc3M="
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,8 @@ def test_a_password_with_special_characters() -> None:
         ({"token_file": "/dev/null"}, "must contain one line"),
         ({"headers": ["X-Scope-OrgID"]}, 'expected "NAME: VALUE"'),
         ({"headers": ["X-Scope-OrgID: a\r\nHost: b"]}, 'expected "NAME: VALUE"'),
-        ({"ca_file": "/nowhere/ca.pem"}, "is not a file"),
+        ({"ca_file": "/nowhere/ca.pem"}, "--ca-file: /nowhere/ca.pem is not a file"),
+        ({"ca_file": __file__}, r"--ca-file: .*test_login\.py: no certificates in PEM format"),
     ],
 )
 def test_wrong_options(options: dict[str, str], reason: str) -> None:

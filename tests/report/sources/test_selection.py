@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.review_data import make_review_data
+from tools.support.synthetic import stories
+from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.scripted_watch import ScriptedWatch
-from tests.support.simulated_server import Server
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import Server
 from uwsgi_headroom.top.view.pages import finding_lines
 
 

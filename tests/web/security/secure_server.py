@@ -18,8 +18,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.support.real_uwsgi import wait_until
 from tests.web.security.certificates import write_certificates
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.security.live_config import LiveConfig
 from uwsgi_headroom.web.security.protect import protect

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_uwsgi import wait_until
 from tests.web.security.secure_server import (
     HASH,
     PASSWORD,
@@ -24,6 +23,7 @@ from tests.web.security.secure_server import (
     basic,
     secure_server,
 )
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
 LOGIN = f"prometheus:{PASSWORD}"

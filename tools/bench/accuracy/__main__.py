@@ -6,8 +6,8 @@ import argparse
 import os
 import time
 
-from tests.support import monitoring
 from tools.bench.accuracy import cases, percentiles, prometheus, table
+from tools.support import monitoring
 
 QUICK = 8.0
 

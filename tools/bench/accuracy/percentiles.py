@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from tools.bench.accuracy.cases import APP
 from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import SERVER, exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
+from tools.support.real_uwsgi import free_port, uwsgi, wait_until
+from uwsgi_headroom.nearest_rank import percentile
 
 RATES = (10, 5, 1)
 """Samples per second; all but the last have targets."""
@@ -109,9 +109,9 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
     count = round(scrape.value("uwsgi_response_time_seconds_count"))
     error = count - len(truth)
     yield Line(f"{rate}/s count", str(count), str(len(truth)), f"{error:+d}", "exact", error == 0)
-    for percentile in document["response_times"]["percentiles"]:
-        share = percentile["share"]
-        yield _judge_percentile(rate, percentile, _quantile(truth, share), _quantile(other, share))
+    for ours in document["response_times"]["percentiles"]:
+        share = ours["share"]
+        yield _judge_percentile(rate, ours, percentile(truth, share), percentile(other, share))
     for bound in BOUNDS:
         if bound < 2 * interval:
             continue
@@ -149,7 +149,3 @@ def _judge_percentile(rate: int, percentile: Any, truth: float, other: float) ->
         abs(error) <= target if target else None,
         note,
     )
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    return values[max(0, math.ceil(share * len(values)) - 1)]

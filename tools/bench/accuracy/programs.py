@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.support.real_uwsgi import ROOT, accepts, wait_until
 from tools.bench.accuracy.generator import Load, Record
 from tools.bench.accuracy.truth import Truth
+from tools.environments import ROOT
+from tools.support.real_uwsgi import accepts, running
 
 SERVER = "bench"
 """The name of the server in the exporter's labels."""
@@ -68,14 +69,5 @@ def exporter(stats: str, port: int, *options: str) -> Iterator[int]:
     """Runs the exporter of a stats socket on a loopback port; yields its pid once it listens."""
     command = [sys.executable, "-m", "uwsgi_headroom", "--stats", f"{SERVER}={stats}"]
     command += ["--web.listen-address", f"127.0.0.1:{port}", "--log.level", "warning", *options]
-    process = subprocess.Popen(command)
-    try:
-        wait_until(lambda: process.poll() is not None or accepts(("127.0.0.1", port)), what="the exporter to listen")
+    with running(command, lambda: accepts(("127.0.0.1", port)), "the exporter") as process:
         yield process.pid
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

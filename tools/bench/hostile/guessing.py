@@ -17,8 +17,8 @@ from pathlib import Path
 
 import bcrypt
 
-from tests.support.exporter import Exporter, exporter
 from tools.bench.login import DOCUMENT, PASSWORD, connect, cpu_seconds, get
+from tools.support.exporter import Exporter, exporter
 
 _BEFORE = 4.0
 """Seconds of guessing before the first right login, which is then sent every five seconds."""

@@ -10,19 +10,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import real_uwsgi
 from tools.bench.exporters import cpu_seconds
 from tools.bench.model.clients import Plan
+from tools.environments import ROOT
+from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import Measured, Setting
 from uwsgi_headroom.analysis.what_if.measuring import measure_server
 from uwsgi_headroom.check.judge import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import Fleet
 
@@ -69,9 +71,9 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
     truth = Truth(
         throughput=len(times) / (end - began),
         service=sum(times) / len(times),
-        service_p95=_percentile(times),
+        service_p95=percentile(sorted(times), 0.95),
         total=sum(totals) / len(totals),
-        total_p95=_percentile(totals),
+        total_p95=percentile(sorted(totals), 0.95),
         failed=answers["failed"],
         neighbours=neighbours,
         clients=used / (end - began),
@@ -79,23 +81,17 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
     return truth, measure_server(figures)
 
 
-def _percentile(values: Sequence[float]) -> float:
-    return sorted(values)[int(0.95 * len(values))]
-
-
 @contextlib.contextmanager
 def _server(setting: Setting) -> Iterator[real_uwsgi.Uwsgi]:
     """Runs the demo's application."""
     options = ["--master", "--enable-threads", "--need-app", "--module", "app.api:app", "--pythonpath"]
-    options += [str(real_uwsgi.ROOT), "--processes", str(setting.processes), "--listen", "1000"]
+    options += [str(ROOT), "--processes", str(setting.processes), "--listen", "1000"]
     options += ["--threads", str(setting.threads)] if setting.threads > 1 else []
     options += ["--http-socket", "{directory}/web", "--stats", "{directory}/stats"]
     options += ["--req-logger", "file:{directory}/requests", "--logformat", "%(micros)"]
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
-        script = Path(directory, "start")
-        script.write_text(f'#!/bin/sh\nexec {" ".join(_prefix())} {real_uwsgi.uwsgi_binary()} "$@"\n')
-        script.chmod(0o700)
-        with real_uwsgi.bare(*options, binary=str(script)) as running:
+        binary = real_uwsgi.wrapped(Path(directory), real_uwsgi.uwsgi_binary(), " ".join(_prefix()))
+        with real_uwsgi.bare(*options, binary=binary) as running:
             real_uwsgi.wait_until(lambda: b'"accepting":0' not in running.document(), what="the workers to accept")
             yield running
 
@@ -106,7 +102,7 @@ def _clients(running: real_uwsgi.Uwsgi, plan: Plan) -> Iterator[subprocess.Popen
     command = [*_prefix(), sys.executable, "-m", "tools.bench.model.clients"]
     process = subprocess.Popen(
         [*command, str(running.directory / "web"), plan.as_json()],
-        cwd=real_uwsgi.ROOT,
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -13,10 +13,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from tests.support import real_uwsgi
 from tools.bench import exporters, load, table
 from tools.bench.waits.cases import Case
 from tools.bench.waits.run import APP, program
+from tools.support import real_uwsgi
 
 TURNS = "ABBAABBA"
 SECONDS = 8.0

@@ -15,11 +15,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.support import real_uwsgi
 from tools.bench import exporters, table
 from tools.bench.client import Scraper
 from tools.bench.waits.cases import Case
 from tools.bench.waits.run import APP, WARM_UP_SECONDS, program, read_records
+from tools.support import real_uwsgi
 
 SECONDS = 60
 PLAN = "cpu:10,sleep:20"

@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support import real_uwsgi
 from tools.bench import exporters
 from tools.bench.waits.app import COLUMNS, MOST_THREADS, row_struct
 from tools.bench.waits.cases import Case
+from tools.environments import ROOT
+from tools.support import real_uwsgi
 
 APP = Path(__file__).with_name("app.py")
 WARM_UP_SECONDS = 5.0
@@ -147,7 +148,7 @@ def _read_metrics(exporter: exporters.Exporter) -> dict[str, float]:
 @contextlib.contextmanager
 def program(case: Case, module: str, *arguments: str) -> Iterator[None]:
     """Runs a module of this folder until the block ends."""
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=real_uwsgi.ROOT)
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=ROOT)
     if case.pinned:
         os.sched_setaffinity(process.pid, {0})
     try:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from math import fsum, isfinite
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
-from uwsgi_headroom.analysis.what_if.runs import Server, mean, percentile, run_observed
+from uwsgi_headroom.analysis.what_if.runs import Server, mean, run_observed
 from uwsgi_headroom.analysis.what_if.system import Outcome, Work
 from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
+from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.record.waits import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
@@ -134,7 +135,7 @@ def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], 
     for _ in range(_ROUNDS):
         server = server.with_work(replace(server.work, factors=scale_factors(factors, scale)))
         service = _simulate(server, measured).service
-        reached, middle = percentile(service, 0.95), mean(service)
+        reached, middle = percentile(sorted(service), 0.95), mean(service)
         if abs(reached - wanted) <= _CLOSE * wanted or reached <= middle:
             break
         scale = min(_MOST_SCALE, max(0.0, scale * (wanted - middle) / (reached - middle)))

@@ -13,11 +13,11 @@ from uwsgi_headroom.analysis.what_if.runs import (
     find_most,
     mean,
     name_limit,
-    percentile,
     run_observed,
     was_full,
 )
 from uwsgi_headroom.analysis.what_if.setting import Setting
+from uwsgi_headroom.nearest_rank import percentile
 
 
 def predict_settings(
@@ -98,7 +98,7 @@ def _check(measured: Measured, calibrated: Calibrated) -> Check:
     outcome = run_observed(server, setting, observed)
     most, _ = find_most(server, setting)
     times = mean(outcome.service)
-    p95 = percentile(outcome.service, 0.95) if calibrated.from_percentiles else None
+    p95 = percentile(sorted(outcome.service), 0.95) if calibrated.from_percentiles else None
     full = was_full(setting, observed)
     return Check(
         observed=observed,

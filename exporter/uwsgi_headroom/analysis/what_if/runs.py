@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, fsum
+from math import fsum
 
 from uwsgi_headroom.analysis.what_if.measured import Observed
 from uwsgi_headroom.analysis.what_if.prediction import AtLoad, Resource, Utilization
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Simulation
 from uwsgi_headroom.analysis.what_if.system import LEAST_SHARE, Outcome, System, Work
+from uwsgi_headroom.nearest_rank import percentile
 
 SEED = 1
 """Fixed: the same measurements give the same prediction, and settings differ by their own merit alone."""
@@ -152,9 +153,9 @@ def describe_load(
         throughput=rate,
         sustained=True,
         response_time=service,
-        p95=percentile(outcome.service, 0.95) if percentiles else None,
+        p95=percentile(sorted(outcome.service), 0.95) if percentiles else None,
         queue_wait=max(0.0, total - service),
-        total_p95=percentile(outcome.total, 0.95) if percentiles else None,
+        total_p95=percentile(sorted(outcome.total), 0.95) if percentiles else None,
         utilization=use,
     )
 
@@ -162,11 +163,6 @@ def describe_load(
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean."""
     return fsum(values) / len(values)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
-    return sorted(values)[max(0, ceil(share * len(values)) - 1)]
 
 
 def _count(setting: Setting) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 
+from uwsgi_headroom.kernel.options.ini import is_on
 from uwsgi_headroom.record.options import Options
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
@@ -47,7 +48,7 @@ def parse_value(name: str, text: str, before: object = None) -> Value | None:
     """
     kind = KINDS[name]
     if kind == "bool":
-        return text.lower() not in ("false", "off", "no", "0")
+        return is_on(text)
     if kind == "int":
         if name == "asyncio" and not text:  # uWSGI then uses a default of its own
             return None

@@ -13,10 +13,18 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
+from uwsgi_headroom.kernel.options.ini import (
+    LOADS,
+    OTHER_FORMATS,
+    begins_block,
+    ends_block,
+    list_options,
+    resolve_set,
+    split_name,
+)
 from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
 from uwsgi_headroom.kernel.patience import Patience
 from uwsgi_headroom.record.options import Options
@@ -27,10 +35,6 @@ MOST_DEPTH = 5
 
 _LONGEST_LINE = 4096
 _PLACEHOLDER = re.compile(r"%|\$\(|@\(")
-_LOADS = ("ini", "include", "inherit")
-_LOADS_OTHER_FORMATS = (
-    *("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged", "config-py"),
-)
 _CHANGES_DIRECTORY = ("chdir", "chdir2")
 _CHANGES_ROOT = ("chroot", "pivot-root")
 _NAMES_FILES = ("touch-", "paste", "if-")
@@ -56,7 +60,7 @@ _LETTERS = {
 }
 _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
 _VALUE_OPTIONAL = ("need-app", "asyncio")  # only as --option=value
-_READ = frozenset((*FIELDS, *_LOADS, *_LOADS_OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
+_READ = frozenset((*FIELDS, *LOADS, *OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
 _NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
 """uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
 
@@ -170,26 +174,25 @@ class _Reading:
     def _take(self, key: str, value: str, source: str, depth: int = 0) -> None:
         """Apply one option. Nothing of an irrelevant option is kept."""
         value = value[:_LONGEST_LINE]
-        while key == "set":
-            key, _, value = value.partition("=")
+        key, value = resolve_set(key, value)
         if key in APPLICATIONS:
             self._name_application(value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
-        if source == COMMAND_LINE and key in (*_LOADS, *_LOADS_OTHER_FORMATS):
+        if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)
         if name:
             self._keep(name, value, source)
-        elif key in ("endif", "end-if", "endfor", "end-for"):
+        elif ends_block(key):
             self._conditional = False
-        elif key.startswith(("if-", "for-")) or key in ("for", "ifenv", "ifreload", "ifexists", "ifplugin", "ifdir"):
+        elif begins_block(key):
             self._conditional, self._complete = True, False
-        elif key in _LOADS and not self._conditional:
+        elif key in LOADS and not self._conditional:
             if key == "inherit":
                 self._last.append(value)
             else:
                 self._load(value, needs_suffix=key == "include", within=source, depth=depth + 1)
-        elif key in (*_LOADS, *_LOADS_OTHER_FORMATS) or _PLACEHOLDER.search(key):
+        elif key in (*LOADS, *OTHER_FORMATS) or _PLACEHOLDER.search(key):
             self._forget_everything()
         elif key in _CHANGES_DIRECTORY:
             self._moved |= self._conditional or not self._files.is_working_directory(value)
@@ -220,10 +223,9 @@ class _Reading:
         self._values, self._source, self._complete, self._application = {}, {}, False, ""
 
     def _load(self, name: str, *, needs_suffix: bool, within: str = COMMAND_LINE, depth: int = 1) -> None:
-        """Apply the options in a section of an ini file, `uwsgi` if the name has no section. `:section` without a file
-        name refers to the file read last."""
-        path, colon, section = name.rpartition(":")
-        path, section = (path or self._latest, section or "uwsgi") if colon else (name, "uwsgi")
+        """Apply the options in a section of an ini file."""
+        file, section = split_name(name)
+        path = file or self._latest
         self._loaded += 1
         try:
             too_much = self._loaded > MOST_FILES or depth > MOST_DEPTH
@@ -237,16 +239,5 @@ class _Reading:
             return
         self._latest = path
         self._relative |= not path.startswith("/")
-        for key, value in _options_of(text, section):
-            self._take(key, value, path, depth)
-
-
-def _options_of(text: str, section_name: str) -> Iterator[tuple[str, str]]:
-    """The options in all parts of a section. A comment is a line of its own; there are no line continuations."""
-    section = None
-    for line in (line.strip(" \t\r") for line in text.split("\n")):
-        if line.startswith("["):
-            section = line[1:-1]
-        elif section == section_name and line and line[0] not in ";#":
-            key, _, value = line.partition("=")
-            yield key.rstrip(" \t"), value.lstrip(" \t")
+        for option in list_options(text, section):
+            self._take(option.key, option.value, path, depth)

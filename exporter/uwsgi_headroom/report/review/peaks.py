@@ -16,6 +16,7 @@ import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.nearest_rank import rank
 from uwsgi_headroom.report.model import STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.report.review.windows import figures_at, places_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, daily_peaks
@@ -124,7 +125,7 @@ def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
 def percentile_place(peaks: Column, share: float) -> int:
     """The place of the smallest value that is not exceeded by this share of all values."""
     order = np.argsort(peaks, kind="stable")
-    return int(order[max(0, int(np.ceil(share * len(peaks) - 1e-9)) - 1)])
+    return int(order[rank(len(peaks), share)])
 
 
 def _choose(daily: DailyPeaks, candidates: Sequence[int]) -> tuple[int, tuple[float, float] | None]:

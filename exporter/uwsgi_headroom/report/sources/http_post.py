@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.report.sources.explain import PrometheusError, explain_failure
 from uwsgi_headroom.report.sources.login import Endpoint, is_loopback
 
@@ -48,7 +46,7 @@ class HttpPost:
         if is_loopback(endpoint.host):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy of the environment is for other hosts
         if endpoint.url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=_trust(endpoint.ca_file)))
+            handlers.append(urllib.request.HTTPSHandler(context=endpoint.access.context))
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, path: str, fields: Sequence[tuple[str, str]]) -> Answer:
@@ -59,7 +57,8 @@ class HttpPost:
             data=urllib.parse.urlencode(fields).encode(),
             headers={"User-Agent": f"uwsgi-headroom/{__version__}", "Accept": "application/json"},
         )
-        for name, value in self.endpoint.headers.items():
+        login = self.endpoint.access.authorization
+        for name, value in (*self.endpoint.headers.items(), *([("Authorization", login)] if login else [])):
             request.add_unredirected_header(name, value)
         end = time.monotonic() + self._seconds
         try:
@@ -91,17 +90,6 @@ class HttpPost:
             raise http.client.IncompleteRead(b"")  # `read1` does not
         headers = response.headers
         return Answer(status, b"".join(parts), headers.get("Content-Type") or "", headers.get("Date"))
-
-
-def _trust(ca_file: str | None) -> ssl.SSLContext:
-    """The certificates of the system, and those of a file. Raises ConfigError."""
-    context = ssl.create_default_context()
-    try:
-        if ca_file:
-            context.load_verify_locations(ca_file)
-    except OSError:  # SSLError is one
-        raise ConfigError(f"--ca-file: {ca_file} has no certificates in PEM format") from None
-    return context
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

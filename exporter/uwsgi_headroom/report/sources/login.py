@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import re
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from uwsgi_headroom.config.pem import load_authorities
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source.access import HttpAccess, basic, bearer
 
 _PAGES = re.compile(r"/(?:graph|query|api/v1(?:/.*)?|api)?/?$")
 """Ends of the URLs of Prometheus' own pages, which people copy from their browser."""
@@ -21,12 +23,11 @@ _LONGEST_SECRET = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A Prometheus. url: without login, to be shown; headers: to send with each request, secrets included; ca_file:
-    certificates to trust beside those of the system, or None."""
+    """A Prometheus. url: without login, to be shown; headers: more to send with each request, secrets included."""
 
     url: str
+    access: HttpAccess = field(default_factory=HttpAccess, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ca_file: str | None = None
 
     @property
     def host(self) -> str:
@@ -51,11 +52,17 @@ def make_endpoint(
     sent = dict(_parse_header(header) for header in headers)
     if logins and any(name.lower() == "authorization" for name in sent):
         raise ConfigError("give one login for Prometheus: a header Authorization, or another way")
-    if logins:
-        sent["Authorization"] = logins[0]
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise ConfigError(f"--ca-file: {ca_file} is not a file")
-    return Endpoint(shown, sent, ca_file)
+    context = None if ca_file is None else _trust(Path(ca_file))
+    return Endpoint(shown, HttpAccess(logins[0] if logins else "", context), sent)
+
+
+def _trust(authorities: Path) -> ssl.SSLContext:
+    """The certificates of the system, and those of a file."""
+    if not authorities.is_file():
+        raise ConfigError(f"--ca-file: {authorities} is not a file")
+    context = ssl.create_default_context()
+    load_authorities(context, authorities, "--ca-file")
+    return context
 
 
 def _split_url(url: str) -> tuple[str, str | None]:
@@ -72,7 +79,7 @@ def _split_url(url: str) -> tuple[str, str | None]:
     shown = urlunsplit((parts.scheme, netloc, _PAGES.sub("", parts.path), "", ""))
     if parts.username is None:
         return shown, None
-    return shown, _basic(unquote(parts.username), unquote(parts.password or ""))
+    return shown, basic(unquote(parts.username), unquote(parts.password or ""))
 
 
 def _is_ipv6(host: str) -> bool:
@@ -90,21 +97,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _basic(user: str, password: str) -> str:
-    """The header of RFC 7617."""
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
-
-
 def _login(user: str | None, password_file: str | None) -> str | None:
     if user is None and password_file is None:
         return None
     if user is None or password_file is None:
         raise ConfigError("--prometheus-user and --prometheus-password-file belong together")
-    return _basic(user, _read_secret("--prometheus-password-file", password_file))
+    return basic(user, _read_secret("--prometheus-password-file", password_file))
 
 
 def _bearer(token_file: str | None) -> str | None:
-    return f"Bearer {_read_secret('--prometheus-token-file', token_file)}" if token_file is not None else None
+    return None if token_file is None else bearer(_read_secret("--prometheus-token-file", token_file))
 
 
 def _read_secret(option: str, path: str) -> str:

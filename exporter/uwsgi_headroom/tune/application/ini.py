@@ -10,7 +10,8 @@ from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.tune.application.ini_lines import DEFAULT_SECTION, PLACEHOLDER, Line, Reader, read_text
+from uwsgi_headroom.kernel.options.ini import DEFAULT_SECTION, is_on
+from uwsgi_headroom.tune.application.ini_lines import PLACEHOLDER, Line, Reader, read_text
 from uwsgi_headroom.tune.application.switched_off import find_group, rewrite_value
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
 
@@ -18,7 +19,6 @@ TUNED = ("processes", "workers", "threads", "thunder-lock", "cheaper", "cheaper-
 """Options that `tune` sets itself in each variant."""
 
 _ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "tornado", "greenlet", "coroae", "loop")
-_OFF = ("false", "off", "no", "0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def read_ini(
     """Read an ini file and the ones that it includes. cpus: of the machine, for `%k`. text: to read instead of what is
     in the file. directory: in which uWSGI starts. Raises ConfigError."""
     own = read_text(path) if text is None else text
-    lines = tuple(Reader(path, directory).read(path, section, own))
+    lines = tuple(Reader(path, directory).read(section, own))
     _refuse(path, lines)
     kept, off, dropped = [], list[str](), dict[str, str]()
     for line in lines:
@@ -81,11 +81,6 @@ def read_ini(
 def reread(ini: Ini, text: str) -> Ini:
     """The same file with another text. Raises ConfigError."""
     return read_ini(ini.path, ini.cpus, text=text, directory=ini.directory, section=ini.section)
-
-
-def is_on(value: str) -> bool:
-    """Whether a flag with this value is on, by uWSGI's rule."""
-    return value.strip().lower() not in _OFF
 
 
 def _fill_in(value: str, dropped: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from uwsgi_headroom.kernel.options.ini import list_options
 from uwsgi_headroom.tune.application.ini import Ini
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
 
@@ -53,12 +54,9 @@ def _list_values(ini: Ini, chosen: Variant) -> Mapping[str, str | None]:
 
 def _list_options(lines: list[str], wanted: str) -> Iterator[tuple[int, re.Match[str]]]:
     """The options of a section, by the index of their line."""
-    section = None
-    for number, line in enumerate(lines):
-        if line.strip().startswith("["):
-            section = line.strip()[1:].rstrip("]")
-        elif section == wanted and (match := _OPTION.fullmatch(line)):
-            yield number, match
+    for option in list_options("\n".join(lines), wanted):
+        if match := _OPTION.fullmatch(lines[option.number - 1]):
+            yield option.number - 1, match
 
 
 def _set(lines: list[str], section: str, key: str, value: str | None) -> None:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.kernel.options import ini
 from uwsgi_headroom.words.formats import counted
 
 MOST_BYTES = 256 << 10
 MOST_FILES = 20
 
-DEFAULT_SECTION = "uwsgi"
-
-LOADS = ("ini", "include", "inherit")
-"""Options that load another ini file."""
-
-OTHER_FORMATS = ("xml", "xmlconfig", "yaml", "yml", "json", "js", "config", "ini-paste", "ini-paste-logged")
-
 PLACEHOLDER = re.compile(r"%\(([^)]+)\)|\$\(([^)]+)\)|%k")
 
-_CONDITIONS = re.compile(r"if-.+|for|for-.+|if(env|file|dir|exists|opt|plugin|reload|hostname)")
-_ENDS = ("end", "endif", "end-if", "endfor", "end-for")
 _MAGIC = re.compile(r"%([%oOpPsSdDeEnNcCxX0-9])")
 
 
@@ -44,46 +37,53 @@ class Reader:
     which it resolves names."""
 
     def __init__(self, first: Path, directory: Path) -> None:
-        self._first, self._directory, self._count = first, directory, 0
+        self._first = self._latest = first
+        self._directory = directory
+        self._inherited: deque[tuple[str, Path, bool]] = deque()
+        self._count = 0
 
-    def read(self, path: Path, section: str, text: str, included_if: bool = False) -> Iterator[Line]:
-        """The options of a section, with those of included files in their place, and inherited ones last. included_if:
-        whether `path` is included within a condition. Raises ConfigError."""
+    def read(self, section: str, text: str) -> Iterator[Line]:
+        """The options in a section of the given file, with those of included files in their place, and inherited ones
+        last. Raises ConfigError."""
+        yield from self._read(self._first, section, text, within=False)
+        while self._inherited:
+            yield from self._include(*self._inherited.popleft())
+
+    def _read(self, path: Path, section: str, text: str, within: bool) -> Iterator[Line]:
+        """within: whether the file is included within a condition."""
         self._count += 1
         if self._count > MOST_FILES:
             raise ConfigError(f"{self._first} includes more than {counted(MOST_FILES, 'file')}")
-        found, inherited, conditional = False, list[str](), included_if
-        for line in _list_options(path, text, section):
+        self._latest = path
+        found, conditional = False, within
+        for number, *written in ini.list_options(text, section):
             found = True
-            if _CONDITIONS.fullmatch(line.key):
+            key, value = ini.resolve_set(*written)
+            if ini.begins_block(key):
                 conditional = True
-            elif line.key in _ENDS:  # one ends all: conditions have no depth
-                conditional = included_if
-            if line.key == "inherit":
-                inherited.append(line.value)
-            elif line.key in LOADS:
-                yield from self._include(line.value, path, conditional)
-            elif line.key in OTHER_FORMATS:
-                raise ConfigError(
-                    f"{path}, line {line.number}: tune reads ini files only, and {line.key} loads another"
-                )
+            elif ini.ends_block(key):
+                conditional = within
+            if key == "inherit":
+                self._inherited.append((value, path, conditional))
+            elif key in ini.LOADS:
+                yield from self._include(value, path, conditional)
+            elif key in ini.OTHER_FORMATS:
+                raise ConfigError(f"{path}, line {number}: tune reads ini files only, and {key} loads another")
             else:
-                value = _replace_magic(line.value, path, section, self._first)
-                yield Line(path, line.number, line.key, value, conditional)
+                yield Line(path, number, key, _replace_magic(value, path, section, self._first), conditional)
         if not found:
             raise ConfigError(f"{path} has no options in a section [{section}]: tune reads ini files only")
-        for name in inherited:
-            yield from self._include(name, path, included_if)
 
     def _include(self, name: str, path: Path, conditional: bool) -> Iterator[Line]:
-        file, _, section = name.rpartition(":") if ":" in name else (name, "", "")
-        file = _replace_magic(file, path, DEFAULT_SECTION, self._first).replace("%%", "%")
+        """path: of the file that names it."""
+        file, section = ini.split_name(name)
+        file = _replace_magic(file, path, ini.DEFAULT_SECTION, self._first).replace("%%", "%")
         if "://" in name or PLACEHOLDER.search(file):
             raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
-        included = self._directory / file if file else path
+        included = self._directory / file if file else self._latest
         if conditional and not included.exists():
             return  # the condition is false, such as `if-exists`
-        yield from self.read(included, section or DEFAULT_SECTION, read_text(included), conditional)
+        yield from self._read(included, section, read_text(included), conditional)
 
 
 def read_text(path: Path) -> str:
@@ -98,27 +98,6 @@ def read_text(path: Path) -> str:
     if len(content) > MOST_BYTES or b"\0" in content:
         raise ConfigError(f"{path} is not an ini file: it is {'too large' if len(content) > MOST_BYTES else 'binary'}")
     return content.decode(errors="surrogateescape")
-
-
-def _list_options(path: Path, text: str, wanted: str) -> Iterator[Line]:
-    """The options in all parts of a section, as uWSGI reads them: comments are lines of their own, and a line without
-    `=` is an option without a value."""
-    section = None
-    for number, line in enumerate(text.split("\n"), 1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            section = stripped[1:].rstrip("]")
-        elif section == wanted and stripped and stripped[0] not in ";#":
-            key, _, value = stripped.partition("=")
-            yield _resolve_set(Line(path, number, key.strip(), value.strip()))
-
-
-def _resolve_set(line: Line) -> Line:
-    """`set = key=value` sets the option `key`."""
-    while line.key == "set" and "=" in line.value:
-        key, _, value = line.value.partition("=")
-        line = Line(line.file, line.number, key.strip(), value.strip())
-    return line
 
 
 def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
@@ -139,7 +118,7 @@ def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
             "e": file.suffix.removeprefix("."),
             "n": file.stem,
             "c": file.parent.name,
-            "x": "" if section == DEFAULT_SECTION else section,
+            "x": "" if section == ini.DEFAULT_SECTION else section,
         }
         return found[match[1].lower()].replace("%", "%%")  # uWSGI reads the measured file, and takes them back
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 
+from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.tune.loads.load import Answers
 
 NOT_SUCCESS = 300
@@ -50,14 +51,9 @@ class Tally:
             answered=len(times),
             errors=dict(self._errors),
             mean=sum(times) / len(times),
-            p50=percentile(times, 50),
-            p95=percentile(times, 95),
-            p99=percentile(times, 99),
+            p50=percentile(times, 0.5),
+            p95=percentile(times, 0.95),
+            p99=percentile(times, 0.99),
             longest=times[-1],
             statuses=dict(self._statuses),
         )
-
-
-def percentile(ordered: list[float] | array[float], percent: int) -> float:
-    """Return the smallest value that at least `percent` of the values do not exceed (the nearest rank)."""
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]

@@ -1,0 +1,135 @@
+"""Observations to render: captured documents as readings at a fixed time, and a server that is down."""
+
+from __future__ import annotations
+
+from prometheus_client.metrics_core import Metric
+
+from tools.support.captured_documents import document
+from uwsgi_headroom import stats
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.server_cpu import CpuTimes
+from uwsgi_headroom.kernel.worker_memory import WorkerMemory
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.routes.served import ServedRoutes
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.pace import Pace
+
+WHEN = 1795250100.25
+"""A time after every capture, in epoch seconds."""
+
+UNPROVEN = HostFacts(off="the stats did not come from a socket")
+
+
+ROUTES = ServedRoutes(("other", "POST /export", "GET /orders/{id}"), (1, 1, 1), {1: {0: 1, 1: 2}})
+
+
+def reading(body: bytes, host: HostFacts = UNPROVEN, routes: ServedRoutes | None = None) -> Reading:
+    return Reading(
+        at=1000.0,
+        time=WHEN,
+        read_seconds=0.00125,
+        transfer_seconds=0.00025,
+        document_bytes=len(body),
+        snapshot=stats.decode(body),
+        host=host,
+        routes=routes,
+    )
+
+
+SLO = Slo(0.8, 0.99)
+
+
+def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int], slo: Slo | None = None) -> Observation:
+    """A server after its first sample: it has totals, but no window yet."""
+    integrals = Integrals((slo.threshold,) if slo else ())
+    if isinstance(outcome, Reading):
+        integrals.add(outcome, longest_step=1.0)
+    address = f"unix:///run/uwsgi/{name}.stats"
+    return Observation(name, address, outcome, errors, integrals.totals, Pace(), [], slo=slo)
+
+
+def up(
+    name: str,
+    body: bytes | None = None,
+    host: HostFacts = UNPROVEN,
+    routes: ServedRoutes | None = None,
+    slo: Slo | None = None,
+) -> Observation:
+    """A server that answered with a captured document, by default the document of its name."""
+    return _subject(name, reading(document(name) if body is None else body, host, routes), {}, slo)
+
+
+def down(name: str) -> Observation:
+    """A server that did not answer."""
+    return _subject(name, SourceError("refused", "connection refused"), {"refused": 3})
+
+
+def proven(name: str, called: str = "") -> Observation:
+    """A server with an objective, whose processes and queues are known from the kernel, and whose routes are on."""
+    body = document(name)
+    snapshot = stats.decode(body)
+    assert isinstance(snapshot, Snapshot)
+    pids = [worker.pid for worker in snapshot.workers if worker.pid]
+    processes = {
+        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9)
+        for place, pid in enumerate(pids)
+    }
+    host = HostFacts(
+        processes=processes,
+        backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
+        cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
+        overflows=ListenOverflows(4, 5),
+        memory=Memory(
+            WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
+            AvailableMemory(100_000_000, "cgroup"),
+        ),
+        setup=Setup(
+            options=Options(
+                harakiri=30,
+                listen=100,
+                source={"harakiri": "app.ini", "listen": "command line"},
+                names_application=True,
+            ),
+            somaxconn=4096,
+            concurrency_kind="threads",
+            socket_holders=None,
+            mapped=None,
+        ),
+        cpu_times=CpuTimes(),
+        waits=Waits(
+            threads={"cpu": 1.0, "interpreter_lock": 2.0, "backend": 4.0},
+            interpreter_lock={1: 2.0},
+            backends={"postgres": 3.0, "redis": 0.0},
+            addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"},
+            busy=8,
+        ),
+    )
+    return up(called or name, body, host, ROUTES, SLO)
+
+
+def of_uwsgi(observations: list[Observation]) -> list[Metric]:
+    """The families that have samples of servers, without those of the exporter itself."""
+    own = ("uwsgi_exporter_", "process_")
+    return [family for family in families(observations) if family.samples and not family.name.startswith(own)]
+
+
+def series(*observations: Observation) -> dict[str, float]:
+    """The values of all series of these observations, by their text, without the exporter's own series."""
+    lines = render_families(of_uwsgi(list(observations))).decode().splitlines()
+    pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    assert len({name for name, _, _ in pairs}) == len(pairs), "a series is there twice"
+    return {name: float(value) for name, _, value in pairs}
