@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.words.formats import amount, byte_size, duration, rate
-from uwsgi_headroom.words.states import LIMITS
+from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 
 _TOO_MUCH = "too much"
 _HEAD = "  {:<10}{:>9}  {:<12}"
@@ -44,7 +44,7 @@ def _row(row: PredictedSetting) -> str:
     name = f"{row.setting}{'*' if row.is_observed else ''}"
     memory = "-" if row.memory is None else byte_size(row.memory)
     times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
-    return _HEAD.format(name, amount(row.most_throughput), LIMITS[row.limit].short) + times + _MEMORY.format(memory)
+    return _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
 
 
 def _times(at: PredictedLoad) -> tuple[str, str]:
