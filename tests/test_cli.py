@@ -17,7 +17,7 @@ from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.exposure import is_exposed
 
-LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "uvicorn", "yaml"}
+LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

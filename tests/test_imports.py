@@ -14,7 +14,7 @@ import pytest
 from tools.environments import ROOT
 from uwsgi_headroom import analysis
 
-FACES = ("prometheus_client", "starlette", "uvicorn", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
+FACES = ("prometheus_client", "starlette", "httptools", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
 
 COLLECTORS = tuple(f"uwsgi_headroom.{name}" for name in ("kernel", "reading", "stats"))
 

@@ -1,29 +1,24 @@
 """Serves a fleet over HTTP until SIGINT or SIGTERM. `service` connects it with systemd and handles SIGHUP.
 
-Both signals end the exporter in the same way at any moment, so no other code may handle them. `asyncio.run` would
-cancel its main task on SIGINT, and uvicorn raises a signal again while the event loop still runs: both cancel requests
-in flight, and each cancelled request logs a traceback. The handlers below are in place before the event loop starts,
-and stay until it is closed.
+Both signals end the exporter in the same way at any moment, so no other code may handle them: `asyncio.run` would
+cancel its main task on SIGINT, with all requests in progress. The handlers below are in place before the event loop
+starts, and stay until it is closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import functools
 import gc
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
-
-import uvicorn
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
@@ -39,21 +34,19 @@ from uwsgi_headroom.watch.expected import NO_MEMORY, remember
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.supervise import supervise
-from uwsgi_headroom.web import bounds, descriptors
+from uwsgi_headroom.web import descriptors
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_limits import LimitedProtocol
-from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.exposure import refuse_exposed_routes
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
+from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.listeners import announce, open_listener
 from uwsgi_headroom.web.request_turns import RequestTurns
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-    from uvicorn.server import Protocols
 
     from uwsgi_headroom.config.settings import Config
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -61,7 +54,6 @@ if TYPE_CHECKING:
     from uwsgi_headroom.web.security.live_config import LiveConfig
 
 _SHUTDOWN_SECONDS = 3
-_TURN_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -151,26 +143,22 @@ def serve_until_signal(
     """
     servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
     capacity = descriptors.share_out(descriptors.raise_soft_limit(), servers, len(sockets))
-    server = _Server(fleet, capacity, make_policy(allowed_hosts, sockets), lifecycle, live)
-    terminate = signal.signal(signal.SIGTERM, server.handle_exit)
-    signal.signal(signal.SIGINT, server.handle_exit)
-    asyncio.run(server.run_until_signal(sockets))
+    exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), lifecycle, live)
+    terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
+    signal.signal(signal.SIGINT, exporter.handle_exit)
+    asyncio.run(exporter.run_until_signal(sockets))
     signal.signal(signal.SIGTERM, terminate)
-    if server.ended_by == signal.SIGTERM:
+    if exporter.ended_by == signal.SIGTERM:
         logging.shutdown()  # Python does not do this when a signal ends the process
         signal.raise_signal(signal.SIGTERM)
-    if server.ended_by == signal.SIGHUP:
+    if exporter.ended_by == signal.SIGHUP:
         logging.shutdown()
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.raise_signal(signal.SIGHUP)
 
 
-class _Server(uvicorn.Server):
-    """Ends reads and streams before it waits for requests in flight, because those wait for reads and streams.
-
-    Ticks once a second instead of ten times: ten ticks were a fifth of the exporter's CPU time without scrapes.
-    `ended_by` is the first signal, 0 before any.
-    """
+class _Exporter:
+    """Samples and serves a fleet. `ended_by` is the first signal, 0 before any."""
 
     def __init__(
         self,
@@ -189,30 +177,13 @@ class _Server(uvicorn.Server):
         self._signalled = asyncio.Event()
         self._gate: Gate | None = None
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
-        slots = ConnectionSlots(capacity.connections)
-        protocol: Callable[..., asyncio.Protocol] = functools.partial(LimitedProtocol, slots=slots)
+        make_tls = None
         if live is not None:
             from uwsgi_headroom.web.security.protect import protect  # noqa: PLC0415
 
-            application, protocol = protect(application, slots, live)
+            application, make_tls = protect(application, live)
             self._gate = application
-        super().__init__(
-            uvicorn.Config(
-                RequestTurns(application),
-                loop="asyncio",
-                http=protocol,  # type: ignore[arg-type]
-                backlog=capacity.accepts,
-                ws="none",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                log_level="error",  # uvicorn warns of every request that is not HTTP: anyone could fill the log
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=bounds.KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            )
-        )
+        self._http = HttpServer(RequestTurns(application), capacity, make_tls)
 
     async def run_until_signal(self, sockets: list[socket.socket]) -> None:
         """Sample and serve the fleet until a signal. Ends at once if a signal came earlier."""
@@ -220,57 +191,33 @@ class _Server(uvicorn.Server):
         suspend.between_reads(self._fleet.pause, self._fleet.resume)
         self._sampling = asyncio.create_task(supervise("fleet", self._fleet.run, self._fleet.restarts), name="sampling")
         try:
-            await self.serve(sockets=sockets)
+            await self._http.start(sockets)
+            if self._lifecycle and not self.ended_by:
+                self._lifecycle.serving(self.handle_exit)
+            if not self.ended_by:
+                await self._signalled.wait()
         finally:
-            await self._stop_reading()
+            await self._end()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        for listener in sockets or ():
-            listener.listen(bounds.LISTEN_QUEUE)  # asyncio's `backlog` is also how many it accepts in a turn
-        if self._lifecycle and not self.should_exit:
-            self._lifecycle.serving(self.handle_exit)
-
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
-        """Leave the signals to `serve_until_signal`."""
-        return contextlib.nullcontext()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle the first signal and ignore a second, on which uvicorn would cancel the requests it waits for."""
+    def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
+        """Handle the first signal and ignore a second."""
         if self.ended_by:
             return
         self.ended_by = sig
-        self.should_exit = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._signalled.set)
 
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):  # also sets the Date header of responses
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._signalled.wait(), 1.0)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._stop_reading()
-        if self._gate:
-            self._gate.close()
-        late = asyncio.create_task(self._end_late_connections(set(self.server_state.connections)), name="ending")
-        try:
-            await super().shutdown(sockets)  # requests in progress are answered, for a few seconds
-        finally:
-            late.cancel()
-            self._builds.close()
-
-    async def _end_late_connections(self, ended: set[Protocols]) -> None:
-        """End connections that the event loop had accepted but uvicorn had not seen when it ended the others."""
-        while True:
-            await asyncio.sleep(_TURN_SECONDS)
-            for connection in self.server_state.connections - ended:
-                ended.add(connection)
-                connection.shutdown()
-
-    async def _stop_reading(self) -> None:
+    async def _end(self) -> None:
+        """End reads and streams before requests in progress are waited for, because those wait for reads and
+        streams."""
         if self._lifecycle:
             self._lifecycle.ending()
         self._streams.close()
         self._sampling.cancel()
         await self._fleet.close()
+        if self._gate:
+            self._gate.close()
+        try:
+            await self._http.stop(_SHUTDOWN_SECONDS)
+        finally:
+            self._builds.close()

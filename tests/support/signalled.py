@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from uwsgi_headroom import cli, serve, source
 from uwsgi_headroom.config import precedence
+from uwsgi_headroom.service.lifecycle import Lifecycle
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import event_stream, metrics_route
-from uwsgi_headroom.web.connection_limits import LimitedProtocol
+from uwsgi_headroom.web import event_stream, metrics_route, request_head
+from uwsgi_headroom.web.http_connection import HttpConnection
+from uwsgi_headroom.web.http_server import HttpServer
 
 MOMENTS: dict[str, tuple[Any, str]] = {
     "settings are resolved": (precedence, "resolve_config"),
@@ -34,15 +34,15 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "there is no event loop yet": (asyncio, "run"),
     "the event loop is made": (asyncio.events, "new_event_loop"),
     "the main task begins": (suspend, "between_reads"),
-    "the server starts": (uvicorn.Server, "startup"),
-    "the server has started": (uvicorn.Server, "on_tick"),
-    "a client connects": (LimitedProtocol, "connection_made"),
-    "a request arrives": (LimitedProtocol, "on_message_complete"),
+    "the server starts": (HttpServer, "start"),
+    "the server has started": (Lifecycle, "serving"),
+    "a client connects": (HttpConnection, "connection_made"),
+    "a request arrives": (request_head, "parse"),
     "a stream begins": (event_stream.EventStreams, "subscribe"),
     "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
     "an answer is made": (metrics_route, "render_family"),
-    "the server ends": (uvicorn.Server, "shutdown"),
+    "the server ends": (HttpServer, "stop"),
     "the event loop is closed": (asyncio.SelectorEventLoop, "close"),
 }
 

@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.support.limited_server import limited_server
+from tools.support.limited_server import LimitedServer, limited_server
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
@@ -22,7 +21,7 @@ SIZE = 8_000_000  # larger than all buffers on the way
 
 
 @contextlib.contextmanager
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LimitedServer, socket.socket]]:
     """A server with one large response, a client that has requested it, and a stall limit of half a second."""
     monkeypatch.setattr(bounds, "STALLED_SECONDS", 0.5)
 
@@ -33,16 +32,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[uvicorn.Server, soc
     with limited_server(app) as server, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         client.settimeout(10)
-        client.connect(server.servers[0].sockets[0].getsockname())
+        client.connect(server.address)
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        wait_until(lambda: server.server_state.connections, what="the connection")
+        wait_until(lambda: server.connections, what="the connection")
         yield server, client
 
 
 def test_who_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The data that waits for such a client is freed."""
     with asked(monkeypatch) as (server, client):
-        wait_until(lambda: not server.server_state.connections, what="the end of the connection")
+        wait_until(lambda: not server.connections, what="the end of the connection")
         received = 0
         with contextlib.suppress(ConnectionResetError):
             while part := client.recv(1 << 20):
@@ -65,7 +64,51 @@ def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPa
     """At shutdown the server closes such a connection at once."""
     with asked(monkeypatch) as (server, _):
         monkeypatch.setattr(bounds, "STALLED_SECONDS", 600.0)
-        (protocol,) = server.server_state.connections
-        wait_until(lambda: protocol.flow.write_paused, what="a stall")  # type: ignore[union-attr]
-        server.should_exit = True
-        wait_until(lambda: not server.server_state.connections, 5, what="the end of the connection")
+        (connection,) = server.connections
+        wait_until(lambda: not connection._writable.is_set(), what="a stall")
+        server.end()
+        wait_until(lambda: not server.connections, 5, what="the end of the connection")
+
+
+def test_who_takes_too_little_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A little now and then moves no deadline: a client must accept data at the least rate."""
+    with asked(monkeypatch) as (server, client):
+        monkeypatch.setattr(bounds, "LEAST_RATE", 100_000)
+        ends, received = time.monotonic() + 20, 0
+        with contextlib.suppress(ConnectionResetError):
+            while server.connections and (part := client.recv(2_000)):
+                received += len(part)
+                time.sleep(0.05)
+        assert time.monotonic() < ends
+        assert received < SIZE
+
+
+def test_slow_clients_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If slow readers have all places, the slowest is closed for a new client, and each is in its turn."""
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.2)
+
+    async def answer(request: Request) -> Response:
+        return Response(bytes(SIZE if request.url.path == "/large" else 2))
+
+    app = Starlette(routes=[Route("/{path}", answer)])
+    with limited_server(app, 4) as server, contextlib.ExitStack() as stack:
+        slow = []
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(server.address)
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            slow.append(client)
+            wait_until(lambda: len(server.http.connections.slots._waiting) == len(slow), what="a slow client")
+        time.sleep(0.3)  # bounds.SLOW_SECONDS have passed
+        for _ in range(6):  # the first makes room; the others close the idle one before them
+            with socket.create_connection(server.address, 10) as client:
+                client.sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        slow[0].settimeout(10)
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := slow[0].recv(1 << 20):
+                received += len(part)
+        assert received < SIZE
+        assert len(server.http.connections.slots._waiting) == 3

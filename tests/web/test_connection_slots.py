@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 
 
 class Client:
     """A connection that counts how often it is closed."""
 
-    def __init__(self, *, sending: bool = False) -> None:
+    def __init__(self) -> None:
         self.closed = 0
-        self.sending = sending
-
-    def is_sending(self) -> bool:
-        return self.sending
 
     def abort(self) -> None:
         self.closed += 1
@@ -58,13 +55,40 @@ def test_none_is_idle() -> None:
     assert [client.closed for client in clients] == [0, 1]
 
 
-def test_an_answer_on_its_way_is_not_cut() -> None:
-    """A connection whose response waits to be sent stays open."""
-    slots = ConnectionSlots(1)
-    client = Client(sending=True)
-    assert slots.admit(client)
+def test_the_slowest_goes() -> None:
+    """If none is idle, the client goes that has accepted nothing for the longest time; one that accepts is not slow,
+    and neither is one that has waited only for a moment."""
+    now = 100.0
+    slots = ConnectionSlots(4, lambda: now)
+    clients = admitted(slots, 4)
+    for client in clients:
+        slots.mark_busy(client)
+    for client in clients[:3]:
+        slots.mark_waiting(client)
+        now += bounds.SLOW_SECONDS / 10
+    slots.mark_accepted(clients[0])
+    slots.mark_waiting(clients[0])
     assert not slots.admit(Client())
-    assert not client.closed
+    now += bounds.SLOW_SECONDS
+    for _ in range(2):
+        newest = Client()
+        assert slots.admit(newest)
+        slots.mark_busy(newest)
+    assert [client.closed for client in clients] == [0, 1, 1, 0]
+    slots.mark_accepted(clients[0])
+    assert not slots.admit(Client())
+
+
+def test_an_idle_one_goes_before_a_slow_one() -> None:
+    """An answer on its way is not cut while there is a connection without a request."""
+    now = 100.0
+    slots = ConnectionSlots(2, lambda: now)
+    clients = admitted(slots, 2)
+    slots.mark_busy(clients[0])
+    slots.mark_waiting(clients[0])
+    now += 1000
+    assert slots.admit(Client())
+    assert [client.closed for client in clients] == [0, 1]
 
 
 def test_a_closed_one_leaves_room() -> None:
@@ -75,6 +99,8 @@ def test_a_closed_one_leaves_room() -> None:
     for client in [*clients, *clients]:
         slots.remove(client)
         slots.mark_busy(client)
+        slots.mark_waiting(client)
+        slots.mark_accepted(client)
         slots.mark_idle(client)
     others = admitted(slots, 2)
     assert not any(client.closed for client in clients + others)

@@ -18,18 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import TLS
+from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.connection_limits import LimitedProtocol
 from uwsgi_headroom.web.connection_slots import Connection, ConnectionSlots
+from uwsgi_headroom.web.descriptors import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
+from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.security.live_config import LiveConfig
 from uwsgi_headroom.web.security.protect import protect
 
@@ -39,7 +41,7 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(autouse=True)
 def no_timer_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REQUEST_SECONDS", "HANDSHAKE_SECONDS", "STALLED_SECONDS"):
+    for name in ("REQUEST_SECONDS", "HANDSHAKE_SECONDS", "STALLED_SECONDS", "KEEP_ALIVE_SECONDS"):
         monkeypatch.setattr(bounds, name, 3600.0)
     monkeypatch.setattr(bounds, "LINGER_SECONDS", 0.1)  # a refused client is not read from: only this ends it
 
@@ -99,17 +101,18 @@ def _application() -> Starlette:
 class Target:
     """A running server. trust: of a client, None without TLS."""
 
-    server: uvicorn.Server
+    server: HttpServer
+    address: tuple[str, int]
     slots: Slots
     trust: ssl.SSLContext | None
 
     def connect(self) -> socket.socket:
-        client = socket.create_connection(self.server.servers[0].sockets[0].getsockname(), 10)
+        client = socket.create_connection(self.address, 10)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         return self.trust.wrap_socket(client, server_hostname="localhost") if self.trust else client
 
     def raw(self) -> socket.socket:
-        return socket.create_connection(self.server.servers[0].sockets[0].getsockname(), 10)
+        return socket.create_connection(self.address, 10)
 
 
 def _reset(client: socket.socket) -> None:
@@ -157,34 +160,28 @@ WAYS: dict[str, Callable[[Target], socket.socket]] = {
 
 @contextlib.asynccontextmanager
 async def _serving(tls: Path | None) -> AsyncIterator[Target]:
-    application, slots = _application(), Slots()
-    protocol: Callable[..., asyncio.Protocol] = lambda **more: LimitedProtocol(**more, slots=slots)  # noqa: E731
+    application: ASGIApp = _application()
+    make_tls = None
     if tls:
         write_certificates(tls)
         (tls / "web.yml").write_text(TLS)
-        application, protocol = protect(application, slots, LiveConfig(tls / "web.yml"))  # type: ignore[assignment]
-    config = uvicorn.Config(
-        application, port=0, lifespan="off", log_config=None, ws="none", http=protocol,  # type: ignore[arg-type]
-        timeout_keep_alive=3600, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    with contextlib.suppress(AttributeError):
-        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-    serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
+        application, make_tls = protect(application, LiveConfig(tls / "web.yml"))
+    server, slots = HttpServer(application, Capacity(1000, 8), make_tls), Slots()
+    server.connections.slots = slots
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+    await server.start([listener])
     trust = ssl.create_default_context(cafile=str(tls / "ca.pem")) if tls else None
     try:
-        yield Target(server, slots, trust)
+        yield Target(server, address, slots, trust)
     finally:
-        server.should_exit = True
-        await serving
+        await server.stop(1)
 
 
 async def _until_nothing_is_left(target: Target) -> None:
-    state = target.server.server_state
+    state = target.server.connections
     for _ in range(200):
-        if not (state.connections or state.tasks or target.slots.alive):
+        if not (state.open or state.tasks or target.slots.alive):
             return
         await asyncio.sleep(0.05)
     timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
@@ -232,6 +229,50 @@ def test_a_client_that_closes(tls: Path | None, way: str) -> None:
     _run(tls, act)
 
 
+@pytest.mark.parametrize(
+    ("bound", "way"),
+    [
+        ("REQUEST_SECONDS", "before a request"),
+        ("REQUEST_SECONDS", "in a head"),
+        ("REQUEST_SECONDS", "in a body"),
+        ("REQUEST_SECONDS", "in the head of a second request"),
+        ("KEEP_ALIVE_SECONDS", "after an answer"),
+        ("STALLED_SECONDS", "in a large answer"),
+        ("STALLED_SECONDS", "in an answer in pieces"),
+        ("LINGER_SECONDS", "after a refusal"),
+    ],
+)
+def test_a_client_that_stays(tls: Path | None, monkeypatch: pytest.MonkeyPatch, bound: str, way: str) -> None:
+    """Each deadline ends its connection, and leaves nothing."""
+    monkeypatch.setattr(bounds, bound, 0.3)
+    clients = []  # open until nothing is left
+
+    def act(target: Target) -> None:
+        clients.extend(WAYS[way](target) for _ in range(CLIENTS))
+
+    _run(tls, act)
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("way", ["before a request", "in a head", "after an answer", "in a large answer"])
+def test_a_client_that_makes_room(tls: Path | None, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A connection that is closed for another one leaves nothing."""
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.0)
+    clients = []
+
+    def act(target: Target) -> None:
+        target.slots.most = 1
+        for _ in range(CLIENTS):
+            with contextlib.suppress(OSError):  # its answer has not filled the buffers yet
+                clients.append(WAYS[way](target))
+        wait_until(lambda: len(target.slots) == 1, what="the last connection")
+        for client in clients:
+            _reset(client)
+
+    _run(tls, act)
+
+
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x00"])
 def test_a_client_that_resets_in_a_handshake(tmp_path: Path, first: bytes) -> None:
     """Half a handshake leaves nothing, and neither does plain HTTP or rubbish instead of one."""
@@ -245,6 +286,13 @@ def test_a_client_that_resets_in_a_handshake(tmp_path: Path, first: bytes) -> No
     _run(tmp_path, act)
 
 
+def _refused_by_tls(target: Target) -> socket.socket:
+    client = target.raw()
+    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    client.recv(1)
+    return client
+
+
 def test_a_shutdown(tls: Path | None) -> None:
     """A server that stops ends every connection, and leaves nothing."""
 
@@ -252,8 +300,10 @@ def test_a_shutdown(tls: Path | None) -> None:
         async with _serving(tls) as target:
             clients = [
                 await asyncio.to_thread(WAYS[way], target)
-                for way in ("before a request", "in a head", "after an answer")
+                for way in ("before a request", "in a head", "after an answer", "after a refusal", "in an event stream")
             ]
+            if tls:
+                clients.append(await asyncio.to_thread(_refused_by_tls, target))
         await _until_nothing_is_left(target)
         for client in clients:
             client.close()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.limited_server import limited_server
+from tools.support.limited_server import limited_server
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 
-LOOPBACK = HostPolicy(frozenset({"shop", "headroom.example.com"}), None)
+LOOPBACK = HostPolicy(frozenset({"shop", "headroom.example.com"}))
 CHECKED = ("/", "/api/v1/servers", "/api/v1/events", "/runbooks/", "/servers/x", "/static/1/page.css", "/nowhere")
 UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
 
@@ -47,23 +48,54 @@ def test_names(host: str, allowed: bool) -> None:
     assert LOOPBACK.allows(host) == allowed
 
 
-def test_listeners() -> None:
-    """By default only loopback listeners are checked; with allowed names, every listener is checked."""
-    with socket.create_server(("127.0.0.1", 0)) as loopback, socket.create_server(("0.0.0.0", 0)) as public:
-        own, other = loopback.getsockname(), ("127.0.0.1", public.getsockname()[1])
-        policy = make_policy([], [loopback, public])
-        assert (policy.checks(own), policy.checks(other)) == (True, False)
-        policy = make_policy(["a.example.com"], [loopback, public])
-        assert (policy.checks(own), policy.checks(other)) == (True, True)
-        assert policy.allows("a.example.com:80")
-        assert policy.allows(socket.gethostname())
+@pytest.mark.parametrize(
+    ("arrived_at", "checked"),
+    [
+        (("127.0.0.1", 1), True),
+        (("127.0.1.1", 1), True),
+        (("::1", 1), True),
+        (("::ffff:127.0.0.1", 1), True),
+        (("192.0.2.7", 1), False),
+        (("::ffff:192.0.2.7", 1), False),
+        (("fe80::1%eth0", 1), False),
+        (("/run/headroom.sock", None), False),
+        (None, False),
+    ],
+)
+def test_connections(arrived_at: object, checked: bool) -> None:
+    """Connections that arrive at a loopback address are checked, whatever the listener's address is; with allowed
+    names, all are."""
+    assert make_policy([]).checks(arrived_at) == checked
+    assert make_policy(["a.example.com"]).checks(arrived_at)
+
+
+def test_own_names(tmp_path: Path) -> None:
+    """Allowed names, and those of this machine for itself, are accepted without a resolver."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n127.0.1.1\tShop.example.com shop # own\n192.0.2.1 other.example.com\nx y\n")
+    policy = make_policy(["a.example.com"], hosts)
+    for name in ("a.example.com:80", "shop.example.com", "shop:9238", socket.gethostname()):
+        assert policy.allows(name), name
+    for name in ("other.example.com", "y", "evil.example.com"):
+        assert not policy.allows(name), name
+    assert not make_policy([], tmp_path / "missing").allows("shop.example.com")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_listener_at_all_addresses(host: str) -> None:
+    """A foreign site's name is refused at 127.0.0.1, also where a listener accepts connections from elsewhere."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family, dualstack_ipv6=":" in host)
+    with limited_server(create_application(Fleet([]), hosts=make_policy([])), listener=listener) as server:
+        for name, status in (("evil.test", b"421"), ("localhost", b"200"), (socket.gethostname(), b"200")):
+            assert answer(server.port, "/", f"Host: {name}").startswith(b"HTTP/1.1 " + status), name
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """The port of an exporter without servers on a checked listener."""
     with limited_server(create_application(Fleet([]), hosts=LOOPBACK)) as server:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield server.port
 
 
 def answer(port: int, path: str, *headers: str) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from tools.support.abusive_clients import HEAD, endless, many
+from tools.support.abusive_clients import HEAD, endless, many, slow
 from tools.support.counted_server import CountedServer, counted_server
 from tools.support.exporter import Exporter, exporter
 from tools.support.kernel_counts import run_queue_seconds
@@ -109,6 +109,16 @@ def test_abuse(abused: Target, control: Target, name: str) -> None:
         assert abused.sampling_beside(control) >= 0.5
         assert "uwsgi_up" in abused.exporter.metrics(timeout=10)
         assert abused.rss - before < GROWTH_BYTES
+
+
+def test_slow_readers_shut_out_no_scrape() -> None:
+    """They take all places, and read on. Each scrape is answered in a Prometheus' time, with the bounds as they are."""
+    with target() as made, slow((HEAD + b"\r\n") * 40)(made.exporter.port):
+        wait_until(lambda: len(psutil.Process(made.exporter.pid).net_connections()) > 250, what="the readers")
+        time.sleep(0.5)  # by then they are slow (bounds.SLOW_SECONDS)
+        for _ in range(8):
+            assert "uwsgi_up" in made.exporter.metrics(timeout=10)
+            time.sleep(1)
 
 
 @pytest.mark.parametrize("descriptors", [64, 256])

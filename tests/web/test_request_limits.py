@@ -8,13 +8,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from tests.support.limited_server import limited_server
+from tools.support.limited_server import LimitedServer, limited_server
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
 
@@ -23,7 +22,7 @@ OK = b"HTTP/1.1 200 OK"
 
 
 @contextlib.contextmanager
-def serving(connections: int = 8) -> Iterator[uvicorn.Server]:
+def serving(connections: int = 8) -> Iterator[LimitedServer]:
     """A server that responds at / with the Host header, and never at /never."""
 
     async def host(request: Request) -> Response:
@@ -38,13 +37,13 @@ def serving(connections: int = 8) -> Iterator[uvicorn.Server]:
         yield server
 
 
-def connected(server: uvicorn.Server) -> socket.socket:
-    client = socket.create_connection(server.servers[0].sockets[0].getsockname(), 10)
+def connected(server: LimitedServer) -> socket.socket:
+    client = socket.create_connection(server.address, 10)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return client
 
 
-def answers(server: uvicorn.Server, data: bytes) -> bytes:
+def answers(server: LimitedServer, data: bytes) -> bytes:
     """Everything received until the connection is closed."""
     with connected(server) as client:
         client.sendall(data)
@@ -109,17 +108,20 @@ def test_a_request_behind_another_is_taken_apart() -> None:
     assert answer.count(OK) == 4
 
 
-@pytest.mark.parametrize(("waiting", "closed"), [(bounds.MOST_PIPELINED, False), (bounds.MOST_PIPELINED + 1, True)])
-def test_pipelined_requests(waiting: int, closed: bool) -> None:
-    """This many requests may wait behind an earlier one of their connection; one more closes it."""
+@pytest.mark.parametrize(("more", "closed"), [(0, False), (1, True)])
+def test_pipelined_requests(more: int, closed: bool) -> None:
+    """This much may wait behind an earlier request of its connection; one byte more closes it."""
+    waiting = (GET + b"\r\n") * 8
+    waiting += b"a" * (bounds.AHEAD_BYTES - len(waiting) + more)
     with serving() as server, connected(server) as client:
-        client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n" + (GET + b"\r\n") * waiting)
-        wait_until(lambda: server.server_state.tasks or closed, what="the request")
+        client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n" + waiting)
+        wait_until(lambda: server.tasks or closed, what="the request")
         if closed:
             assert received(client) == b""
         else:
-            (protocol,) = server.server_state.connections
-            wait_until(lambda: len(protocol.pipeline) == waiting, what="all requests")  # type: ignore[union-attr]
+            (connection,) = server.connections
+            wait_until(lambda: len(connection._received) == bounds.AHEAD_BYTES, what="all requests")
+            assert server.connections
 
 
 @pytest.mark.parametrize(
@@ -170,15 +172,15 @@ def test_a_client_beside_half_heads_is_answered() -> None:
     with serving(connections=4) as server, contextlib.ExitStack() as stack:
         busy = stack.enter_context(connected(server))
         busy.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
-        wait_until(lambda: server.server_state.tasks, what="the request")
+        wait_until(lambda: server.tasks, what="the request")
         halves = [stack.enter_context(connected(server)) for _ in range(9)]
         for half in halves[:3]:
             half.sendall(GET)
         client = stack.enter_context(connected(server))
         assert asked(client).startswith(OK)
         assert [received(half) for half in halves[:7]] == [b""] * 7
-        assert len(server.server_state.connections) == 4
-        assert server.server_state.tasks
+        assert len(server.connections) == 4
+        assert server.tasks
 
 
 def test_answered_connections_make_room() -> None:
@@ -197,11 +199,11 @@ def test_clients_that_leave_make_room() -> None:
         for _ in range(4):
             with connected(server) as client:
                 client.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
-                wait_until(lambda: server.server_state.tasks, what="the request")
-            wait_until(lambda: not server.server_state.connections, what="the end of the connection")
-            for task in list(server.server_state.tasks):
+                wait_until(lambda: server.tasks, what="the request")
+            wait_until(lambda: not server.connections, what="the end of the connection")
+            for task in list(server.tasks):
                 task.get_loop().call_soon_threadsafe(task.cancel)
-            wait_until(lambda: not server.server_state.tasks, what="the end of the request")
+            wait_until(lambda: not server.tasks, what="the end of the request")
         with connected(server) as client:
             assert asked(client).startswith(OK)
 

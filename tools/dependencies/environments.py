@@ -24,20 +24,19 @@ SUBSET = (
     "tests/stats/test_decode.py",
     "tests/top/test_once.py",
     "tests/web/test_connection_limits.py",
-    "tests/web/test_connection_slots.py",
+    "tests/web/test_ended_connections.py",
     "tests/web/test_event_stream.py",
     "tests/web/test_host_check.py",
     "tests/web/test_metrics_route.py",
     "tests/web/test_probe_route.py",
+    "tests/web/test_request_head.py",
 )
 """The tests that use the dependencies: the HTTP server and its limits, metrics, documents, YAML, processes, charts."""
 
 LIMITS = {
-    "uvicorn": ("tests/web/test_connection_limits.py", "tests/web/test_connection_slots.py"),
     "starlette": ("tests/web/test_host_check.py",),
 }
-"""The tests of every minor version: `web/connection_limits.py` overrides private methods of uvicorn, and the host check
-uses the whole application."""
+"""The tests of every minor version: the host check uses the whole application."""
 
 _VERSIONS = """
 import importlib.metadata, json, sys

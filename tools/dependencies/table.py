@@ -11,13 +11,12 @@ FILE = ROOT / "docs" / "dependencies.md"
 
 WHY = {
     "h11": "parses the answers of stats servers over HTTP",
-    "httptools": "parses requests to the exporter (with uvicorn)",
+    "httptools": "parses requests to the exporter",
     "msgspec": "decodes stats documents without keeping what it does not know; encodes the API's documents",
     "prometheus-client": "the types of metrics, and the exporter's own `process_*`",
     "psutil": "facts about workers: CPU time, memory, affinity",
     "PyYAML": "the configuration file, with line numbers",
-    "starlette": "routes of the HTTP server",
-    "uvicorn": "the HTTP server",
+    "starlette": "routes and answers of the HTTP server",
     "rich": "draws `top`",
     "bcrypt": "checks passwords",
     "Jinja2": "the report's HTML",

@@ -87,3 +87,38 @@ def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
             thread.join(10)
 
     return abuse
+
+
+def slow(first: bytes, count: int = 300) -> Abuse:
+    """Opens `count` connections that send `first`, and receive 1.5 kB of the answers every three seconds."""
+
+    @contextlib.contextmanager
+    def abuse(port: int) -> Iterator[None]:
+        ended = threading.Event()
+
+        def hold() -> None:
+            with contextlib.ExitStack() as stack:
+                clients = []
+                for _ in range(count):
+                    client = stack.enter_context(socket.socket())
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+                    client.settimeout(2)
+                    with contextlib.suppress(OSError):
+                        client.connect(("127.0.0.1", port))
+                        client.sendall(first)
+                    client.setblocking(False)
+                    clients.append(client)
+                while not ended.wait(3):
+                    for client in clients:
+                        with contextlib.suppress(OSError):
+                            client.recv(1500)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(10)
+
+    return abuse

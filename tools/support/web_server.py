@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import uvicorn
-
-from tools.support.real_uwsgi import wait_until
+from tools.support.limited_server import limited_server
 from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
 from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument
 from uwsgi_headroom.store.writer import HistoryWriter
@@ -28,31 +26,23 @@ def serving(*servers: str | ServerConfig, sampling: bool = False, history: Path 
     configured = [parse_server_argument(given, "test") if isinstance(given, str) else given for given in servers]
     writer = HistoryWriter(history, HISTORY_MAX_SIZE) if history else None
     fleet = Fleet(configured, writer=writer)
-    settings = uvicorn.Config(
-        create_application(fleet), host="127.0.0.1", port=0, lifespan="off", log_config=None, ws="none"
-    )
-    server = uvicorn.Server(settings)
 
-    async def serve() -> None:
-        timer = asyncio.create_task(fleet.run()) if sampling else None
-        reads = [asyncio.create_task(watch.reader.read()) for watch in fleet.watches() if not sampling]
-        if reads:
-            await asyncio.wait(reads, timeout=1)
-        await server.serve()
-        if timer:
-            timer.cancel()
+    tasks: list[asyncio.Task[Any]] = []
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
+    async def read() -> None:
+        if sampling:
+            tasks.append(asyncio.create_task(fleet.run()))
+            return
+        tasks.extend(asyncio.create_task(watch.reader.read()) for watch in fleet.watches())
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
+
     try:
-        wait_until(lambda: server.started, what="the exporter")
-        yield server.servers[0].sockets[0].getsockname()[1]
+        with limited_server(create_application(fleet), 64, before=read) as server:
+            yield server.port
     finally:
-        server.should_exit = server.force_exit = True
-        thread.join(10)
         if writer:
             writer.close(10)
-        assert not thread.is_alive(), "the exporter did not end"
 
 
 def get(

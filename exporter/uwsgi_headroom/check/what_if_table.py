@@ -44,7 +44,9 @@ def _row(row: PredictedSetting) -> str:
     name = f"{row.setting}{'*' if row.is_observed else ''}"
     memory = "-" if row.memory is None else byte_size(row.memory)
     times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
-    return _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
+    return (
+        _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
+    )
 
 
 def _times(at: PredictedLoad) -> tuple[str, str]:

@@ -10,10 +10,11 @@ LINE_BYTES = 8192
 """Longest line in the head of a request. nginx and Apache refuse longer lines too, so none arrives through a proxy."""
 
 HEAD_BYTES = 32768
-"""Longest head. uvicorn and httptools concatenate all data so far at each piece, which is quadratic if unbounded."""
+"""Longest head, which is kept until it is complete. Browsers send 1 to 2 kB, and cookies of other services on this host
+are sent too."""
 
 HEAD_LINES = 128
-"""Most lines in a head, including empty ones before it. Each line costs a parser call; browsers send about twenty."""
+"""Most lines in a head, including empty ones before it. Each costs calls of the parser; browsers send about twenty."""
 
 HEADER_VALUES = 32
 """Most values in a header's list, and most parameters of each, that are parsed. A line of commas would take 20 ms to
@@ -35,14 +36,24 @@ HANDSHAKE_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 120
 """Longest time between two requests. Prometheus keeps its connection between scrapes, often a minute apart."""
 
-MOST_PIPELINED = 8
-"""Most requests that wait behind an earlier one of their connection. Browsers and Prometheus never pipeline."""
+AHEAD_BYTES = 32768
+"""How much a client may send behind a request that has no complete answer yet. Browsers and Prometheus never do."""
 
 LINGER_SECONDS = 1.0
 """How long a refused connection stays open: if it were closed while data arrives, TCP would discard the response."""
 
 STALLED_SECONDS = 10.0
 """How long a client may accept no data of a response: long enough for a network fault or a suspended laptop."""
+
+LEAST_RATE = 2048
+"""Least bytes a second that a client must accept of the data that waits for it, else its connection is closed: a modem
+has 7,000. Measured over STALLED_SECONDS, from the moment when the kernel's buffers are full. An event stream has no
+other deadline."""
+
+SLOW_SECONDS = 0.1
+"""How long a client must have accepted nothing before its connection may be closed for a new one: in a crowd of good
+clients, each waits for a few turns of the event loop. If all places are taken and none is idle, the slowest client
+makes room: 256 slow readers shut out every scrape at 70 kB/s before."""
 
 UNSENT_BYTES = 65536
 """How much of a response the kernel buffers for a slow client; by default megabytes."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,36 +36,56 @@ _REFUSAL = (
 )
 
 
+_HOSTS_FILE = Path("/etc/hosts")
+
+
 @dataclass(frozen=True, slots=True)
 class HostPolicy:
-    """The host names that are allowed besides IP addresses and localhost, and the listeners that refuse other names.
+    """The host names that are allowed besides IP addresses and localhost, in lower case.
 
-    names: in lower case. listeners: host and port of each listener that is checked; None: all listeners.
+    everywhere: whether all connections are checked, or only those that arrive at a loopback address.
     """
 
     names: frozenset[str] = frozenset()
-    listeners: frozenset[tuple[str, int]] | None = frozenset()
+    everywhere: bool = False
 
     def allows(self, host: str) -> bool:
         """Whether a Host header, with or without a port, names this exporter."""
         name = _without_port(host)
-        return not host.strip() or name in self.names or _is_local(name) or _is_ip_address(name)
+        return not host.strip() or name in self.names or _is_local(name) or _parse_address(name) is not None
 
-    def checks(self, listener: object) -> bool:
-        """Whether requests to this local address, in the form of ASGI's `server`, are checked."""
-        return self.listeners is None or (isinstance(listener, (tuple, list)) and tuple(listener) in self.listeners)
+    def checks(self, arrived_at: object) -> bool:
+        """Whether requests at this local address are checked. arrived_at: ASGI's `server`.
+
+        A listener at 0.0.0.0 is checked at 127.0.0.1 too, where a foreign site can send the browsers of this machine.
+        At its other addresses, scrapers and people use names that the exporter cannot know.
+        """
+        if self.everywhere or not isinstance(arrived_at, (tuple, list)):
+            return self.everywhere
+        address = _parse_address(str(arrived_at[0]))
+        return address is not None and address.is_loopback
 
 
-def make_policy(allowed: Iterable[str], sockets: Iterable[socket.socket]) -> HostPolicy:
-    """Make the policy of an exporter with these sockets: it checks loopback, or all of them if `allowed` has names.
+def make_policy(allowed: Iterable[str], hosts_file: Path = _HOSTS_FILE) -> HostPolicy:
+    """Make the policy of an exporter with these allowed names: it checks all connections if there are any.
 
-    Resolves no names, because a resolver may hang.
+    This machine's own names are allowed. They are read from a file and not resolved, because a resolver may hang.
     """
     own = socket.gethostname().lower()
-    names = frozenset({own, own.partition(".")[0], *(_without_port(name) for name in allowed)})
-    addresses = (listener.getsockname()[:2] for listener in sockets if listener.family != socket.AF_UNIX)
-    loopback = frozenset((host, port) for host, port in addresses if ipaddress.ip_address(host).is_loopback)
-    return HostPolicy(names, None if allowed else loopback)
+    given = frozenset(_without_port(name) for name in allowed)
+    return HostPolicy(given | {own, own.partition(".")[0], *_loopback_names(hosts_file)}, everywhere=bool(given))
+
+
+def _loopback_names(hosts_file: Path) -> Iterator[str]:
+    """Yield the names that this machine has for its loopback addresses, such as Debian's `127.0.1.1 NAME`."""
+    try:
+        lines = hosts_file.read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        host, *names = line.partition("#")[0].split() or [""]
+        if (address := _parse_address(host)) and address.is_loopback:
+            yield from (_without_port(name) for name in names)
 
 
 class HostCheck:
@@ -107,9 +128,10 @@ def _is_local(name: str) -> bool:
     return name == "localhost" or name.endswith(".localhost")
 
 
-def _is_ip_address(name: str) -> bool:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An IP address, as IPv4 if it is an IPv4 address in the form of IPv6; None for anything else."""
     try:
-        ipaddress.ip_address(name)
+        address = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

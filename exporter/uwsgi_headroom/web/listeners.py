@@ -30,9 +30,6 @@ def open_listener(host: str, port: int) -> socket.socket:
             )
         else:
             listener = socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
-        # Connections inherit it. asyncio sets it only for sockets that know their protocol, which those of
-        # create_server do not; without it, each answer on a kept connection waits 40 ms for an acknowledgement.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
         what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"

@@ -16,9 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
 
-CYCLE = "uwsgi_headroom.cycle"
-"""The key of a request's scope for a weak reference to its `RequestResponseCycle`, which says whether the client has
-left. A strong one would keep the request in memory until Python's garbage collection."""
+EXCHANGE = "uwsgi_headroom.exchange"
+"""The key of a request's scope for its `http_connection.Exchange`, which says whether the client has left."""
 
 _Queue = deque[tuple[asyncio.Future[None], Scope]]
 
@@ -70,6 +69,5 @@ class RequestTurns:
 
 
 def _has_left(scope: Scope) -> bool:
-    """Whether the client of a request has left. The server then expects no response."""
-    cycle = scope[CYCLE]() if CYCLE in scope else None
-    return cycle is not None and bool(cycle.disconnected)
+    """Whether the client of a request has left."""
+    return EXCHANGE in scope and bool(scope[EXCHANGE].has_left)

@@ -6,12 +6,10 @@ import base64
 import contextlib
 import http.client
 import ssl
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -19,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tests.web.security.certificates import write_certificates
-from tools.support.real_uwsgi import wait_until
+from tools.support.limited_server import LimitedServer, limited_server
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.security.live_config import LiveConfig
 from uwsgi_headroom.web.security.protect import protect
@@ -38,7 +36,7 @@ class SecureServer:
     port: int
     directory: Path
     live: LiveConfig
-    server: uvicorn.Server
+    server: LimitedServer
     slots: ConnectionSlots
 
     @property
@@ -89,26 +87,6 @@ def secure_server(directory: Path, config: str, connections: int = 16, app: ASGI
     write_certificates(directory)
     (directory / "web.yml").write_text(config)
     live = LiveConfig(directory / "web.yml")
-    slots = ConnectionSlots(connections)
-    application, protocol = protect(app, slots, live)
-    settings = uvicorn.Config(
-        application,
-        host="127.0.0.1",
-        port=0,
-        lifespan="off",
-        log_config=None,
-        ws="none",
-        http=protocol,  # type: ignore[arg-type]
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        wait_until(lambda: server.started, what="the server")
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield SecureServer(port, directory, live, server, slots)
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(10)
-        assert not thread.is_alive(), "the server did not end"
+    application, make_tls = protect(app, live)
+    with limited_server(application, connections, make_tls) as server:
+        yield SecureServer(server.port, directory, live, server, server.http.connections.slots)

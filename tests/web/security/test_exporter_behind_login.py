@@ -149,7 +149,7 @@ def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: p
         for name, words in (("with", "shop"), ("without", "asks for a client certificate")):
             assert words in command(capsys, "check", url, "--http.config.file", str(tmp_path / f"{name}.yml"))[1]
         started.process.terminate()
-        assert started.process.wait(10) == -15
+        assert started.process.wait(10) == -15, started.log.read_text()
 
 
 def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.web.security.certificates import CLIENT_NAME, authority, write_certificates, write_pair
 from tests.web.security.secure_server import HASH, MUTUAL, TLS, USERS
 from uwsgi_headroom.web.security import live_config
+from uwsgi_headroom.web.security.certificate_dates import describe_dates
 from uwsgi_headroom.web.security.live_config import LiveConfig
 
 NAMES = f"  client_allowed_sans: [{CLIENT_NAME}]\n"
@@ -132,3 +135,64 @@ def test_tls_does_not_begin_while_running(tmp_path: Path, caplog: pytest.LogCapt
     look(live)
     assert live.active.context is None
     assert "restart" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_an_expired_certificate_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At start, once a day, and when it is read again; a good one ends that."""
+    write_certificates(tmp_path)
+    write_pair(tmp_path, "server", issue(-2, -1))
+    (tmp_path / "web.yml").write_text(TLS)
+    live = LiveConfig(tmp_path / "web.yml")
+    look(live)
+    (first,) = warnings(caplog)
+    assert first.startswith("the certificate has expired on ")
+    monkeypatch.setattr(live_config, "WARN_AGAIN_SECONDS", 0.0)
+    live.look()
+    assert warnings(caplog) == [first] * 2
+    monkeypatch.undo()
+    write_pair(tmp_path, "server", issue(-1, 10))
+    look(live)
+    assert warnings(caplog)[2:] == []
+    write_pair(tmp_path, "server", issue(-80, 10))
+    look(live)
+    (third,) = warnings(caplog)[2:]
+    assert third.startswith("the certificate expires on ")
+
+
+def issue(begins: float, ends: float) -> trustme.LeafCert:
+    """A certificate that is valid from so many days from now until so many days from now."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    begin, end = (now + datetime.timedelta(days=days) for days in (begins, ends))
+    return authority().issue_cert("127.0.0.1", not_before=begin, not_after=end)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "said"),
+    [
+        (-80, 30, None),
+        (-80, 15, None),
+        (-80, 13, "expires on"),
+        (-3, 3, None),
+        (-5, 1, "expires on"),
+        (-80, -0.01, "has expired on"),
+        (1, 90, "is not valid before"),
+        (-10, 365 * 90, None),  # a date after 2049 has another form
+    ],
+)
+def test_dates(begins: float, ends: float, said: str | None) -> None:
+    """They are those of the certificate in the file whose time ends first, which is the server's own here."""
+    text = b"".join(blob.bytes() for blob in issue(begins, ends).cert_chain_pems).decode()
+    problem = describe_dates(text)
+    assert problem is None if said is None else problem and said in problem
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----"])
+def test_dates_that_cannot_be_read(text: str) -> None:
+    """They are no warning."""
+    assert describe_dates(text) is None

@@ -182,7 +182,7 @@ def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pyt
             clients.append(stack.enter_context(socket.create_connection(server.address, timeout=10)))
             clients[-1].sendall(half if number % 2 else b"")
         assert server.get() == (200, "ok")
-        wait_until(lambda: len(server.slots._idle) <= 8, what="the bound")
+        wait_until(lambda: len(server.slots) <= 8, what="the bound")
         monkeypatch.setattr(bounds, "HANDSHAKE_SECONDS", 0.2)
         late = stack.enter_context(socket.create_connection(server.address, timeout=10))
         late.sendall(half)
@@ -191,8 +191,8 @@ def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pyt
         assert silent.recv(10) == b""
         for client in clients:
             client.close()
-        wait_until(lambda: not server.slots._idle and not server.slots._busy, what="the end of all connections")
-        assert not server.server.server_state.connections
+        wait_until(lambda: not len(server.slots), what="the end of all connections")
+        assert not server.server.connections
 
 
 def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,8 +208,8 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
                 client.sendall(b"GET /?size=2000000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 received, began = 0, time.monotonic()
                 if pause is None:
-                    wait_until(lambda: server.slots._busy or server.slots._idle, what="the request")
-                    wait_until(lambda: not (server.slots._busy or server.slots._idle), what="the end")
+                    wait_until(lambda: len(server.slots), what="the request")
+                    wait_until(lambda: not len(server.slots), what="the end")
                 with contextlib.suppress(ConnectionError, ssl.SSLError):
                     while part := client.recv(65536):
                         received += len(part)
@@ -222,8 +222,8 @@ def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
     """Nor for a connection that is idle."""
     with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=10) as client:
         client.sendall(client_hello(server)[:50])
-        wait_until(lambda: server.server.server_state.connections, what="the connection")
-        server.server.should_exit = True
+        wait_until(lambda: server.server.connections, what="the connection")
+        server.server.end()
         assert client.recv(10) == b""
 
 

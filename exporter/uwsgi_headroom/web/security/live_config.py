@@ -10,17 +10,23 @@ from __future__ import annotations
 import logging
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.web.security.certificate_dates import describe_dates
 from uwsgi_headroom.web.security.model import WebConfig
 from uwsgi_headroom.web.security.tls_context import make_context
 from uwsgi_headroom.web.security.web_config_file import load_web_config
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the files."""
+
+WARN_AGAIN_SECONDS = 86400.0
+"""A certificate that is not valid, or expires soon, is logged at start, when it is read again, and this often."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +49,7 @@ class LiveConfig:
         self._files: tuple[Path, ...] = (path,)
         self._loaded = self._seen = self._signature()
         self.active = self._load()
+        self._warn_of_dates()
 
     @property
     def config(self) -> WebConfig:
@@ -58,6 +65,8 @@ class LiveConfig:
         settled = signature == self._seen
         self._seen = signature
         if not settled or signature == self._loaded:
+            if time.monotonic() >= self._warned + WARN_AGAIN_SECONDS:
+                self._warn_of_dates()
             return
         self._loaded = signature
         fields: dict[str, object] = {"file": self._path}
@@ -72,11 +81,20 @@ class LiveConfig:
         else:
             self.active = fresh
             _log.info("web configuration read again", extra={"fields": fields})
+            self._warn_of_dates()
 
     def _follow(self) -> None:
         pause = threading.Event()
         while not pause.wait(LOOK_SECONDS):
             self.look()
+
+    def _warn_of_dates(self) -> None:
+        """Log a warning if the certificate in force is not valid, or expires soon."""
+        self._warned = time.monotonic()
+        tls = self.config.tls
+        if tls and (problem := describe_dates(self._certificate)):
+            fields = {"file": tls.cert if isinstance(tls.cert, Path) else self._path}
+            _log.warning(problem, extra={"fields": fields})
 
     def _load(self) -> Active:
         config = load_web_config(self._path)
@@ -84,7 +102,13 @@ class LiveConfig:
             _require_bcrypt()
         self._files = (self._path, *(config.tls.files if config.tls else ()))
         self._loaded = self._seen = (self._loaded[0], *map(_look_at, self._files[1:]))  # before they are read
-        return Active(config, make_context(config.tls) if config.tls else None)
+        if not config.tls:
+            return Active(config, None)
+        active = Active(config, make_context(config.tls))
+        given = config.tls.cert
+        content = read_file(given, config.tls.where) if isinstance(given, Path) else given.encode()
+        self._certificate = content.decode("ascii", "replace")
+        return active
 
     def _signature(self) -> _Signature:
         return tuple(_look_at(path) for path in self._files)
