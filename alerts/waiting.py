@@ -1,4 +1,4 @@
-"""Conditions for a wait in the listen queue that users notice: `uwsgi_headroom.analysis.waiting` in PromQL.
+"""Conditions for a wait in the listen queue that users notice: `uwsgi_headroom.analysis.littles_law` in PromQL.
 
 If a queue cannot be measured, or no request arrived, the wait is unknown and both conditions are false.
 """

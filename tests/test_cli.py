@@ -15,7 +15,7 @@ import pytest
 from tools.support.exporter import COMMAND, clean_environment, run
 from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
-from uwsgi_headroom.web.exposure import is_exposed
+from uwsgi_headroom.web.listeners import is_exposed
 
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 

@@ -82,7 +82,7 @@ def test_the_kernels_facts_need_no_reading() -> None:
 def test_the_analysis_loads_no_collector(module: str) -> None:
     """What judges a server knows it from a record and a window, whoever made them."""
     imported = _imported(f"uwsgi_headroom.analysis.{module}")
-    assert "uwsgi_headroom.record.server" in imported
+    assert "uwsgi_headroom.record" in imported
     assert [name for name in imported if name.startswith(COLLECTORS)] == []
 
 
@@ -102,6 +102,6 @@ def test_nothing_but_tests_imports_tests(folder: str) -> None:
 
 def test_a_record_needs_nothing() -> None:
     """Those who fill a record and those who judge it import it, so it imports no other part of the package."""
-    own = [name for name in _imported("uwsgi_headroom.record.server") if name.startswith("uwsgi_headroom.")]
-    assert "uwsgi_headroom.record.server" in own
+    own = [name for name in _imported("uwsgi_headroom.record") if name.startswith("uwsgi_headroom.")]
+    assert "uwsgi_headroom.record" in own
     assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []

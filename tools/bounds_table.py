@@ -12,20 +12,20 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "docs" / "bounds.md"
 
 MODULES = {
-    "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes.bounds",
+    "A stats document": "uwsgi_headroom.stats.parts",
+    "Routes": "uwsgi_headroom.routes.shape",
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",
-    "Which servers are expected": "uwsgi_headroom.watch.expected",
+    "Which servers are expected": "uwsgi_headroom.watch.globbed",
     "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
     "Names in the history file": "uwsgi_headroom.store.database",
     "The HTTP face": "uwsgi_headroom.web.bounds",
     "Checks of passwords": "uwsgi_headroom.web.security.login",
-    "Logins that wait": "uwsgi_headroom.web.security.login_queue",
-    "Logins that are remembered": "uwsgi_headroom.web.security.token_table",
-    "Clients with wrong passwords": "uwsgi_headroom.web.security.throttle",
+    "Logins that wait": "uwsgi_headroom.web.security.passwords",
+    "Logins that are remembered": "uwsgi_headroom.web.security.login",
+    "Clients with wrong passwords": "uwsgi_headroom.web.security.login",
 }
 
 HEAD = """\

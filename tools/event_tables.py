@@ -10,10 +10,8 @@ from typing import get_args
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
-from uwsgi_headroom.journal.recorder import GAP_SECONDS
-from uwsgi_headroom.journal.verdicts import JUDGE_SECONDS
-from uwsgi_headroom.journal.worker_end import REACHED, REACHED_REQUESTS
-from uwsgi_headroom.journal.workers import AWAY_SECONDS
+from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
+from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 
 FILE = ROOT / "docs" / "events.md"
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tools.environments import ROOT
 from tools.generated_files import replace_section
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
 
 FILE = ROOT / "docs" / "troubleshooting.md"
 FINDINGS = ROOT / "exporter" / "uwsgi_headroom" / "analysis" / "findings"

@@ -13,7 +13,7 @@ from alerts.more_capacity import more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
-from uwsgi_headroom.analysis.interpreter_lock import CONTENDED, LOCK_WAIT
+from uwsgi_headroom.analysis.wait_states import CONTENDED, LOCK_WAIT
 
 DAY = 86400
 
@@ -157,7 +157,7 @@ unless {by_server("count", _uncontended(t))}""",
 
 def _uncontended(t: Thresholds) -> str:
     """Workers that are seen to compute without their interpreter lock, as compression does: `is_contended` of
-    `uwsgi_headroom.analysis.interpreter_lock`."""
+    `uwsgi_headroom.analysis.wait_states`."""
     w = t.window
     busy = f"worker:uwsgi_concurrency_observed:ratio_rate{w}"
     return f"""

@@ -17,8 +17,7 @@ from tools import environments
 from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.tune.experiment.outcome import Outcome
-from uwsgi_headroom.tune.experiment.results import open_results
+from uwsgi_headroom.tune.experiment.results import Outcome, open_results
 from uwsgi_headroom.tune.experiment.run import run_once
 from uwsgi_headroom.tune.experiment.series import Planned, run_series
 

@@ -11,7 +11,7 @@ from app.lab.experiment import Experiment, Length, Results, Section, render_tabl
 from app.lab.figures import DISTURBED, Finding, Runs, other_cpus
 from app.lab.programs import Machine
 from tools.environments import ROOT
-from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Outcome
 
 FILE = ROOT / "docs" / "lab.md"
 PICTURES = ROOT / "docs" / "lab"

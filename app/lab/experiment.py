@@ -10,7 +10,7 @@ from app.lab.figures import Figure, Finding, Runs
 from app.lab.programs import Machine, Programs
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.series import Planned, interleave
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 
 NONE = "-"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from uwsgi_headroom.tune.experiment.outcome import Outcome
-from uwsgi_headroom.tune.experiment.results import Spread, spread
+from uwsgi_headroom.tune.experiment.results import Outcome, Spread, spread
 
 Figure = Callable[[Outcome], float | None]
 Verdict = Literal["agrees", "differs", "open", "beside"]

@@ -17,7 +17,7 @@ from app import fibonacci
 from app.lab import published
 from tools import lab_environment
 from tools.environments import ROOT, Environment
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 
 MASKS = "app.lab.applications.masks"
 

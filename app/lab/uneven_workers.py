@@ -10,7 +10,7 @@ from app.lab.unevenness import compare_costly_case, compare_interpreters, compar
 from app.lab.worker_tables import clients_table, published_table, waits_table
 from uwsgi_headroom.tune.experiment.chart import draw_bars
 from uwsgi_headroom.tune.experiment.series import Planned
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 
 KEY = "E4"

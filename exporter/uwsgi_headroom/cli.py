@@ -15,9 +15,7 @@ from uwsgi_headroom import interrupts
 from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
 from uwsgi_headroom.arguments.parser import UsageError, suggest
 from uwsgi_headroom.check import failure
-from uwsgi_headroom.check.exit_status import UNKNOWN
-from uwsgi_headroom.check.request import Request
-from uwsgi_headroom.check.thresholds import Thresholds
+from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.terminal_text import print_lines

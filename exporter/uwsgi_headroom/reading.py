@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.server import (
+from uwsgi_headroom.record import (
+    UNKNOWN,
+    Backlog,
     Cpus,
     EmperorRecord,
     Memory,
@@ -19,8 +20,7 @@ from uwsgi_headroom.record.server import (
     WorkerRecord,
     WorkerState,
 )
-from uwsgi_headroom.record.setup import UNKNOWN
-from uwsgi_headroom.routes.served import ServedRoutes
+from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 

@@ -23,25 +23,20 @@ from typing import TYPE_CHECKING
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.config.precedence import unknown_variables
-from uwsgi_headroom.service.activation import take_sockets
-from uwsgi_headroom.service.hangup import Hangup
-from uwsgi_headroom.service.lifecycle import Lifecycle
-from uwsgi_headroom.service.manager import ServiceManager
-from uwsgi_headroom.service.reload import Reloader
-from uwsgi_headroom.service.settings_source import SettingsSource
+from uwsgi_headroom.service.reload import Hangup, Lifecycle, Reloader, SettingsSource
+from uwsgi_headroom.service.systemd import ServiceManager, take_sockets
 from uwsgi_headroom.watch import suspend
-from uwsgi_headroom.watch.expected import NO_MEMORY, remember
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import NO_MEMORY, remember
 from uwsgi_headroom.watch.probed import MOST_PROBED
-from uwsgi_headroom.watch.supervise import supervise
-from uwsgi_headroom.web import descriptors
+from uwsgi_headroom.watch.tasks import supervise
+from uwsgi_headroom.web import connection_slots
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.descriptors import Capacity
+from uwsgi_headroom.web.connection_slots import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
-from uwsgi_headroom.web.exposure import refuse_exposed_routes
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
-from uwsgi_headroom.web.listeners import announce, open_listener
+from uwsgi_headroom.web.listeners import announce, open_listener, refuse_exposed_routes
 from uwsgi_headroom.web.request_turns import RequestTurns
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
@@ -142,7 +137,7 @@ def serve_until_signal(
     SIGTERM ignored; so does the SIGHUP of a closed terminal.
     """
     servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
-    capacity = descriptors.share_out(descriptors.raise_soft_limit(), servers, len(sockets))
+    capacity = connection_slots.share_out(connection_slots.raise_soft_limit(), servers, len(sockets))
     exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), lifecycle, live)
     terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
     signal.signal(signal.SIGINT, exporter.handle_exit)
@@ -179,7 +174,7 @@ class _Exporter:
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
         make_tls = None
         if live is not None:
-            from uwsgi_headroom.web.security.protect import protect  # noqa: PLC0415
+            from uwsgi_headroom.web.security.gate import protect  # noqa: PLC0415
 
             application, make_tls = protect(application, live)
             self._gate = application

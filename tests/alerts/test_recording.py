@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 
 SERVICES, INSTANCES = 20, 3
 TOLERANCE = 1e-9

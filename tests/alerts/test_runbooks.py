@@ -14,9 +14,9 @@ from tools.alert_tables import shipped
 from tools.environments import ROOT
 from tools.support.monitoring import find
 from uwsgi_headroom.analysis import findings
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook
-from uwsgi_headroom.web.runbook_placeholders import PLACEHOLDER, used_placeholders
+from uwsgi_headroom.web.runbook_pages import PLACEHOLDER, used_placeholders
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))

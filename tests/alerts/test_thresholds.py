@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis import advice, objective, stuck, waiting
+from uwsgi_headroom.analysis import advice, littles_law, objective, worker_states
 from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, setup, workers
 
 MINUTES = 5
@@ -16,13 +16,13 @@ MINUTES = 5
 SHARED = {
     "queue_filling": queue.FILLING,
     "queue_full": queue.FULL[0],
-    "queue_wait_seconds": waiting.NOTICED[0],
-    "queue_wait_ratio": waiting.NOTICED[1],
-    "queue_wait_severe_seconds": waiting.SEVERE[0],
-    "queue_wait_severe_ratio": waiting.SEVERE[1],
+    "queue_wait_seconds": littles_law.NOTICED[0],
+    "queue_wait_ratio": littles_law.NOTICED[1],
+    "queue_wait_severe_seconds": littles_law.SEVERE[0],
+    "queue_wait_severe_ratio": littles_law.SEVERE[1],
     "burn_page_1h": objective.FAST_BURN,
     "burn_requests": objective.FEWEST_REQUESTS,
-    "stuck_many": stuck.MANY_STUCK,
+    "stuck_many": worker_states.MANY_STUCK,
     "lost": workers.MANY_LOST[0],
     "lost_part": workers.MANY_LOST[1],
     "respawns": max(workers.LOOP[0], workers.LOOP[1] * MINUTES),

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom
+from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.neighbours import compute_shares
 from uwsgi_headroom.history.window import Window
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.findings import collect_emperor_findings
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.reading import describe_emperor
-from uwsgi_headroom.record.server import EmperorRecord
+from uwsgi_headroom.record import EmperorRecord
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
 
 

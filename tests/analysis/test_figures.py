@@ -24,7 +24,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import sampled_totals
 from uwsgi_headroom.metrics import window_figures as windows
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import STATES, Socket, Worker
 from uwsgi_headroom.watch.watch import Watch

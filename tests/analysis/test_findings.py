@@ -17,8 +17,7 @@ from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record import Backlog, Setup
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App
 from uwsgi_headroom.stats.server import Worker

@@ -10,9 +10,8 @@ from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
-from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_server
 
 MB = 1_000_000

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.analysis.memory_headroom import count_more_workers, fits
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
+from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.kernel.facts import Memory
-from uwsgi_headroom.kernel.worker_memory import Source, WorkerMemory
+from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
 
 MB = 1_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.neighbours import (
+from uwsgi_headroom.analysis.capacity import (
     LEAST_EFFECT,
     LEAST_SLICES,
     CpuShares,

@@ -10,7 +10,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record import Setup
 
 
 def mapped(server: Server) -> HostFacts:

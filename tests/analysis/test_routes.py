@@ -12,10 +12,10 @@ from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.routes.served import ServedRoutes
+from uwsgi_headroom.routes.book import ServedRoutes
 
 AT = 1000.0
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})

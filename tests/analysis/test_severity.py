@@ -13,8 +13,8 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
 from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY, THREADS_FULL
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
+from uwsgi_headroom.analysis.littles_law import NOTICED, SEVERE, SHOWN, judge_waiting
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
-from uwsgi_headroom.analysis.waiting import NOTICED, SEVERE, SHOWN, judge_waiting
 from uwsgi_headroom.reading import describe_server
 
 HARM = {"clients_refused", "queue_wait", "requests_lost", "harakiri", "request_stuck", "unevenness_hurts"}

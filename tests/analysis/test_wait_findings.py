@@ -13,7 +13,7 @@ from tests.support.windows import the_example, window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record.waits import State, Waits
+from uwsgi_headroom.record import State, Waits
 
 WAITS = {
     "slow_clients",

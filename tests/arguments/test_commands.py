@@ -6,7 +6,7 @@ import pytest
 
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.arguments.parser import UsageError
-from uwsgi_headroom.check.thresholds import Threshold
+from uwsgi_headroom.check.request import Threshold
 
 
 def refused(*arguments: str) -> UsageError:

@@ -9,7 +9,7 @@ import msgspec
 
 from tools.support.captured_documents import document
 from tools.support.simulated_server import Server as SimulatedServer
-from uwsgi_headroom.check.judge import describe_unread
+from uwsgi_headroom.check.watching import describe_unread
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server

@@ -25,7 +25,7 @@ from tools.support.exporter import COMMAND, clean_environment, exporter, run
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.advice import LEAST_OWN
 from uwsgi_headroom.analysis.findings.neighbours import LOW
-from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
 
 pytestmark = pytest.mark.integration

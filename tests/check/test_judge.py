@@ -12,8 +12,8 @@ import pytest
 from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
 from tools.support.simulated_server import Server
-from uwsgi_headroom.check.judge import judge
-from uwsgi_headroom.check.text_report import render_lines
+from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.schema import Server as Document
 from uwsgi_headroom.errors import ReadError

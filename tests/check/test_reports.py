@@ -11,11 +11,10 @@ import pytest
 
 from tests.check.documents import busy_server, emperor, unreadable
 from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
-from uwsgi_headroom.check import json_report, list_report, text_report
-from uwsgi_headroom.check.exit_status import find_worst
-from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
+from uwsgi_headroom.check import reports
+from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.nagios_report import render_report
-from uwsgi_headroom.check.thresholds import NO_THRESHOLDS, Threshold, Thresholds
+from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Waits
 
@@ -42,15 +41,15 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
     server = busy_server()
     first, *others = server.workers
     workers = (msgspec.structs.replace(first, **changes), *others)
-    lines = list(text_report.render_lines(msgspec.structs.replace(server, workers=workers)))
+    lines = list(reports.render_lines(msgspec.structs.replace(server, workers=workers)))
     assert lines[next(place for place, line in enumerate(lines) if line.startswith("  worker")) + 1].endswith(state)
     assert ("          (partly: not up all the time)" in lines) == (state == "partly")
-    assert max(map(len, lines)) <= text_report.WIDTH
+    assert max(map(len, lines)) <= reports.WIDTH
 
 
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     """Details of ok servers are left out; unreadable servers have none."""
-    text = "\n".join(list_report.render_lines([critical(), unreadable(), busy_server()]))
+    text = "\n".join(reports.render_lines([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
@@ -61,7 +60,7 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
 def test_a_long_name_has_a_line_of_its_own() -> None:
     """A long name is not cut, because names differ at their ends."""
     name = "/srv/application-with-a-long-name/run/uwsgi.stats"
-    lines = list(list_report.render_lines([critical(name), busy_server()]))
+    lines = list(reports.render_lines([critical(name), busy_server()]))
     assert lines[2] == f"CRITICAL  {name}"
     assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
     assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]
@@ -73,20 +72,20 @@ def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path: Path) -> None:
     server = emperor(tmp_path)
     assert server.status == "warning"
     assert server.emperor
-    text = "\n".join(text_report.render_lines(server))
+    text = "\n".join(reports.render_lines(server))
     assert f"throttled  {server.emperor.throttled[0].name}" in text
 
 
 def test_what_requests_spend_their_time_on() -> None:
     """The largest part comes first; a figure and its label stay on one line, however long the names are."""
-    text = "\n".join(text_report.render_lines(with_waits(busy_server())))
+    text = "\n".join(reports.render_lines(with_waits(busy_server())))
     assert (
         "  time         89 ms per request: 41 ms postgres, 22 ms interpreter lock,\n"
         "               18 ms CPU, 5.0 ms CPU wait, 3.0 ms other\n" in text
     )
     name = "a-database-whose-name-is-of-forty-columns"
     section = waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1})
-    lines = list(text_report.render_lines(with_waits(busy_server(), section)))
+    lines = list(reports.render_lines(with_waits(busy_server(), section)))
     assert any(f"41 ms {name}" in line for line in lines)
     assert max(map(len, lines)) <= 80
 
@@ -94,8 +93,8 @@ def test_what_requests_spend_their_time_on() -> None:
 @pytest.mark.parametrize("server", [with_reason(busy_server(), "this user may not see it"), busy_server()])
 def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
     """The report has no line about it, for those who grant no right would read it each time; JSON has the reason."""
-    assert not any(line.startswith("  time") for line in text_report.render_lines(server))
-    whole = json.loads(json_report.render_json([server], single=True))
+    assert not any(line.startswith("  time") for line in reports.render_lines(server))
+    whole = json.loads(reports.render_json([server], single=True))
     assert whole["waits"] is None
     assert [unknown["why"] for unknown in whole["unknown"] if unknown["what"] == "waits"] == [
         unknown.why for unknown in server.unknown if unknown.what == "waits"
@@ -104,7 +103,7 @@ def test_a_time_that_is_not_known_is_not_reported(server: Server) -> None:
 
 def test_json_has_the_waits_of_the_api() -> None:
     """The section is the one of the API, unchanged."""
-    whole = json.loads(json_report.render_json([with_waits(busy_server())], single=True))
+    whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
     assert msgspec.convert(whole["waits"], Waits) == EXAMPLE
 
 
@@ -125,7 +124,7 @@ def test_the_worst(statuses: list[str], worst: str) -> None:
 
 def test_json_of_several_is_one_document() -> None:
     """The document has the worst status, and the document of each server."""
-    whole = json.loads(json_report.render_json([critical(), unreadable()], single=False))
+    whole = json.loads(reports.render_json([critical(), unreadable()], single=False))
     assert (whole["status"], whole["verdict"]) == ("critical", "2 servers: 1 critical, 1 unknown")
     assert [server["name"] for server in whole["servers"]] == ["hot", "gone"]
     assert whole["servers"][1]["error"]["reason"] == "refused"

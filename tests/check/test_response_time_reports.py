@@ -17,9 +17,9 @@ from tests.support.documents_with_response_times import (
     with_objective,
     with_response_times,
 )
-from uwsgi_headroom.check import json_report, text_report
+from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.nagios_report import render_report
-from uwsgi_headroom.check.thresholds import Threshold, Thresholds
+from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
@@ -59,7 +59,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
     server = with_objective(
         with_response_times(busy_server()), objective(load_multiple=1.6, load_multiple_reached=True)
     )
-    text = "\n".join(text_report.render_lines(server))
+    text = "\n".join(reports.render_lines(server))
     assert (
         "  throughput   5.00 requests/s\n"
         "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
@@ -74,7 +74,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
 
 def test_a_server_without_percentiles_has_the_mean_beside_its_throughput() -> None:
     """An older exporter's document, or one of a server with stats-no-cores, has no line of percentiles."""
-    text = "\n".join(text_report.render_lines(with_response_times(busy_server(), None)))
+    text = "\n".join(reports.render_lines(with_response_times(busy_server(), None)))
     assert "  throughput   5.00 requests/s of 50 ms each\n" in text
     assert "  response  " not in text
     assert "  objective " not in text
@@ -83,7 +83,7 @@ def test_a_server_without_percentiles_has_the_mean_beside_its_throughput() -> No
 def test_json_has_the_response_times_and_the_objective_of_the_api() -> None:
     """The sections are those of the API, unchanged."""
     server = with_objective(with_response_times(busy_server()), objective())
-    whole = json.loads(json_report.render_json([server], single=True))
+    whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == EXAMPLE
     assert msgspec.convert(whole["objective"], Objective) == objective()
 
@@ -96,11 +96,11 @@ def test_routes_in_the_report() -> None:
         Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_seconds=None),
     )
     server = msgspec.structs.replace(busy_server(), routes=routes)
-    text = "\n".join(text_report.render_lines(server))
+    text = "\n".join(reports.render_lines(server))
     assert (
         "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s;\n"
         "               GET /orders/{id} 20 %; 1 more\n" in text
     )
     for none in (None, ()):
         idle = msgspec.structs.replace(server, routes=none)
-        assert not any(line.startswith("  routes") for line in text_report.render_lines(idle))
+        assert not any(line.startswith("  routes") for line in reports.render_lines(idle))

@@ -7,9 +7,8 @@ import pytest
 
 from tests.check.documents import busy_server
 from tests.support.documents_with_response_times import EXAMPLE, SHORT, percentiles, with_response_times
-from uwsgi_headroom.check.apply_thresholds import apply_thresholds
-from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
-from uwsgi_headroom.check.thresholds import NO_THRESHOLDS, Threshold, Thresholds
+from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
+from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
 from uwsgi_headroom.documents.response_times import ResponseTimes
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError

@@ -12,7 +12,7 @@ from tests.check.documents import busy_server
 from tests.check.test_check import clients
 from tools.support.exporter import Exporter, exporter, run
 from tools.support.real_uwsgi import uwsgi, wait_until
-from uwsgi_headroom.check import command, list_report, text_report
+from uwsgi_headroom.check import command, reports
 from uwsgi_headroom.check.request import Format, Request
 from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.errors import ConfigError
@@ -79,10 +79,10 @@ DOCUMENT = WhatIf(
 
 def test_the_table() -> None:
     """The observed setting comes first, with a mark; a load beyond the maximum has words instead of a figure."""
-    lines = list(text_report.render_lines(msgspec.structs.replace(busy_server(), what_if=DOCUMENT)))
+    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=DOCUMENT)))
     start = next(place for place, line in enumerate(lines) if line.startswith("What if"))
     table = lines[start:]
-    assert max(map(len, table)) <= text_report.WIDTH
+    assert max(map(len, table)) <= reports.WIDTH
     assert table[1].split() == ["most", "limited", "at", "40.0/s", "at", "60.0/s"]
     rows = [line.split() for line in table[3:6]]
     assert rows[0] == ["4x4*", "112", "interpreters", "97", "ms", "200", "ms", "110", "ms", "250", "ms", "240", "MB"]
@@ -95,7 +95,7 @@ def test_the_table() -> None:
 def test_the_observed_setting_is_there_once() -> None:
     """If it was asked for, it stays where it was asked for."""
     document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))
-    lines = list(text_report.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
+    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
     assert sum("4x4*" in line for line in lines) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_refusal() -> None:
     server = msgspec.structs.replace(
         busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
     )
-    for lines in (text_report.render_lines(server), list_report.render_lines([server, busy_server("other")])):
+    for lines in (reports.render_lines(server), reports.render_lines([server, busy_server("other")])):
         assert "What if: not known. No request was completed." in list(lines)
 
 

@@ -13,7 +13,7 @@ import pytest
 from dashboards.signals.waits import ORDER
 from tests.support.promtool import complaints
 from tools.support.dashboard_queries import board, panels, queries
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 
 IDENTITY = {"job": "uwsgi", "instance": "10.0.0.1:9238", "server": "shop"}
 LOAD, PER_REQUEST = "Load by wait state", "Time per request by state"

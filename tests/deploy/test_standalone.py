@@ -8,8 +8,7 @@ import socket
 from types import ModuleType
 
 from tests.deploy.files import DEPLOY
-from uwsgi_headroom.service.activation import take_sockets
-from uwsgi_headroom.service.notify import watchdog_seconds
+from uwsgi_headroom.service.systemd import take_sockets, watchdog_seconds
 
 FOLDER = DEPLOY / "standalone"
 LOADER, PROGRAM = 4711, 4712

@@ -12,15 +12,14 @@ from tools.support.captured_documents import NAMES, kind
 from tools.support.scripted_watch import ScriptedWatch, replayed
 from tools.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.documents.setup import build_setup
+from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.identity import Identity
+from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record import Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.documents_with_waits import EXAMPLE, waits
-from uwsgi_headroom.documents.request_time import split_request_time
+from uwsgi_headroom.documents.sentences import split_request_time
 from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.states import WAITS
 
 

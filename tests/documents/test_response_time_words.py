@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.documents_with_response_times import EXAMPLE, LONG, SHORT, UNSHARP, burn, objective, percentiles
-from uwsgi_headroom.documents.response_time_words import describe_objective, describe_percentile, list_percentiles
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
+from uwsgi_headroom.documents.sentences import describe_objective, describe_percentile, list_percentiles
 
 
 @pytest.mark.parametrize(

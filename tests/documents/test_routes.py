@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
-from uwsgi_headroom.routes.served import ServedRoutes
+from uwsgi_headroom.routes.book import ServedRoutes
 
 SECONDS = 20
 

@@ -14,12 +14,11 @@ from tests.store.test_codec import full_record
 from tests.store.test_database import minute
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
-from uwsgi_headroom.documents.stored_history import build_stored_history, choose_tier
+from uwsgi_headroom.documents.history import build_stored_history, choose_tier
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.record import Minute
-from uwsgi_headroom.store.tiers import DAY, HOURS, MINUTES, QUARTERS
+from uwsgi_headroom.store.record import DAY, HOURS, MINUTES, QUARTERS, Minute
 from uwsgi_headroom.store.writer import HistoryWriter
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.documents.waits import build_waits
-from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.record import Waits
 
 FIGURES = WaitFigures(
     threads={"cpu": 1.0, "sleep": 0.5, "backend": 4.0},

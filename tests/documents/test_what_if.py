@@ -14,10 +14,9 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.what_if import Check, Observed, Setting, runs
 from uwsgi_headroom.documents import predict
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.what_if import WhatIf
-from uwsgi_headroom.documents.what_if_words import describe_check
+from uwsgi_headroom.documents.what_if import WhatIf, describe_check
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.record import Waits
 
 WAITS = Waits(threads={"cpu": 0.5, "backend": 3.0, "interpreter_lock": 0.3, "cpu_wait": 0.2}, busy=4)
 

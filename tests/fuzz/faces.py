@@ -15,11 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.fuzz.mutations import tell_story
 from uwsgi_headroom import stats
-from uwsgi_headroom.check.json_report import render_json
-from uwsgi_headroom.check.list_report import render_lines as render_list
 from uwsgi_headroom.check.nagios_report import render_report
-from uwsgi_headroom.check.text_report import render_lines
-from uwsgi_headroom.check.thresholds import Threshold, Thresholds
+from uwsgi_headroom.check.reports import render_json, render_lines, render_list
+from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
@@ -29,14 +27,14 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.routes.templates import Templates
+from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Answer, File
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.top.feeds.feed import NO_TREND
-from uwsgi_headroom.top.model import ScreenModel, ServerEntry
+from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.servers import ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
-from uwsgi_headroom.watch.route_namer import RouteNamer
+from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENTS = 5

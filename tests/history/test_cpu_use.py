@@ -14,7 +14,7 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import CpuTotals
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
+from uwsgi_headroom.kernel.cpus import CpuTimes
 from uwsgi_headroom.reading import Reading
 
 

@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from tools.support.simulated_server import EPOCH, Server, emperor, router
-from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.reloads import is_reload
+from uwsgi_headroom.history.integrals import Integrals, is_reload
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals
-from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import Snapshot

@@ -12,7 +12,7 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.rows import compare_rows, pack_row
 from uwsgi_headroom.history.totals import Totals, WaitTotals
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.waits import STATES, Waits
+from uwsgi_headroom.record import STATES, Waits
 
 STEP = 1.0
 

@@ -9,11 +9,11 @@ import pytest
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.journal.events import Event, Kind
-from uwsgi_headroom.journal.worker_end import EndedProcess, find_cause
-from uwsgi_headroom.kernel.oom import OomKills
+from uwsgi_headroom.journal.workers import EndedProcess, find_cause
+from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.setup import ConcurrencyKind, Setup
+from uwsgi_headroom.record import ConcurrencyKind, Setup
 
 
 class Watched:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.other_namespaces import as_root
-from uwsgi_headroom.kernel.available_memory import UNLIMITED, AvailableMemory, read_available_memory
+from uwsgi_headroom.kernel.memory import UNLIMITED, AvailableMemory, read_available_memory
 
 PID = 4242
 MB = 1_000_000

@@ -24,7 +24,7 @@ from tests.support.other_namespaces import (
 )
 from tools.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel.backlogs import Backlogs
-from uwsgi_headroom.record.backlog import Backlog
+from uwsgi_headroom.record import Backlog
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 

@@ -8,9 +8,8 @@ import pytest
 
 from tools.support.clock import MovableClock
 from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.cpus import READ_SECONDS, CpuTimes, MachineCpu
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.machine_cpu import READ_SECONDS, MachineCpu
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.source import Answer
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.listener_dumps import MOST_SHARED_SECONDS, ListenerDumps
+from uwsgi_headroom.kernel.backlogs import MOST_SHARED_SECONDS, ListenerDumps
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.kernel_tree import TICKS, KernelTree
 from tools.support.clock import MovableClock
-from uwsgi_headroom.kernel.machine_cpu import FORGET_SECONDS, READ_SECONDS, MachineCpu, parse_stat
+from uwsgi_headroom.kernel.cpus import FORGET_SECONDS, READ_SECONDS, MachineCpu, parse_stat
 
 
 def test_iowait_is_idle_and_steal_is_used() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
-from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
+from uwsgi_headroom.kernel.backlogs import ListenOverflows, read_listen_overflows
 
 FIXTURES = Path(__file__).with_name("fixtures")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
+from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
 
 PID = 4242
 V1 = {

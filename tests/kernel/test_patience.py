@@ -6,7 +6,7 @@ import pytest
 
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.patience import PAUSE_SECONDS, Patience
+from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS, Patience
 
 
 def test_an_answer() -> None:

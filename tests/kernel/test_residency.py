@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel import procfs, residency
+from uwsgi_headroom.kernel import processes, procfs
 
 
 def test_every_thread_of_a_process_is_read() -> None:
@@ -17,7 +17,7 @@ def test_every_thread_of_a_process_is_read() -> None:
     thread = threading.Thread(target=ended.wait)
     thread.start()
     try:
-        threads = residency.read_threads(os.getpid())
+        threads = processes.read_threads(os.getpid())
     finally:
         ended.set()
         thread.join()
@@ -29,12 +29,12 @@ def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch: pytest.M
     """A thread that ended after it was listed is left out; the others are read."""
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
-    assert os.getpid() in residency.read_threads(os.getpid())
+    assert os.getpid() in processes.read_threads(os.getpid())
 
 
 def test_no_process_no_threads() -> None:
     """A process that has ended has no threads."""
-    assert residency.read_threads(999999999) == {}
+    assert processes.read_threads(999999999) == {}
 
 
 def test_a_name_may_hold_anything(tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.kernel_tree import TICKS, KernelTree
 from tools.support.clock import MovableClock
-from uwsgi_headroom.kernel.cpus import GroupQuota
-from uwsgi_headroom.kernel.machine_cpu import MachineCpu
-from uwsgi_headroom.kernel.server_cpu import QUOTA_PERIOD, CpuTimes, ServerCpu
+from uwsgi_headroom.kernel.cpus import QUOTA_PERIOD, CpuTimes, GroupQuota, MachineCpu, ServerCpu
 
 
 class Machine:

@@ -12,12 +12,17 @@ import pytest
 from tests.support.other_namespaces import as_nobody, as_root
 from tools.support import real_uwsgi
 from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.concurrency import find_concurrency_kind
+from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.setup import KEEP_FIRST_SECONDS, KEEP_SECONDS, SetupReader, read_somaxconn
-from uwsgi_headroom.kernel.socket_holders import are_mapped
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.kernel.setup import (
+    KEEP_FIRST_SECONDS,
+    KEEP_SECONDS,
+    SetupReader,
+    find_concurrency_kind,
+    read_somaxconn,
+)
+from uwsgi_headroom.record import Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 

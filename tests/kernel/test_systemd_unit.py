@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel.systemd_unit import find_systemd_unit
+from uwsgi_headroom.kernel.identity import find_systemd_unit
 
 
 @pytest.mark.parametrize(

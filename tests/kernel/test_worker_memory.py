@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
-from uwsgi_headroom.kernel.worker_memory import (
+from uwsgi_headroom.kernel.memory import (
     LONGEST_WALK,
     USS_SECONDS,
     WorkerMemories,
     WorkerMemory,
     read_unique_bytes,
 )
+from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
 
 MASTER = 4000
 KB = 1024

@@ -13,7 +13,7 @@ from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.worker_memory import USS_SECONDS
+from uwsgi_headroom.kernel.memory import USS_SECONDS
 from uwsgi_headroom.source import Answer
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from tools.support.captured_documents import NAMES, document, with_a_wrong_value
 from tools.support.monitoring import find
 from tools.support.observations import down, of_uwsgi, proven, series, up
-from uwsgi_headroom.analysis.stuck import count_harmful_now
+from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -27,8 +27,7 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.cron import crontab_schedule
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record import ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
-from uwsgi_headroom.response_times.groups import make_group
+from uwsgi_headroom.response_times.estimator import make_group
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind
 
 BINS = Bins((0.8, 0.25, 59.999))

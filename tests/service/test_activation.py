@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.service.activation import take_sockets
+from uwsgi_headroom.service.systemd import take_sockets
 
 PID = 7
 

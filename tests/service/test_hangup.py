@@ -15,7 +15,7 @@ import pytest
 from tools.environments import ROOT
 from tools.support.exporter import COMMAND, clean_environment
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.service.hangup import Hangup
+from uwsgi_headroom.service.reload import Hangup
 
 pytestmark = pytest.mark.integration
 

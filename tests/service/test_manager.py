@@ -9,7 +9,7 @@ import pytest
 from tests.support.service_manager import manager
 from tools.support.scripted_watch import ScriptedWatch, replayed
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.service.manager import LEAST_WATCHDOG_SECONDS, ServiceManager, describe_servers
+from uwsgi_headroom.service.systemd import LEAST_WATCHDOG_SECONDS, ServiceManager, describe_servers
 from uwsgi_headroom.watch.watch import Watch
 
 PID = os.getpid()

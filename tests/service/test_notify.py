@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.service_manager import manager
-from uwsgi_headroom.service.notify import Notifier, watchdog_seconds
+from uwsgi_headroom.service.systemd import Notifier, watchdog_seconds
 
 
 @pytest.mark.parametrize("address", ["", f"@headroom-{secrets.token_hex(8)}"], ids=["path", "abstract"])

@@ -20,10 +20,9 @@ from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.service import settings_source
-from uwsgi_headroom.service.manager import ServiceManager
-from uwsgi_headroom.service.reload import Reloader, restart_needed
-from uwsgi_headroom.service.settings_source import SettingsSource
+from uwsgi_headroom.service import reload
+from uwsgi_headroom.service.reload import Reloader, SettingsSource, restart_needed
+from uwsgi_headroom.service.systemd import ServiceManager
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import LastReload
 
@@ -209,7 +208,7 @@ def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> Non
             raise HeadroomError("none was found")
         return servers
 
-    monkeypatch.setattr(settings_source, "discover_servers", discover)
+    monkeypatch.setattr(reload, "discover_servers", discover)
 
 
 def test_a_server_that_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:

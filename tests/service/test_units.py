@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
-from uwsgi_headroom.service.manager import LEAST_WATCHDOG_SECONDS
+from uwsgi_headroom.service.systemd import LEAST_WATCHDOG_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "deploy/systemd"
 PROGRAM = "/opt/uwsgi-headroom/bin/uwsgi-headroom"

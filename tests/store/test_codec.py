@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store import encode
 from uwsgi_headroom.store.decode import decode_record
-from uwsgi_headroom.store.encode import encode_record
-from uwsgi_headroom.store.layout import CHECKSUM_BYTES
+from uwsgi_headroom.store.encode import CHECKSUM_BYTES, decode_numbers, encode_numbers, encode_record
 from uwsgi_headroom.store.record import Levels, Record
-from uwsgi_headroom.store.varint import decode_numbers, encode_numbers
 
 
 class Texts:

@@ -16,17 +16,15 @@ import pytest
 
 from tests.store.test_database import NOON, minute, opened
 from tools.support import stored_days
-from uwsgi_headroom.documents.stored_history import build_stored_history
+from uwsgi_headroom.documents.history import build_stored_history
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.sources.history_file import load_history_files
-from uwsgi_headroom.report.sources.time_range import TimeRange
-from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.report.sources.selection import TimeRange
+from uwsgi_headroom.store.encode import CHECKSUM_BYTES, encode_record
 from uwsgi_headroom.store.file import Failure, open_to_write
-from uwsgi_headroom.store.layout import CHECKSUM_BYTES
 from uwsgi_headroom.store.reader import HistoryFile
-from uwsgi_headroom.store.record import Minute
-from uwsgi_headroom.store.tiers import DAY, TIERS
+from uwsgi_headroom.store.record import DAY, TIERS, Minute
 
 EARLIER_MINUTE = bytes.fromhex(
     "04809fa2bade9708000000000000809f49809f49809f49000000000000000000000000000000000000000000000000000202140000"

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import windows
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.reader import HistoryFile
-from uwsgi_headroom.store.record import Minute, Record
-from uwsgi_headroom.store.tiers import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, slot_at
+from uwsgi_headroom.store.record import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, Minute, Record, slot_at
 
 NOON = 1_800_000_000 // 3600 * 3600
 

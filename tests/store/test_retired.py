@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.record import DAY
 from uwsgi_headroom.store.retired import MOST_BYTES, read_retired, retire, retired_path
-from uwsgi_headroom.store.tiers import DAY
 
 
 def test_the_last_retirement_counts(tmp_path: Path) -> None:

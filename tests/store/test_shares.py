@@ -11,12 +11,11 @@ import pytest
 
 from tests.store.test_database import NOON, opened
 from tests.support import windows
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.store.database import find_share
 from uwsgi_headroom.store.reader import HistoryFile
-from uwsgi_headroom.store.record import Minute, Record
-from uwsgi_headroom.store.shares import find_share
-from uwsgi_headroom.store.tiers import DAY
+from uwsgi_headroom.store.record import DAY, Minute, Record
 
 MAX_SIZE = 1_000_000
 SLACK = 4_000_000

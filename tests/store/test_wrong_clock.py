@@ -10,8 +10,7 @@ from tests.store.test_database import NOON, minute, opened, pass_hour, requests
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.reader import HistoryFile
-from uwsgi_headroom.store.record import Minute
-from uwsgi_headroom.store.tiers import DAY, HOURS
+from uwsgi_headroom.store.record import DAY, HOURS, Minute
 
 AHEAD = 4 * 365 * DAY
 

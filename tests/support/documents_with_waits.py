@@ -8,7 +8,7 @@ import msgspec
 
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import State
 
 
 def waits(

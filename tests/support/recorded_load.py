@@ -16,7 +16,7 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record.waits import STATES, Waits
+from uwsgi_headroom.record import STATES, Waits
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from uwsgi_headroom import cli, serve, source
 from uwsgi_headroom.config import precedence
-from uwsgi_headroom.service.lifecycle import Lifecycle
+from uwsgi_headroom.service.reload import Lifecycle
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import event_stream, metrics_route, request_head

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.top.feeds.feed import Concurrency, Headroom, Trend
-from uwsgi_headroom.top.model import ScreenModel, ServerEntry
+from uwsgi_headroom.top.feeds import Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.servers import ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
 
 TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 1.5, 1.1] * 15))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import State
 
 
 def worker(

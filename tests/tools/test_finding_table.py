@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.finding_table import read_findings
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
 
 MODULE = """
 def find(figures):

@@ -20,7 +20,7 @@ from tests.top.test_poll import FakeFeed
 from tools.support.driven_top import LEFT
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.terminal.terminal import Capabilities, Terminal
+from uwsgi_headroom.top.terminal import Capabilities, Terminal
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from uwsgi_headroom.top.bindings import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.top.navigation import Command, Navigation, handle_key
-from uwsgi_headroom.top.server_order import SERVER_SORTS
-from uwsgi_headroom.top.view.worker_columns import COLUMNS, SORTS
+from uwsgi_headroom.top.servers import SERVER_SORTS
+from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
+from uwsgi_headroom.top.view.worker_table import COLUMNS, SORTS
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]
 WINDOWS = (60.0, 300.0)

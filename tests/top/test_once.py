@@ -11,8 +11,7 @@ import pytest
 from tests.test_cli import ended
 from tools.support.web_server import serving
 from uwsgi_headroom.documents.schema import State
-from uwsgi_headroom.top.once import exit_status
-from uwsgi_headroom.top.start import NEEDED_FOR_SCREEN
+from uwsgi_headroom.top.start import NEEDED_FOR_SCREEN, exit_status
 
 FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 NOWHERE = "unix:///nowhere/stats"

@@ -17,9 +17,7 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.top.feeds.feed import Feed, FeedError, Trend
-from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.remote import RemoteFeed
+from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed, Trend
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.poll import Poller
 

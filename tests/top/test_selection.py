@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.selection import select_server
+from uwsgi_headroom.top.navigation import Navigation, select_server
 
 A, B, C = (0, "a"), (0, "b"), (1, "c")
 

@@ -9,8 +9,7 @@ from tests.support.top_screen import hot
 from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.build import build_server_list
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.top.model import ServerEntry
-from uwsgi_headroom.top.server_order import arrange_entries, natural_key
+from uwsgi_headroom.top.servers import ServerEntry, arrange_entries, natural_key
 
 
 @pytest.fixture(scope="module")

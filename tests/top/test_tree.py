@@ -11,9 +11,8 @@ from tests.support.top_screen import hot, lines, screen_model
 from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.emperor_router import Emperor, Throttled, Vassal
 from uwsgi_headroom.documents.schema import Identity, Server
-from uwsgi_headroom.top.model import ScreenModel
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.tree import grow_tree
+from uwsgi_headroom.top.servers import ScreenModel, grow_tree
 
 
 def vassal(name: str, pid: int) -> Vassal:

@@ -8,7 +8,7 @@ from math import exp
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.outcome import Observed, Outcome
+from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.loads.load import Answers, Load
 
 SHARPNESS = 8

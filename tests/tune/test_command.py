@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.what_if import parse_setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, finish, recommendation
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import make_environment
 from uwsgi_headroom.tune.request import TuneRequest

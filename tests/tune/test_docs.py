@@ -10,8 +10,8 @@ from tools.environments import ROOT
 from uwsgi_headroom.tune import request
 from uwsgi_headroom.tune.application import access_log, application
 from uwsgi_headroom.tune.application.switched_off import GROUPS, find_group
-from uwsgi_headroom.tune.output import CHART, DIFF, INI, MEASURED, REPORT, RUNS
-from uwsgi_headroom.tune.search import finals, limits
+from uwsgi_headroom.tune.finish import CHART, DIFF, INI, MEASURED, REPORT, RUNS
+from uwsgi_headroom.tune.search import evidence, finals
 
 TEXT = (ROOT / "docs" / "tune.md").read_text()
 ROWS = dict(re.findall(r"^\| ([a-zA-Z ]+) \| (`.*) \|$", TEXT, re.MULTILINE))
@@ -30,8 +30,8 @@ def test_numbers() -> None:
     text = " ".join(TEXT.split())
     assert f"a closed loop: {request.LEAST_CLIENTS} clients" in text
     assert f"from a long log, {access_log.MOST_PATHS} requests at random" in text
-    assert f"less than {100 * limits.SUSTAINED:.0f} % of the requests is out" in text
-    assert f"by {100 * limits.MORE_ERRORS:.0f} % of all" in text
+    assert f"less than {100 * evidence.SUSTAINED:.0f} % of the requests is out" in text
+    assert f"by {100 * evidence.MORE_ERRORS:.0f} % of all" in text
     assert f"at most {100 * finals.EQUAL:.0f} % behind it" in text
     assert f"or {application.FIRST} (4 processes with 1 thread each)" in text
     assert finals.MOST_ROUNDS == 4

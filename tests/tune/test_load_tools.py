@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.tune.loads.ab_output import parse_ab
 from uwsgi_headroom.tune.loads.load import Answers, Load
-from uwsgi_headroom.tune.loads.load_tools import find_tool, lua_script
-from uwsgi_headroom.tune.loads.wrk_output import parse_wrk
+from uwsgi_headroom.tune.loads.load_tools import find_tool, lua_script, parse_ab, parse_wrk
 from uwsgi_headroom.tune.processes.guarded import RunError
 
 RECORDED = Path(__file__).with_name("recorded")

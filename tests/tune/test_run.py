@@ -21,7 +21,7 @@ from tools.environments import ROOT
 from tools.support import real_uwsgi
 from uwsgi_headroom.tune.experiment import run, server
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 
 pytestmark = pytest.mark.integration

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.tune.experiment.outcome import Observed, Outcome
-from uwsgi_headroom.tune.experiment.results import ResultsError, Spread, by_setup, open_results, spread
+from uwsgi_headroom.tune.experiment.results import (
+    Observed,
+    Outcome,
+    ResultsError,
+    Spread,
+    by_setup,
+    open_results,
+    spread,
+)
 from uwsgi_headroom.tune.experiment.series import Planned, interleave, run_series
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Answers, Load
 
 A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "{port}"))

@@ -15,7 +15,7 @@ from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.reader import Reader
-from uwsgi_headroom.watch.supervise import supervise
+from uwsgi_headroom.watch.tasks import supervise
 
 NAMES = ["shop", "api"]
 

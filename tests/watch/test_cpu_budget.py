@@ -5,8 +5,15 @@ import logging
 import pytest
 
 from tools.support.clock import MovableClock
-from uwsgi_headroom.watch.cpu_budget import MOST_COUNTED_SECONDS, MOST_CPU, MOST_STRETCHED, PERIOD_SECONDS, CpuBudget
-from uwsgi_headroom.watch.pace import LONGEST_INTERVAL, Pace
+from uwsgi_headroom.watch.pace import (
+    LONGEST_INTERVAL,
+    MOST_COUNTED_SECONDS,
+    MOST_CPU,
+    MOST_STRETCHED,
+    PERIOD_SECONDS,
+    CpuBudget,
+    Pace,
+)
 
 
 def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float, seconds: float) -> list[Pace]:

@@ -16,12 +16,11 @@ from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
 from uwsgi_headroom.store.reader import HistoryFile
-from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import retire
-from uwsgi_headroom.store.tiers import DAY
 from uwsgi_headroom.watch import globbed
-from uwsgi_headroom.watch.expected import LONG_ENOUGH, PAST_SECONDS, is_ended, remember
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.globbed import LONG_ENOUGH, PAST_SECONDS, is_ended, remember
 
 UNTIL = 1.75e9 // DAY * DAY
 """The end of the stored days, in epoch seconds."""

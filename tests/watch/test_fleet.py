@@ -18,7 +18,7 @@ from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module
-from uwsgi_headroom.watch import supervise
+from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS
 from uwsgi_headroom.watch.observation import Observation
@@ -292,7 +292,7 @@ def test_a_server_that_was_never_read() -> None:
 
 def test_sampling_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure in the sampling of one server is counted and sampling restarts; other servers are not affected."""
-    monkeypatch.setattr(supervise, "RESTART_SECONDS", (0.001, 0.002))
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
 
     async def look(address: str) -> None:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])

@@ -21,9 +21,8 @@ from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.store.retired import read_retired, retire
 from uwsgi_headroom.watch import globbed as module
-from uwsgi_headroom.watch.expected import NO_MEMORY, Memory
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, SAY_SECONDS
+from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, NO_MEMORY, SAY_SECONDS, Memory
 from uwsgi_headroom.watch.observation import PatternServers
 
 LONG = {"shop": 3600.0}

@@ -12,9 +12,9 @@ from tools.support.captured_documents import document
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.verdicts import Verdicts
+from uwsgi_headroom.journal.recorder import Verdicts
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.watch import judge
+from uwsgi_headroom.watch import watch as watch_module
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -46,8 +46,8 @@ def test_a_sample_is_not_judged(judged_at: list[float]) -> None:
 
 
 def test_what_was_judged_or_is_down_is_not_judged(judged_at: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a new reading there is nothing to judge, nor while the server is down."""
-    monkeypatch.setattr(judge, "JUDGE_SECONDS", 2.0)
+    """Without a new reading there is nothing to watch, nor while the server is down."""
+    monkeypatch.setattr(watch_module, "JUDGE_SECONDS", 2.0)
     watch = ScriptedWatch().seconds(Server(), 12)
     assert judged_at == [10.0, 12.0]
     watch.now += 2.5
@@ -63,7 +63,7 @@ def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(
 ) -> None:
     """Judging takes a thousandth of a CPU at most: after 20 ms, the next judgement is 20 s later."""
     clock = itertools.count(step=0.02)
-    monkeypatch.setattr(judge.time, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(watch_module.time, "thread_time", lambda: next(clock))
     ScriptedWatch().seconds(Server(), 55)
     assert judged_at == [10.0, 30.0, 50.0]
 
@@ -72,7 +72,7 @@ def test_an_error_in_it_loses_no_sample(monkeypatch: pytest.MonkeyPatch, judged_
     """The error is a fault of this server, once in the log; samples go on, and so does judging."""
     watch, server = ScriptedWatch(), Server()
     with monkeypatch.context() as broken:
-        broken.setattr(judge, "collect_findings", lambda _figures: 1 / 0)
+        broken.setattr(watch, "collect_findings", lambda _figures: 1 / 0)
         watch.seconds(server, 17)
     assert len(watch.watch.reader.faults) == 1
     assert watch.watch.integrals.totals.observed_seconds == 17.0

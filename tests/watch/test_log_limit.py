@@ -11,8 +11,7 @@ import pytest
 
 from tools.support.clock import MovableClock
 from uwsgi_headroom.source import File
-from uwsgi_headroom.watch.log_limit import LINES, SECONDS, LogLimit
-from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.reader import LINES, SECONDS, LogLimit, Reader
 
 
 def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from tools.support.clock import MovableClock
-from uwsgi_headroom.watch.loop_lag import REMEMBERED_SECONDS, LoopLag
+from uwsgi_headroom.watch.pace import REMEMBERED_SECONDS, LoopLag
 
 
 def test_the_largest_counts() -> None:

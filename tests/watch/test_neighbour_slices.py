@@ -6,8 +6,8 @@ import random
 
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
-from uwsgi_headroom.analysis.neighbours import LEAST_SLICES
-from uwsgi_headroom.watch.neighbour_slices import NeighbourSlices
+from uwsgi_headroom.analysis.capacity import LEAST_SLICES
+from uwsgi_headroom.watch.watch import NeighbourSlices
 
 
 def watched(minutes: int, cost: float) -> ScriptedWatch:

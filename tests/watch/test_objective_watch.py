@@ -10,7 +10,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
 from uwsgi_headroom.response_times.totals import BatchHistory
-from uwsgi_headroom.watch.objective_watch import ObjectiveWatch
+from uwsgi_headroom.watch.watch import ObjectiveWatch
 
 SLO = Slo(1.0, 0.99)
 BINS = Bins((SLO.threshold,))

@@ -13,8 +13,7 @@ import pytest
 from tools.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.watch.loop_lag import LoopLag
-from uwsgi_headroom.watch.pace import BUDGET, JITTER, LONGEST_INTERVAL, Pace, sample
+from uwsgi_headroom.watch.pace import BUDGET, JITTER, LONGEST_INTERVAL, LoopLag, Pace, sample
 
 DOWN = ReadError("refused", "connection refused")
 

@@ -12,10 +12,10 @@ from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.watch import fleet as fleet_module
-from uwsgi_headroom.watch import supervise
+from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS
-from uwsgi_headroom.watch.progress import SLACK_SECONDS, Progress, longest_seconds
+from uwsgi_headroom.watch.tasks import SLACK_SECONDS, Progress, longest_seconds
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -88,9 +88,9 @@ def test_a_restart_of_a_sampler_is_no_standstill() -> None:
     shop.sample = fails  # type: ignore[method-assign]
     with contextlib.suppress(ZeroDivisionError):
         asyncio.run(turns.progress.sample(shop))
-    assert turns.turns_until_still() > supervise.RESTART_SECONDS[-1] + longest_seconds(shop)
+    assert turns.turns_until_still() > tasks.RESTART_SECONDS[-1] + longest_seconds(shop)
     assert turns.turn(shop)
-    assert turns.turns_until_still() < supervise.RESTART_SECONDS[-1]
+    assert turns.turns_until_still() < tasks.RESTART_SECONDS[-1]
 
 
 def test_a_process_that_was_stopped_is_no_standstill() -> None:

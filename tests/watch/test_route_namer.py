@@ -11,10 +11,10 @@ import pytest
 from tools.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.routes.templates import Templates
+from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source.address import File
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.route_namer import RouteNamer
+from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.watch import Watch
 
 

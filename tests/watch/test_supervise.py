@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from uwsgi_headroom.watch import supervise as module
-from uwsgi_headroom.watch.supervise import supervise
+from uwsgi_headroom.watch import tasks as module
+from uwsgi_headroom.watch.tasks import supervise
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tools.support.web_server import get, serving
-from uwsgi_headroom.web import assets
+from uwsgi_headroom.web import live_page
 
 LARGEST_PAGE = 150_000  # bytes, compressed
 SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECASE)
@@ -17,9 +17,9 @@ SOMEWHERE_ELSE = re.compile(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+/", re.IGNORECAS
 def test_every_file_as_it_is_and_compressed() -> None:
     """Clients that accept gzip get a file compressed, others plain; browsers cache it permanently under its version."""
     with serving() as port:
-        for name, asset in assets.load_assets().items():
-            status, headers, plain = get(port, assets.url(name))
-            _, packed_headers, packed = get(port, assets.url(name), headers={"Accept-Encoding": "gzip"})
+        for name, asset in live_page.load_assets().items():
+            status, headers, plain = get(port, live_page.url(name))
+            _, packed_headers, packed = get(port, live_page.url(name), headers={"Accept-Encoding": "gzip"})
             assert (status, plain) == (200, asset.plain)
             assert headers["Content-Type"].partition(";")[0] in {"text/css", "text/javascript", "image/svg+xml"}
             assert "immutable" in headers["Cache-Control"]
@@ -30,8 +30,8 @@ def test_every_file_as_it_is_and_compressed() -> None:
 def test_a_file_that_the_browser_has() -> None:
     """A file that the browser already has is not sent again."""
     with serving() as port:
-        tag = get(port, assets.url("main.js"))[1]["ETag"]
-        status, _, body = get(port, assets.url("main.js"), headers={"If-None-Match": tag})
+        tag = get(port, live_page.url("main.js"))[1]["ETag"]
+        status, _, body = get(port, live_page.url("main.js"), headers={"If-None-Match": tag})
     assert (status, body) == (304, b"")
 
 
@@ -39,7 +39,7 @@ def test_another_version() -> None:
     """A page of another exporter gets the current file, and must ask again next time."""
     with serving() as port:
         status, headers, body = get(port, "/static/0000/main.js")
-    assert (status, headers["Cache-Control"], body) == (200, "no-cache", assets.load_assets()["main.js"].plain)
+    assert (status, headers["Cache-Control"], body) == (200, "no-cache", live_page.load_assets()["main.js"].plain)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_another_version() -> None:
 def test_nothing_else_is_served(name: str) -> None:
     """Only the page's own files are served, for any path."""
     with serving() as port:
-        assert get(port, f"/static/{assets.version()}/{name}")[0] == 404
+        assert get(port, f"/static/{live_page.version()}/{name}")[0] == 404
 
 
 def test_the_page_is_small_and_asks_nobody_else() -> None:
     """All files together stay within the budget, and only the licence's comment names another host."""
-    files = assets.load_assets()
+    files = live_page.load_assets()
     assert sum(len(asset.compressed) for asset in files.values()) < LARGEST_PAGE
     for name, asset in files.items():
         hosts = set(SOMEWHERE_ELSE.findall(asset.plain)) - {b"https://github.com/", b"http://www.w3.org/"}
@@ -62,6 +62,6 @@ def test_the_page_is_small_and_asks_nobody_else() -> None:
 
 def test_the_library_comes_with_its_licence() -> None:
     """Third-party files are marked as such."""
-    folder = assets.FOLDER / "vendor" / "uplot"
+    folder = live_page.FOLDER / "vendor" / "uplot"
     assert "MIT" in (folder / "LICENSE").read_text()
     assert "1.6" in (folder / "README.md").read_text()

@@ -6,14 +6,14 @@ import resource
 
 import pytest
 
-from uwsgi_headroom.web import bounds, descriptors
+from uwsgi_headroom.web import bounds, connection_slots
 
 
 @pytest.mark.parametrize("limit", [64, 100, 256, 1024, 4096])
 @pytest.mark.parametrize("servers", [1, 8])
 def test_the_sum_fits(limit: int, servers: int) -> None:
     """Connections, four times the backlog, and all other needs fit into the limit."""
-    capacity = descriptors.share_out(limit, servers, 1)
+    capacity = connection_slots.share_out(limit, servers, 1)
     needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + 1
     assert capacity.connections + 4 * capacity.accepts + needed <= limit
     assert 0 < capacity.streams < capacity.connections
@@ -21,7 +21,7 @@ def test_the_sum_fits(limit: int, servers: int) -> None:
 
 def test_plenty() -> None:
     """With the usual limit, every bound is its constant, and nothing is logged."""
-    capacity = descriptors.share_out(1024, 10, 2)
+    capacity = connection_slots.share_out(1024, 10, 2)
     assert (capacity.connections, capacity.accepts) == (bounds.MOST_CONNECTIONS, bounds.ACCEPTS_IN_A_TURN)
     assert capacity.streams == bounds.MOST_STREAMS
 
@@ -29,7 +29,7 @@ def test_plenty() -> None:
 @pytest.mark.parametrize(("limit", "warned"), [(64, True), (537, True), (539, False)])
 def test_few_are_worth_a_warning(caplog: pytest.LogCaptureFixture, limit: int, warned: bool) -> None:
     """If there are fewer connections than usual, the log says so once."""
-    descriptors.share_out(limit, 1, 1)
+    connection_slots.share_out(limit, 1, 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["few descriptors"] * warned
 
 
@@ -42,5 +42,5 @@ def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch, soft: int, ha
     limits = [(soft, hard)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))
-    assert descriptors.raise_soft_limit() == min(after, bounds.MOST_DESCRIPTORS)
+    assert connection_slots.raise_soft_limit() == min(after, bounds.MOST_DESCRIPTORS)
     assert limits[-1] == (after, hard)

@@ -28,12 +28,11 @@ from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import TLS
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.connection_slots import Connection, ConnectionSlots
-from uwsgi_headroom.web.descriptors import Capacity
+from uwsgi_headroom.web.connection_slots import Capacity, Connection, ConnectionSlots
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.http_server import HttpServer
+from uwsgi_headroom.web.security.gate import protect
 from uwsgi_headroom.web.security.live_config import LiveConfig
-from uwsgi_headroom.web.security.protect import protect
 
 CLIENTS = 20  # of each way to end
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"

@@ -11,8 +11,8 @@ import pytest
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import MUTUAL, TLS, USERS
 from uwsgi_headroom import cli, serve
-from uwsgi_headroom.web import exposure, listeners
-from uwsgi_headroom.web.exposure import describe_exposure
+from uwsgi_headroom.web import listeners
+from uwsgi_headroom.web.listeners import describe_exposure
 from uwsgi_headroom.web.security.live_config import LiveConfig
 
 
@@ -34,14 +34,14 @@ def test_each_configuration(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "web.yml").write_text(text)
     warning = describe_exposure(LiveConfig(tmp_path / "web.yml").config)
     assert words in warning if words and warning else warning is None
-    assert describe_exposure(None) == exposure._NEITHER
+    assert describe_exposure(None) == listeners._NEITHER
 
 
 @pytest.fixture
 def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every listener counts as one that other machines can reach, and nothing is served."""
     monkeypatch.setattr(serve, "serve_until_signal", lambda *_: None)
-    for module in (listeners, exposure):
+    for module in (listeners, listeners):
         monkeypatch.setattr(module, "is_exposed", lambda _host: True)
     interrupt = signal.getsignal(signal.SIGINT)
     yield

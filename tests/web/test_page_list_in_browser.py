@@ -12,7 +12,7 @@ from tools.support import real_uwsgi
 from tools.support.browser import Tab, browser, tab
 from tools.support.exporter import exporter
 from tools.support.web_server import get, serving
-from uwsgi_headroom.web import assets
+from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
 
@@ -98,7 +98,7 @@ def test_help(chromium: Browser, port: int) -> None:
 def test_the_icon_of_text_pages(port: int) -> None:
     """A request for /favicon.ico is redirected to the icon."""
     status, headers, _ = get(port, "/favicon.ico")
-    assert (status, headers["Location"]) == (307, assets.url("icon.svg"))
+    assert (status, headers["Location"]) == (307, live_page.url("icon.svg"))
     assert get(port, headers["Location"])[0] == 200
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.web.test_page_parts_in_browser import part
 from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
 from tools.support.browser import Tab
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.web.test_page_parts_in_browser import part
 from tools.support.browser import Tab
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from uwsgi_headroom.documents.history import Capacity, Concurrency, History, Wai
 from uwsgi_headroom.documents.response_times import Burn, Objective
 from uwsgi_headroom.documents.routes import Route, RouteHistory
 from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
-from uwsgi_headroom.record.waits import STATES, State
+from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.words.colours import contrast
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from uwsgi_headroom.record.waits import STATES
-from uwsgi_headroom.web import assets
+from uwsgi_headroom.record import STATES
+from uwsgi_headroom.web import live_page
 from uwsgi_headroom.words.colours import contrast
 
 TEXT = [
@@ -33,7 +33,7 @@ LABELS = [(f"on-{part}", part) for part, _ in AREAS]
 
 def palettes() -> dict[str, dict[str, str]]:
     """The colour variables of the style sheet, by theme."""
-    light, dark = re.findall(r":root \{(.*?)\}", (assets.FOLDER / "page.css").read_text(), re.DOTALL)[:2]
+    light, dark = re.findall(r":root \{(.*?)\}", (live_page.FOLDER / "page.css").read_text(), re.DOTALL)[:2]
     colours = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
     return {"light": colours[0], "dark": colours[1]}
 

@@ -33,7 +33,7 @@ from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED
-from uwsgi_headroom.web import probe_route
+from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.query_parameters import RefusedError
 from uwsgi_headroom.web.shared_builds import SharedBuilds
@@ -115,7 +115,7 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path: Path) -> None:
         refused += [f"127.0.0.9:1\r\nHost: 127.0.0.1:{port}", f"127.0.0.9:1#@127.0.0.1:{port}", "@uwsgi", "shop "]
         answers = {probe(running, target) for target in refused}
         assert len(answers) == 1
-        assert answers == {(403, f"{probe_route._NOT_ALLOWED}\n")}
+        assert answers == {(403, f"{metrics_route._NOT_ALLOWED}\n")}
         assert seen == []
 
         status, body = probe(running, "shop")
@@ -147,7 +147,7 @@ async def ask(fleet: Fleet, target: str, *headers: tuple[bytes, bytes], query: s
 
 
 def make_route(fleet: Fleet) -> BaseRoute:
-    (route,) = probe_route.routes(fleet, SharedBuilds(fleet.clock))
+    (route,) = metrics_route.routes(fleet, SharedBuilds(fleet.clock))
     return route
 
 
@@ -223,7 +223,7 @@ def test_off_unless_configured() -> None:
 def test_parameters(query: str) -> None:
     """Exactly one, with a value; a sentence says so."""
     response = asyncio.run(ask(make_fleet(), "", query=query))
-    assert (response.status_code, bytes(response.body).decode()) == (400, probe_route._USAGE)
+    assert (response.status_code, bytes(response.body).decode()) == (400, metrics_route._USAGE)
 
 
 def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_many_probes_share_one_reading_and_its_rendering(monkeypatch: pytest.Mon
         rendered += 1
         return metrics.families(observations)
 
-    monkeypatch.setattr(probe_route, "families", families)
+    monkeypatch.setattr(metrics_route, "families", families)
 
     async def scenario(address: str, reads: list[float]) -> None:
         fleet = make_fleet(f"{Path(address).parent}/*")
@@ -302,7 +302,7 @@ def test_an_error_about_a_target_is_that_targets_failure(
             raise ZeroDivisionError(words)
         return metrics.families(observations)
 
-    monkeypatch.setattr(probe_route, "families", families)
+    monkeypatch.setattr(metrics_route, "families", families)
 
     async def scenario(address: str) -> None:
         fleet = make_fleet(f"{Path(address).parent}/*")

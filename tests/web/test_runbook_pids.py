@@ -7,7 +7,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.web.runbook_values import collect_pids
+from uwsgi_headroom.web.runbook_pages import collect_pids
 
 
 def reading(pid: int, host: HostFacts) -> Reading:

@@ -15,11 +15,11 @@ import pytest
 
 from tools.environments import ROOT
 from tools.support.web_server import get, serving
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.source import File
-from uwsgi_headroom.web import page_html
+from uwsgi_headroom.web import live_page
 from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 FOLDER = ROOT / "alerts" / "runbooks"
@@ -48,7 +48,7 @@ def page(port: int, name: str, **query: str) -> str:
     status, headers, body = get(port, f"/runbooks/{name}?{urlencode(query)}")
     assert status == 200
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert headers["Content-Security-Policy"] == page_html.HEADERS["Content-Security-Policy"]
+    assert headers["Content-Security-Policy"] == live_page.HEADERS["Content-Security-Policy"]
     return body.decode()
 
 

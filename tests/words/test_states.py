@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
+from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import LIMITS as EVERY_LIMIT
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.analysis.what_if.prediction import Resource
+from uwsgi_headroom.analysis.what_if.runs import Resource
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.journal.events import KINDS
-from uwsgi_headroom.record import waits
 from uwsgi_headroom.report.review.model import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
@@ -32,7 +32,7 @@ GRAFANA = ("#ffffff", "#111217", "#181b1f")
 
 def test_every_state_has_its_words() -> None:
     """A state that is added to the API is added to its table."""
-    assert tuple(WAITS) == waits.STATES
+    assert tuple(WAITS) == record.STATES
     assert set(LIMITS) == set(EVERY_LIMIT)
     assert set(LIMITS) >= set(get_args(Resource))
     assert set(STATUSES) == {*get_args(Status), *SEVERITIES}

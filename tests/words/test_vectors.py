@@ -11,7 +11,7 @@ import pytest
 from tests.web.test_app import replayed
 from tools.support.browser import browser, tab
 from tools.support.web_server import serving
-from uwsgi_headroom.web import assets
+from uwsgi_headroom.web import live_page
 from uwsgi_headroom.words import formats
 
 VECTORS: dict[str, list[tuple[float, str]]] = json.loads(Path(__file__).with_name("vectors.json").read_text())
@@ -46,7 +46,7 @@ def test_in_a_browser() -> None:
                 return Object.entries(vectors).flatMap(([name, values]) => values.map((value) => format[name](value)));
             }""",
             [
-                assets.url("format.js"),
+                live_page.url("format.js"),
                 {IN_THE_BROWSER.get(name, name): [value for value, _ in pairs] for name, pairs in VECTORS.items()},
             ],
         )

@@ -20,15 +20,14 @@ from pathlib import Path
 
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
-from uwsgi_headroom.documents.stored_history import build_stored_history
+from uwsgi_headroom.documents.history import build_stored_history
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.record import Levels, Minute, Record
-from uwsgi_headroom.store.tiers import DAY, TIERS
+from uwsgi_headroom.store.record import DAY, TIERS, Levels, Minute, Record
 from uwsgi_headroom.watch.minutes import MinuteCutter
 
 SHAPES = ((4, 8), (8, 8), (64, 16))

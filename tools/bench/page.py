@@ -23,7 +23,7 @@ from tools.support import real_uwsgi
 from tools.support.browser import browser, tab
 from tools.support.exporter import Exporter, exporter
 from tools.support.web_server import get
-from uwsgi_headroom.web import assets
+from uwsgi_headroom.web import live_page
 
 BROWSERS = 3
 ROUNDS = 3
@@ -67,7 +67,7 @@ def _server(processes: int, threads: int, requests: int) -> Iterator[Exporter]:
 
 def _bytes(observed: Exporter) -> tuple[str, str, str]:
     """Returns the size of the page and all its files, as a browser loads them the first time."""
-    files = sum(len(asset.compressed) for asset in assets.load_assets().values())
+    files = sum(len(asset.compressed) for asset in live_page.load_assets().values())
     page = len(get(observed.port, "/")[2])
     return "page and its files, compressed", f"{(files + page) / 1000:.0f} kB", "150 kB"
 

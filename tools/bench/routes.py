@@ -22,7 +22,7 @@ from tools.bench.exporters import cpu_seconds
 from tools.bench.table import machine
 from tools.support.exporter import exporter
 from uwsgi_headroom import stats
-from uwsgi_headroom.routes.templates import Templates
+from uwsgi_headroom.routes.shape import Templates
 
 SHAPES = ((8, 8), (64, 16))
 HEADER_BYTES = (1024, 5120)

@@ -14,10 +14,10 @@ from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.journal.events import KINDS
-from uwsgi_headroom.record.waits import STATES as WAIT_STATES
+from uwsgi_headroom.record import STATES as WAIT_STATES
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.stats.server import STATES
-from uwsgi_headroom.watch.supervise import TASKS
+from uwsgi_headroom.watch.tasks import TASKS
 
 
 def _words(text: str) -> list[str]:

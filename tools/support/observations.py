@@ -9,21 +9,17 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
-from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
-from uwsgi_headroom.kernel.netstat import ListenOverflows
+from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
-from uwsgi_headroom.kernel.worker_memory import WorkerMemory
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.setup import Setup
-from uwsgi_headroom.record.waits import Waits
-from uwsgi_headroom.routes.served import ServedRoutes
+from uwsgi_headroom.record import Backlog, Setup, Waits
+from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.record import Backlog, Waits
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Socket, State, Worker
 

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from uwsgi_headroom import cli
-from uwsgi_headroom.source import tcp, unix
+from uwsgi_headroom.source import stream
 from uwsgi_headroom.source.receive import Received, receive
 
 
@@ -27,7 +27,7 @@ def _main() -> int:
             os.kill(os.getpid(), armed.pop())
         return await receive(sock, size_cap)
 
-    for module in (unix, tcp):
+    for module in (stream, stream):
         vars(module)["receive"] = stand_still
     return cli.main()
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event, Kind
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database

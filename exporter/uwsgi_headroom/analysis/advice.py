@@ -9,13 +9,22 @@ from __future__ import annotations
 import math
 import shlex
 
+from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.memory_headroom import fits
-from uwsgi_headroom.analysis.presence import AWAY, RESUME, find_failing, find_paused, part_away
-from uwsgi_headroom.analysis.slots import ASYNC, ASYNC_FULL, name_slots
-from uwsgi_headroom.analysis.stuck import MANY_STUCK, find_harmful_requests
+from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import largest_backend
-from uwsgi_headroom.analysis.waiting import is_standing, shows_a_limit
+from uwsgi_headroom.analysis.worker_states import (
+    ASYNC,
+    ASYNC_FULL,
+    AWAY,
+    MANY_STUCK,
+    RESUME,
+    find_failing,
+    find_harmful_requests,
+    find_paused,
+    name_slots,
+    part_away,
+)
 from uwsgi_headroom.words.formats import numbered, percent
 
 INTERPRETERS_BUSY = 0.45

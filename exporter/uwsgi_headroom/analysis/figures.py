@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from math import ceil
 
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
-from uwsgi_headroom.analysis.capacity import Headroom, compute_headroom
+from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
-from uwsgi_headroom.analysis.neighbours import CpuShares, compute_shares
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
+from uwsgi_headroom.record import ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 

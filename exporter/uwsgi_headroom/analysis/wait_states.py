@@ -1,14 +1,20 @@
-"""Computes what requests spend their time on, from what their threads were seen to wait for."""
+"""Computes what requests spend their time on, from what their threads were seen to wait for.
+
+Judges whether threads wait for their interpreter's lock: measured where the kernel shows it, else inferred.
+
+Inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
+time. That is wrong for work that a library does without the lock. Measured: the threads that wait for the lock.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record.server import ServerRecord
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import ServerRecord, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +71,27 @@ def compute_waits(window: Window, flow: Flow) -> WaitFigures | None:
         total=sum(threads.values()),
         disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
     )
+
+
+LOCK_WAIT = 1.0
+"""At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it
+is the number of requests in service beyond the one that the interpreter runs."""
+
+CONTENDED = 0.05
+"""The share of a worker's requests in service below which hardly any waits for the lock."""
+
+
+def is_contended(worker: WorkerFigures) -> bool | None:
+    """Whether the lock limits a worker that uses nearly a whole CPU; None if that is not measured, or if it has too few
+    requests at once to tell: a single thread saturates an interpreter without waiting."""
+    waiting, load = worker.lock_waiters, worker.interpreter_load or 0.0
+    if waiting is None or (worker.concurrency or 0.0) < load + LOCK_WAIT:
+        return None
+    return waiting >= CONTENDED * (worker.concurrency or 0.0)
+
+
+def queues_for_lock(worker: WorkerFigures) -> bool:
+    """Whether requests queue for the worker's interpreter lock."""
+    if worker.lock_waiters is not None:
+        return worker.lock_waiters >= LOCK_WAIT
+    return (worker.concurrency or 0.0) >= (worker.interpreter_load or 0.0) + LOCK_WAIT

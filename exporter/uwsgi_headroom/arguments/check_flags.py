@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from uwsgi_headroom.arguments.parser import Parser, seconds_between
-from uwsgi_headroom.check.request import FORMATS, WATCH_SECONDS
-from uwsgi_headroom.check.thresholds import UNSET, parse_maximum, parse_minimum
+from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
 _STATUSES = (

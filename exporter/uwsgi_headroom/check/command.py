@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
-from uwsgi_headroom.check import json_report, list_report, nagios_report, text_report
-from uwsgi_headroom.check.apply_thresholds import apply_thresholds
-from uwsgi_headroom.check.exit_status import EXIT_STATUS, WORST_FIRST, find_worst
-from uwsgi_headroom.check.percentile_thresholds import refuse_too_short
-from uwsgi_headroom.check.request import Request
-from uwsgi_headroom.check.targets import Targets, parse_targets, sort_targets
-from uwsgi_headroom.check.watching import judge_targets
+from uwsgi_headroom.check import nagios_report, reports
+from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
+from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
+from uwsgi_headroom.check.watching import Targets, judge_targets, parse_targets, sort_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.parsers import parse_stuck
@@ -73,7 +70,7 @@ def _gravity(server: Server) -> tuple[int, float, str]:
 def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:
     match request.format:
         case "json":
-            return json_report.render_json(judged, single=single).splitlines()
+            return reports.render_json(judged, single=single).splitlines()
         case "nagios":
             return [nagios_report.render_report(judged, request.thresholds)]
-    return list(text_report.render_lines(judged[0]) if len(judged) == 1 else list_report.render_lines(judged))
+    return list(reports.render_lines(judged[0]) if len(judged) == 1 else reports.render_list(judged))

@@ -1,13 +1,64 @@
-"""Prints the failures of `check` in the requested format. Imports little."""
+"""Prints the failures of `check` in the requested format. Imports little.
+
+Writes the line of a monitoring plugin, `STATUS - text | label=value` (Monitoring Plugins Development Guidelines).
+
+A pipe ends the text and a line break ends the line, so a text contains neither. A label contains no pipes, line breaks,
+quotes, equals signs or spaces. Imports little.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite
 
-from uwsgi_headroom.check.nagios_line import render_line
-from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.terminal_text import escape_text, print_lines
+
+_LONGEST_TEXT = 1000
+"""In characters: version 2 of the NRPE protocol carries 1024 bytes, and a pager shows fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """A figure in a plugin's line. value None: unknown (`U`); unit: `s`, or empty for a plain number; warning and
+    critical: ranges that are ok, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: the range
+    of possible values."""
+
+    label: str
+    value: float | None
+    unit: str = ""
+    warning: str = ""
+    critical: str = ""
+    least: float | None = 0
+    most: float | None = None
+
+
+def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> str:
+    """Write the line. status: `ok`, `warning`, `critical` or `unknown`."""
+    harmless = escape_text(text).replace("|", "/")
+    if len(harmless) > _LONGEST_TEXT:
+        harmless = f"{harmless[: _LONGEST_TEXT - 3]}..."
+    performance = " ".join(map(_render, figures))
+    return f"{status.upper()} - {harmless}{f' | {performance}' if performance else ''}"
+
+
+def render_label(text: str) -> str:
+    """Turn a text into a label or a part of a label."""
+    return re.sub(r"[^\w.:/@-]", "_", text)
+
+
+def _render(figure: Performance) -> str:
+    known = figure.value is not None and isfinite(figure.value)
+    value = f"{_number(figure.value)}{figure.unit}" if known else "U"
+    parts = (value, figure.warning, figure.critical, _number(figure.least), _number(figure.most))
+    return f"{figure.label}={';'.join(parts)}".rstrip(";")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def report(output: str, reason: str, problem: str, details: Sequence[str] = ()) -> None:

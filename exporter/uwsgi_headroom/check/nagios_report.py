@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.check.exit_status import find_worst
-from uwsgi_headroom.check.nagios_line import Performance, render_label, render_line
-from uwsgi_headroom.check.summary import count_statuses
-from uwsgi_headroom.check.thresholds import Threshold, Thresholds
-from uwsgi_headroom.documents.response_time_words import percentile_name
+from uwsgi_headroom.check.failure import Performance, render_label, render_line
+from uwsgi_headroom.check.reports import count_statuses
+from uwsgi_headroom.check.request import Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents.response_times import find_percentile
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.sentences import percentile_name
 
 _MOST_NAMED = 3
 """How many servers' verdicts the line contains; a pager shows no more."""

@@ -1,77 +1,189 @@
-"""The user's thresholds for `check`, besides the limits of every verdict. Imports little: help needs this module."""
+"""Judges a server's document by the user's thresholds, which can make a verdict worse but never better.
+
+Judges percentiles of response times by the user's thresholds, as far as samples can.
+"""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from uwsgi_headroom.numbers import parse_duration, parse_number
+import msgspec
+
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Severity
+from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
+from uwsgi_headroom.config.slo import INTERVALS
+from uwsgi_headroom.documents.response_times import Percentile, find_percentile
+from uwsgi_headroom.documents.schema import Finding, Server
+from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.words.formats import chosen, counted, duration, factor
+
+_GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
+
+
+def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
+    """Add a finding to the document for each threshold that is exceeded, and adapt the verdict.
+
+    If the figure of a threshold is unknown, a verdict that would be ok becomes `unknown`.
+    """
+    if server.status == "unknown" or server.headroom is None or server.flow is None:
+        return server
+    passed = sorted(_passed(server, thresholds), key=lambda finding: SEVERITIES.index(finding.severity))
+    findings = tuple(sorted((*server.findings, *passed), key=lambda finding: SEVERITIES.index(finding.severity)))
+    server = msgspec.structs.replace(server, findings=findings)
+    if passed and _GRAVITY[passed[0].severity] > _GRAVITY[server.status]:
+        return msgspec.structs.replace(server, status=passed[0].severity, verdict=passed[0].title)
+    unknown = _unknown_figure(server, thresholds)
+    if unknown and server.status == "ok":
+        return msgspec.structs.replace(server, status="unknown", verdict=unknown)
+    return server
+
+
+def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
+    assert server.headroom
+    assert server.flow
+    value, limits = server.headroom.factor, thresholds.min_headroom
+    severity = _severity(value, limits, falls=True)
+    if severity and value is not None:
+        limit = _limit(limits, severity)
+        title = f"Headroom is {factor(value)}: --min-headroom wants {factor(limit)}."
+        yield _finding("threshold_headroom", severity, title)
+    times = (
+        ("queue_wait", "Requests wait", "in the listen queue", server.flow.queue_wait, thresholds.max_queue_wait),
+        ("response_time", "Requests take", "on average", server.flow.response_time, thresholds.max_response_time),
+    )
+    for name, begin, end, seconds, limits in times:
+        severity = _severity(seconds, limits, falls=False)
+        if severity and seconds is not None:
+            option = f"--max-{name.replace('_', '-')}"
+            title = f"{begin} {duration(seconds)} {end}: {option} allows {chosen(_limit(limits, severity))}."
+            yield _finding(f"threshold_{name}", severity, title)
+    for figure in list_figures(server, thresholds):
+        severity = _severity(figure.seconds, figure.limits, falls=False)
+        if severity:
+            title = f"{figure.sentence}: {figure.option} allows {chosen(_limit(figure.limits, severity))}."
+            yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
+
+
+def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
+    """Return the severity of a value. falls: values below the limits are bad, instead of values above."""
+    if value is None:
+        return None
+    sign = -1 if falls else 1
+    if limits.critical is not None and sign * value > sign * limits.critical:
+        return "critical"
+    return "warning" if limits.warning is not None and sign * value > sign * limits.warning else None
+
+
+def _limit(limits: Threshold, severity: Severity) -> float:
+    limit = limits.critical if severity == "critical" else limits.warning
+    assert limit is not None
+    return limit
+
+
+def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
+    return Finding(code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None)
+
+
+def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
+    """Return a sentence that names a threshold that cannot be judged. Without requests, times need not be known."""
+    assert server.headroom
+    assert server.flow
+    idle = server.flow.requests == 0
+    figures = (
+        ("--min-headroom", thresholds.min_headroom, server.headroom.factor is None and not server.headroom.far),
+        ("--max-queue-wait", thresholds.max_queue_wait, server.flow.queue_wait is None and not idle),
+        ("--max-response-time", thresholds.max_response_time, server.flow.response_time is None and not idle),
+    )
+    for option, limits, is_unknown in figures:
+        if limits != UNSET and is_unknown:
+            return f"{option} cannot be judged: its figure is not known here."
+    for figure in list_figures(server, thresholds):
+        if figure.unknown and not idle:
+            return f"{figure.option} cannot be judged: {figure.unknown}."
+    return None
+
+
+_SLACK = 0.9
+"""Sampling is never exactly as fast as configured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Threshold:
-    """The values beyond which a figure is a warning and critical; None: never."""
+class Figure:
+    """A percentile and its limits. percentile: None if it is not known; unknown: why it cannot be judged, as the end of
+    a sentence, or empty."""
 
-    warning: float | None = None
-    critical: float | None = None
+    share: float
+    limits: Threshold
+    percentile: Percentile | None
+    unknown: str = ""
 
     @property
-    def least(self) -> float | None:
-        """The smaller of the values that are set."""
-        return min((limit for limit in (self.warning, self.critical) if limit is not None), default=None)
+    def name(self) -> str:
+        """Such as `p95`."""
+        return percentile_name(self.share)
+
+    @property
+    def option(self) -> str:
+        """The option that sets the limits."""
+        return f"--max-{self.name}"
+
+    @property
+    def seconds(self) -> float | None:
+        """The estimate; None if it is not known, or shorter than samples show."""
+        return self.percentile.seconds if self.percentile and not self.unknown else None
+
+    @property
+    def sentence(self) -> str:
+        """The percentile in a sentence without its end."""
+        figure = describe_percentile(self.percentile, interval=False) if self.percentile else "not known"
+        return f"The {100 * self.share:.0f}th percentile of response times is {figure}"
+
+    @property
+    def evidence(self) -> str:
+        """The estimate with its interval."""
+        if self.percentile is None:
+            return ""
+        return f"Inside uWSGI, estimated from samples: {describe_percentile(self.percentile)}."
 
 
-UNSET = Threshold()
+def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
+    """List the percentiles for which there is a threshold."""
+    for share, limits in _list_limits(thresholds):
+        percentile = find_percentile(server.response_times, share)
+        yield Figure(share, limits, percentile, _why_unknown(server, share, limits, percentile))
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The user's thresholds. min_headroom: a least factor; the others: most seconds."""
-
-    min_headroom: Threshold = UNSET
-    max_queue_wait: Threshold = UNSET
-    max_response_time: Threshold = UNSET
-    max_p95: Threshold = UNSET
-    max_p99: Threshold = UNSET
-
-
-NO_THRESHOLDS = Thresholds()
+def refuse_too_short(thresholds: Thresholds, samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND) -> None:
+    """Raise ConfigError if a threshold is too short for the sampling rate."""
+    needed = INTERVALS / samples_per_second
+    for share, limits in _list_limits(thresholds):
+        if limits.least is not None and limits.least < needed - 1e-9:
+            raise ConfigError(
+                f"--max-{percentile_name(share)}: {limits.least * 1000:g}ms cannot be judged with "
+                f"{samples_per_second:g} samples per second; the least is {math.ceil(needed * 1000)}ms, two times "
+                "between samples: raise it, or ask an exporter with more samples per second"
+            )
 
 
-def parse_minimum(text: str) -> Threshold:
-    """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
-    critical."""
-    threshold = _parse(text, _parse_factor, "2:1.2")
-    if _is_above(threshold.critical, threshold.warning):
-        raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
-    return threshold
+def _list_limits(thresholds: Thresholds) -> Iterator[tuple[float, Threshold]]:
+    for share, limits in ((0.95, thresholds.max_p95), (0.99, thresholds.max_p99)):
+        if limits.least is not None:
+            yield share, limits
 
 
-def parse_maximum(text: str) -> Threshold:
-    """Parse a largest time for argparse: `100ms`, `100ms:2s` or `:2s`. Above the first is a warning, above the second
-    critical."""
-    threshold = _parse(text, parse_duration, "100ms:2s")
-    if _is_above(threshold.warning, threshold.critical):
-        raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
-    return threshold
-
-
-def _parse_factor(text: str) -> float:
-    """Parse a number of 0 or more, such as `1.5` or `1.5x`. Raises ValueError."""
-    return parse_number(text.removesuffix("x"), 0, 1e6)
-
-
-def _is_above(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and one > other
-
-
-def _parse(text: str, parse: Callable[[str], float], example: str) -> Threshold:
-    warning, _, critical = text.partition(":")
-    try:
-        if not warning and not critical:
-            raise ValueError(text)
-        return Threshold(parse(warning) if warning else None, parse(critical) if critical else None)
-    except ValueError:
-        message = f"expected WARNING or WARNING:CRITICAL, such as {example}, not {text}"
-        raise argparse.ArgumentTypeError(message) from None
+def _why_unknown(server: Server, share: float, limits: Threshold, percentile: Percentile | None) -> str:
+    section = server.response_times
+    if section is None:
+        return "its figure is not known here"
+    if limits.least is not None and limits.least < _SLACK * INTERVALS * section.interval:
+        return (
+            f"the server is sampled every {duration(section.interval)}, which shows times from "
+            f"{duration(INTERVALS * section.interval)} on"
+        )
+    if percentile is None:
+        return f"it needs {1 / (1 - share):.0f} requests, and there were {counted(section.requests, 'request')}"
+    return ""

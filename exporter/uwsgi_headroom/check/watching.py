@@ -1,4 +1,11 @@
-"""Watches servers at the same time, until Ctrl-C at the latest, and fetches the documents of exporters."""
+"""Watches servers at the same time, until Ctrl-C at the latest, and fetches the documents of exporters.
+
+Watches a server for a while and judges it.
+
+Fetches documents of servers from exporters, which have their history and answer at once.
+
+Sorts the addresses of `check` into stats servers and globs, which it watches itself, and exporters.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +13,225 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from uwsgi_headroom.analysis.what_if import Setting
-from uwsgi_headroom.check.exporters import read_page
-from uwsgi_headroom.check.judge import describe_unread, judge
 from uwsgi_headroom.check.request import WATCH_SECONDS
-from uwsgi_headroom.check.targets import Targets
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.servers import (
+    ServerConfig,
+    parse_server_argument,
+    refuse_duplicate_addresses,
+    refuse_duplicate_names,
+)
 from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.documents import build, server_state
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
-from uwsgi_headroom.exporter_client import ExporterPage
-from uwsgi_headroom.source import Unix
+from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
+from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
+
+_STOPPED_SECONDS = 5.0
+
+
+async def judge(
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
+) -> Server:
+    """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
+    a second with the seconds left. An emperor or a router is judged by one reading.
+
+    After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples. Cancelled early, it
+    judges by the samples so far; cancelled again, it skips the last read. A server that cannot be read or judged has
+    the status `unknown`.
+    """
+    try:
+        outcome: Reading | ReadError | None = await watch.reader.read()
+        if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
+            await _watch(watch, seconds, progress)
+            outcome = await _read_last(watch)
+        if isinstance(outcome, ReadError):
+            raise outcome
+    except asyncio.CancelledError:
+        return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
+    except ReadError as error:
+        return describe_failure(watch, clock, error.reason, server_state.describe_trouble(error))
+    return build.build_server(watch, clock, seconds, (seconds,))
+
+
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str) -> Server:
+    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict."""
+    return msgspec.structs.replace(
+        build.build_server(watch, clock, 1.0, ()),
+        state="down",
+        status="unknown",
+        verdict=sentence,
+        error=Error(reason=reason, message=sentence),
+    )
+
+
+def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
+    """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
+    return describe_failure(Watch(name, address), Clock(), reason, sentence)
+
+
+async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> None:
+    """Sample the server for `seconds`, or until cancelled. Raises ReadError if sampling ends."""
+    sampling = asyncio.create_task(watch.sample(), name="sampling")
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        while (now := loop.time()) < end:
+            progress(end - now)
+            await asyncio.wait({sampling}, timeout=min(ROW_SECONDS, end - now))
+            if sampling.done():
+                raise ReadError("internal", f"sampling ended ({type(sampling.exception()).__name__}): please report it")
+            if loop.time() > now + _STOPPED_SECONDS:
+                end = loop.time() + seconds
+    except asyncio.CancelledError:
+        return
+    finally:
+        sampling.cancel()
+
+
+async def _read_last(watch: Watch) -> Reading | ReadError | None:
+    """Read the server once more; if cancelled, return the outcome of the read before."""
+    try:
+        return await watch.reader.read()
+    except asyncio.CancelledError:
+        return watch.reader.outcome
+
+
+PREDICTION_SECONDS = 60.0
+"""Timeout of a prediction: a busy exporter makes one at a time."""
+
+
+async def read_page(page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+    """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
+    shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
+    settings to predict.
+
+    If an exporter does not answer, or one of its servers is gone, the document says why.
+    """
+    try:
+        names = [page.server] if page.server is not None else await _list_names(page.base)
+    except ApiError as error:
+        return [_describe_failure(page.base, page.base.netloc, error)]
+    if not names:
+        return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
+    documents = await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names))
+    if not settings:
+        return list(documents)
+    return [await _add_prediction(page.base, document, settings) for document in documents]
+
+
+async def _list_names(base: Http) -> list[str]:
+    return [summary.name for summary in (await get_document(base, build.SERVERS_PATH, Servers)).servers]
+
+
+async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
+    path = build.server_path(name)
+    try:
+        document = await get_document(base, path, Server)
+        asked = document.window.asked if document.window else None
+        wanted = _choose_window(document.windows, seconds)
+        if wanted is not None and wanted != asked:
+            document = await get_document(base, f"{path}?window={wanted:g}", Server)
+    except ApiError as error:
+        if error.reason == "http":  # the exporter answered a moment ago, so the server is missing
+            return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
+        return _describe_failure(base, name, error)
+    return document
+
+
+async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+    """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
+    if document.state != "up":
+        return document
+    path = f"{build.server_path(document.name)}/what-if?settings={','.join(map(str, settings))}"
+    try:
+        predicted = await get_document(base, path, WhatIf, PREDICTION_SECONDS)
+    except ApiError as error:
+        sentence = f"The exporter made no prediction ({error}): it may be busy, or of an earlier version."
+        predicted = WhatIf(name=document.name, time=document.time, refusal=sentence)
+    return msgspec.structs.replace(document, what_if=predicted)
+
+
+def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
+    """Choose the length in seconds of the window to request; None: the exporter's default."""
+    if seconds is None or not windows:
+        return None
+    lengths = sorted(window.asked for window in windows)
+    return next((length for length in lengths if length >= seconds), lengths[-1])
+
+
+def _describe_failure(base: Http, name: str, error: ApiError) -> Server:
+    return describe_unread(name, base, error.reason, f"{error}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The targets of a check.
+
+    watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
+    nothing listens, which could be either. single: whether the result is one document instead of a list.
+    """
+
+    watched: tuple[ServerConfig, ...] = ()
+    exporters: tuple[ExporterPage, ...] = ()
+    silent: tuple[Http, ...] = ()
+    single: bool = False
+
+
+def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
+    """Parse arguments to servers, globs and URLs. Raises ConfigError."""
+    servers = refuse_duplicate_names(parse_server_argument(argument, "check") for argument in arguments)
+    refuse_duplicate_addresses(servers)
+    return servers
+
+
+async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | None = None) -> Targets:
+    """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
+    exporter."""
+    pages = [_as_page(server.address, access) for server in servers]
+    answers = await asyncio.gather(*(_probe(page) for page in pages))
+    sorted_out = list(zip(servers, pages, answers, strict=True))
+    exporters = tuple(page for _, page, answer in sorted_out if page and answer)
+    silent = [server for server, _, answer in sorted_out if answer is None and isinstance(server.address, Http)]
+    return Targets(
+        watched=tuple(server for server, _, answer in sorted_out if not answer and server not in silent),
+        exporters=exporters,
+        silent=tuple(server.address for server in silent if isinstance(server.address, Http)),
+        single=len(servers) == 1
+        and servers[0].address is not None
+        and all(page.server is not None for page in exporters),
+    )
+
+
+def _as_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
+    match address:
+        case Http() as url:
+            return parse_page(replace(url, access=access))
+        case Tcp(host, port):
+            return ExporterPage(Http(host, port, access=access), None)
+    return None
+
+
+async def _probe(page: ExporterPage | None) -> bool | None:
+    """Whether an exporter answers at the base of a page; None if nothing listens there."""
+    answer = "other" if page is None else await find_who_answers(page.base)
+    return None if answer == "nobody" else answer == "exporter"
+
 
 _NOBODY_LISTENS = "It cannot be read: nothing listens there, neither an exporter nor a stats server."
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"

@@ -9,24 +9,23 @@ from urllib.parse import quote
 import msgspec
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
-from uwsgi_headroom.analysis.findings.runbook_names import RUNBOOKS
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.analysis.wait_states import list_gaps
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
-from uwsgi_headroom.documents.identity import build_identity
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
-from uwsgi_headroom.documents.setup import build_setup
+from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.journal.verdicts import EVENTS_OF_FINDINGS
+from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
-from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Observed, Setting, WhatIf, predict_settings
-from uwsgi_headroom.analysis.what_if.grid import choose_settings
-from uwsgi_headroom.analysis.what_if.measured import Measured
-from uwsgi_headroom.analysis.what_if.measuring import describe_flow, measure_server
+from uwsgi_headroom.analysis.what_if.measured import Measured, describe_flow, measure_server
+from uwsgi_headroom.analysis.what_if.setting import choose_settings
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
+from uwsgi_headroom.watch.tasks import ThreadTurns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
 PEAK_SECONDS = 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
-from uwsgi_headroom.history.route_hour import RouteHour, RouteWindow
-from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.history.hour import RouteHour, RouteWindow
+from uwsgi_headroom.record import ServerRecord
 
 
 class Route(Struct, frozen=True, kw_only=True):

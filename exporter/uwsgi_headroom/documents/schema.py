@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
+from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.analysis.waiting import Waiting
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
@@ -18,7 +18,7 @@ from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.record.setup import ConcurrencyKind
+from uwsgi_headroom.record import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt

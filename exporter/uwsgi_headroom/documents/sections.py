@@ -1,4 +1,9 @@
-"""Builds the sections of a document from the figures of a window."""
+"""Builds the sections of a document from the figures of a window.
+
+Builds the section that identifies a server.
+
+Builds the section about a server's configuration.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,20 @@ from collections.abc import Iterator
 import msgspec
 
 from uwsgi_headroom.analysis import balance as evenness
-from uwsgi_headroom.analysis import capacity, littles_law, neighbours
+from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.memory_headroom import count_more_workers
-from uwsgi_headroom.analysis.stuck import count_harmful_now
-from uwsgi_headroom.analysis.waiting import judge_waiting
+from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.analysis.worker_states import count_harmful_now
+from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
+from uwsgi_headroom.kernel.options.model import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
-from uwsgi_headroom.record.server import ServerRecord
-from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.record import ServerRecord, Setup
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -87,7 +94,7 @@ def build_memory(memory: Memory) -> schema.Memory:
     )
 
 
-def build_cpu(shares: neighbours.CpuShares, others_follow: bool | None) -> schema.Cpu:
+def build_cpu(shares: capacity.CpuShares, others_follow: bool | None) -> schema.Cpu:
     """Build the section about CPU: who uses the CPUs that the server could use."""
     return schema.Cpu(own=shares.own, idle=shares.idle, others=shares.others, others_follow=others_follow)
 
@@ -144,3 +151,46 @@ def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
     if watch.writer is None:
         return None
     return schema.KeptHistory(since=watch.writer.since.get(watch.name), problem=watch.writer.problem or None)
+
+
+def build_identity(reading: Reading) -> schema.Identity:
+    """Build the section: the master's PID from the stats, the rest from the kernel and the master's options."""
+    known, setup = reading.host.identity, reading.host.setup
+    options = setup.options if setup else None
+    return schema.Identity(
+        pid=reading.snapshot.pid or None,
+        local_pid=reading.host.master_pid,
+        host=known.host if known else None,
+        application=printable_name((options.application if options else "") or _find_mountpoint(reading)) or None,
+        configuration_file=(options.configuration_file if options else "") or None,
+        working_directory=printable_name(known.working_directory) if known and known.working_directory else None,
+        started=known.started if known else None,
+        uptime=max(0.0, reading.time - known.started) if known and known.started else None,
+        emperor_pid=known.emperor_pid if known else None,
+    )
+
+
+def _find_mountpoint(reading: Reading) -> str:
+    """Find the mountpoint of the first worker's only application; empty if it is `/`, or if there are several."""
+    workers = reading.snapshot.workers if isinstance(reading.snapshot, Snapshot) else ()
+    loaded = next((worker.apps for worker in workers if worker.apps), ())
+    names = {app.mountpoint for app in loaded} - {"", "/"}
+    return names.pop() if len(names) == 1 else ""
+
+
+def build_setup(known: Setup) -> schema.Setup:
+    """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
+    options = known.options
+    return schema.Setup(
+        options={
+            name: schema.Option(value=getattr(options, field), source=options.source[field])
+            for field, name in NAMES.items()
+            if field in options.source
+        },
+        options_complete=options.complete,
+        options_changed=options.changed,
+        somaxconn=known.somaxconn,
+        concurrency_kind=known.concurrency_kind,
+        socket_holders=None if known.socket_holders is None else dict(known.socket_holders),
+        mapped=known.mapped,
+    )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.slots import name_slots
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
+from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents.schema import Error
 from uwsgi_headroom.errors import ReadError

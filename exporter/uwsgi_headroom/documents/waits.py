@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.wait_states import WaitFigures
-from uwsgi_headroom.record.waits import State
-from uwsgi_headroom.record.waits import Waits as WaitsNow
+from uwsgi_headroom.record import State
+from uwsgi_headroom.record import Waits as WaitsNow
 
 
 class WaitState(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.server import ServerRecord, WorkerRecord
+from uwsgi_headroom.record import ServerRecord, WorkerRecord
 from uwsgi_headroom.stats.server import Snapshot, State
 from uwsgi_headroom.stats.server import Worker as Stats
 

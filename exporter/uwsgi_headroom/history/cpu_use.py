@@ -12,7 +12,7 @@ count as the use of others. The use of others is therefore unknown for that time
 from __future__ import annotations
 
 from uwsgi_headroom.history.totals import CpuTotals, Totals
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
+from uwsgi_headroom.kernel.cpus import CpuTimes
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Worker
 

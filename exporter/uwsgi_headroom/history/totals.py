@@ -3,6 +3,8 @@
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
 windows are merged and written to a file (`store`). By this table a row takes 52 bytes a worker and 192 for the server,
 without sockets and backends.
+
+The totals of the routes of one server.
 """
 
 from __future__ import annotations
@@ -14,9 +16,33 @@ from typing import Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from uwsgi_headroom.history.route_totals import RouteTotals, copy_routes
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
+
+
+@dataclass(slots=True)
+class RouteTotals:
+    """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
+
+    seconds: since the first sample; never reset. names, generations: as in the last sample.
+    bases: what `seconds` was when the route got its number. observed_seconds: time in which the routes are known.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    generations: tuple[int, ...] = ()
+    bases: list[float] = field(default_factory=list)
+    observed_seconds: float = 0.0
+
+    def by_route(self) -> dict[str, float]:
+        """Busy thread seconds of each route since it got its name."""
+        return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
+
+
+def copy_routes(routes: RouteTotals) -> RouteTotals:
+    """A copy that later samples do not change."""
+    return replace(routes, seconds=list(routes.seconds), bases=list(routes.bases))
+
 
 Number = TypeVar("Number", int, float)
 

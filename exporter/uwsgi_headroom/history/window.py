@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.history.rows import Column, Growth, Row, compare_rows
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WORKER, CpuTotals, Quantity, Totals, WaitTotals
-from uwsgi_headroom.record.waits import STATES, State
+from uwsgi_headroom.record import STATES, State
 
 
 class WorkerWindow(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 uWSGI's own figures are 0 for UNIX sockets on every ordinary Linux, and up to a second old for TCP. The names in its
 stats document (seen on 2.0.31) are as configured (`app.sock` relative to the directory in which uWSGI started, `@name`
-or `\\0name` if abstract, `:8080`, `[::1]:3031`, `localhost:3031`), except that the real port replaces a port 0. For an
+or `\0name` if abstract, `:8080`, `[::1]:3031`, `localhost:3031`), except that the real port replaces a port 0. For an
 inherited descriptor (`fd://`, systemd, the emperor, zerg) the name is that of getsockname(2), and an abstract name
 lacks its `@`. A socket that is configured twice is listed twice. The public ports of `http` and of the other routers
 are not listed.
@@ -11,25 +11,67 @@ A queue is never guessed. A match among the descriptors of the proven master is 
 a match is also certain if the list is that of the master's network namespace and only one socket has the name: the
 master says that it listens on that name, and the list has every listener. Otherwise the queue cannot be measured, and
 `reason` says why.
+
+Shares the kernel's list of listening sockets between servers that are read within a moment.
+
+Reads how many connections found a TCP listen queue full, counted by the kernel per network namespace.
+
+Determines which workers take requests from which sockets. With `map-socket`, uWSGI replaces a worker's other sockets
+by /dev/null; without it, every worker has all sockets.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.descriptors import WHO_MAY_KNOW, read_socket_inodes
-from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
-from uwsgi_headroom.kernel.namespaces import shares_network_namespace
-from uwsgi_headroom.kernel.other_network import ask_in_network_of
-from uwsgi_headroom.record.backlog import Backlog, is_tcp
+from uwsgi_headroom.kernel import procfs, sock_diag
+from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes, shares_network_namespace
+from uwsgi_headroom.kernel.sock_diag import ask_in_network_of
+from uwsgi_headroom.record import Backlog, Options, SocketHolders, is_tcp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from uwsgi_headroom.kernel.sock_diag import Family, Listener
+
+
+MOST_TIME = 0.02
+"""The share of a CPU that the lists of one family may take. A list of a small host takes 0.1 ms, so that each server
+has its own; one of a host with 200 servers takes 2 ms."""
+
+MOST_SHARED_SECONDS = 0.15
+"""The longest age of a list that is used: less than the time between two samples of one server, unless that is set to
+less than its default."""
+
+
+class ListenerDumps:
+    """The listening sockets of this network namespace, asked for once for all servers that are read together."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}  # each with the time until which it is used
+
+    def list_listeners(self, family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
+        """As `sock_diag.list_listeners`; the queues are up to MOST_SHARED_SECONDS old. Raises `OSError`."""
+        until, found = self._last.get(family, (float("-inf"), {}))
+        if self._clock() >= until:
+            at, began = self._clock(), self._cpu_clock()
+            found = sock_diag.dump_listeners(family)
+            took = self._cpu_clock() - began
+            self._last[family] = at + min(MOST_SHARED_SECONDS, took / MOST_TIME), found
+        return sock_diag.decode_listeners(family, found, inodes)
+
+    def forget(self) -> None:
+        """Ask again next time: sockets were opened since."""
+        self._last.clear()
 
 
 MOST_SECONDS = 0.05
@@ -194,3 +236,60 @@ def _match(
 
 
 _HIDDEN = "process {} is not visible: it has ended, or /proc hides it (mount option hidepid)"
+
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOverflows:
+    """Counts of all TCP listeners of a network namespace since its creation; UNIX sockets are not counted.
+
+    `overflows`: how often a handshake, at its first or last packet, found the queue full (TcpExt ListenOverflows);
+    each retry counts again. `drops`: everything that listeners dropped, overflows included (ListenDrops).
+    """
+
+    overflows: int
+    drops: int
+
+
+def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
+    """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
+    try:
+        lines = procfs.read_file(proc, str(pid) if pid else "self", "net/netstat").splitlines()
+    except OSError:
+        return None
+    # Pairs of lines: "TcpExt: Name ..." and "TcpExt: number ...".
+    for names, numbers in zip(lines[::2], lines[1::2], strict=False):
+        if names.startswith(b"TcpExt:"):
+            places, counts = names.split(), numbers.split()
+            with suppress(ValueError, IndexError):  # a kernel without these counters
+                overflows, drops = places.index(b"ListenOverflows"), places.index(b"ListenDrops")
+                return ListenOverflows(int(counts[overflows]), int(counts[drops]))
+    return None
+
+
+def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
+    """The ids of the workers that hold each socket, ascending, by socket name. workers: worker ids by pid. None if the
+    descriptors of a worker are hidden or the worker has just ended; a socket that is not found is left out."""
+    held: dict[int, frozenset[int]] = {}
+    for pid, worker_id in workers.items():
+        inodes = read_socket_inodes(pid)
+        if inodes is None:
+            return None
+        held[worker_id] = inodes
+    if not held:
+        return None
+    return {
+        name: tuple(sorted(worker_id for worker_id, inodes in held.items() if inodes & listening))
+        for name, listening in find_inodes(master_pid, names).items()
+    }
+
+
+def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
+    """Whether some worker lacks a socket: from the descriptors, or from the options if the descriptors are unknown."""
+    if holders:
+        return any(len(having) < workers for having in holders.values())
+    if options.map_socket or options.complete:
+        return bool(options.map_socket)
+    return None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
+from uwsgi_headroom.kernel.procfs import OUR_MOUNTS
 
 _ROOT = Path("/")
 

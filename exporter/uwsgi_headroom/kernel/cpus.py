@@ -3,21 +3,36 @@
 The tightest quota of all levels of cgroups (see `cgroups`) applies. Version 2 has "<quota or max> <period>" in
 `cpu.max`; version 1 has `cpu.cfs_quota_us` (-1 for no quota) and `cpu.cfs_period_us`; see the kernel's cgroup-v2.rst.
 If a quota is unknown, so is the number of usable CPUs.
+
+Adds up how much CPU is idle for one server, and how much of the CPU available to it is used.
+
+A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest of these levels
+counts. For each step between two readings of the machine,
+
+    idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
+
+and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
+processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases.
+
+Reads the CPU time of the whole machine, once a second for all servers.
+
+`/proc/stat` has a line for each online CPU (proc_stat(5)). Time waiting for a disk (iowait) counts as idle, since
+another process could run. Time taken by the hypervisor (steal) counts as used, since no process here can have it. User
+time includes guest time. Time of niced processes counts as used, although they would yield.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.cgroups import Cgroups, find_cgroups
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 ROOT = Path("/")
 
@@ -123,3 +138,166 @@ def _cfs_quota(folder: str) -> float:
     except FileNotFoundError:  # a kernel without CFS_BANDWIDTH
         return math.inf
     return math.inf if quota < 0 else quota / period
+
+
+READ_SECONDS = 1.0
+"""The longest age of a reading. The kernel counts in hundredths of a second, and with hundreds of CPUs the file takes
+long to generate."""
+
+FORGET_SECONDS = 60.0
+"""Seconds without a request after which a cgroup is no longer read."""
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineTimes:
+    """CPU seconds since boot at the monotonic time `at`: by online CPU, and by usage file of a cgroup (None if the
+    file cannot be read). The idle time of a CPU may decrease slightly, and restarts after the CPU was offline."""
+
+    at: float
+    idle: Mapping[int, float]
+    used: Mapping[int, float]
+    groups: dict[str, float | None] = field(default_factory=dict)
+
+
+class MachineCpu:
+    """Keeps the latest reading of the machine, which all servers of an exporter share."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, root: Path = Path("/")) -> None:
+        self._clock = clock
+        self._path = os.path.join(root, "proc/stat")
+        self._read_at = float("-inf")
+        self._latest: MachineTimes | None = None
+        self._asked: dict[str, float] = {}  # by usage file, the time of the last request
+
+    def read(self, usage_files: Iterable[str] = ()) -> MachineTimes | None:
+        """The latest reading, at most a second old, including these cgroups; None if the kernel does not report it."""
+        now = self._clock()
+        for path in usage_files:
+            self._asked[path] = now
+        if now - self._read_at >= READ_SECONDS:
+            self._read_at = now
+            self._asked = {path: at for path, at in self._asked.items() if now - at < FORGET_SECONDS}
+            self._latest = self._read(now)
+        if self._latest is not None:
+            for path in self._asked.keys() - self._latest.groups.keys():
+                self._latest.groups[path] = read_usage(path)
+        return self._latest
+
+    def _read(self, at: float) -> MachineTimes | None:
+        try:
+            idle, used = parse_stat(procfs.read_file(self._path))
+        except (OSError, ValueError):
+            return None
+        return MachineTimes(at, idle, used)
+
+
+def parse_stat(text: bytes) -> tuple[dict[int, float], dict[int, float]]:
+    """Seconds idle and used, by CPU, from the text of `/proc/stat`. Raises ValueError if it is not as in proc(5)."""
+    idle, used = {}, {}
+    for line in text.split(b"\n"):
+        if not line.startswith(b"cpu"):
+            break  # the CPUs come first, then a long line of interrupts
+        name, *ticks = line.split(None, 9)[:9]
+        if name == b"cpu":
+            continue  # the sum, which includes offline CPUs
+        if len(ticks) < 5:
+            raise ValueError(f"/proc/stat has {len(ticks)} times of a CPU")
+        at_rest = int(ticks[3]) + int(ticks[4])  # idle and iowait
+        cpu = int(name[3:])
+        idle[cpu] = at_rest / _TICKS
+        used[cpu] = (sum(map(int, ticks)) - at_rest) / _TICKS
+    return idle, used
+
+
+def read_usage(path: str) -> float | None:
+    """CPU seconds used by the processes of a cgroup, from its `cpu.stat` (version 2) or `cpuacct.usage` (version 1);
+    None if the file cannot be read."""
+    try:
+        text = procfs.read_file(path)
+        if path.endswith("cpuacct.usage"):
+            return int(text) / 1e9
+        (usage,) = [line.split()[1] for line in text.splitlines() if line.startswith(b"usage_usec ")]
+        return int(usage) / 1e6
+    except (OSError, ValueError):
+        return None
+
+
+QUOTA_PERIOD = 0.1
+"""Seconds, the kernel's default. A step may contain one period too many, so a group may seem to exceed its quota by
+one period; that excess counts against the next step."""
+
+LEAST_ACCOUNTED = 0.5
+"""The smallest fraction of a step that a CPU must report as idle or used. Emulated kernels write zeros, which does not
+mean that the CPUs are saturated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimes:
+    """Totals since the first reading: the measured time in seconds, and the CPU seconds idle and used at the tightest
+    level."""
+
+    measured_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    used_seconds: float = 0.0
+
+
+class ServerCpu:
+    """Adds up the readings of the machine for one server. An unknown step adds nothing."""
+
+    def __init__(self, machine: MachineCpu) -> None:
+        self._machine = machine
+        self._then: MachineTimes | None = None
+        self._totals = CpuTimes()
+        self._latest: CpuTimes | None = None  # None if the last step was unknown
+        self._exceeded: dict[str, float] = {}
+
+    def read(self, allowed: Collection[int], groups: Sequence[GroupQuota]) -> CpuTimes | None:
+        """The totals as of the machine's latest reading, the same object until the next reading; None if unknown.
+        `allowed`: the CPUs that the server may run on; `groups`: its cgroups that have a quota."""
+        files = [group.usage_file for group in groups if group.usage_file]
+        then, now = self._then, self._machine.read(files) if len(files) == len(groups) else None
+        self._then = now
+        if now is None:
+            self._latest = None
+        elif then is None:
+            self._latest = self._totals = replace(self._totals)
+        elif now is not then:
+            self._latest = self._add(then, now, allowed, groups)
+        return self._latest
+
+    def _add(
+        self, then: MachineTimes, now: MachineTimes, allowed: Collection[int], groups: Sequence[GroupQuota]
+    ) -> CpuTimes | None:
+        levels = [_step_of_cpus(then, now, allowed), *(self._step_of_group(then, now, group) for group in groups)]
+        known = [level for level in levels if level is not None]
+        if len(known) < len(levels):
+            return None
+        idle, used = min(known, key=lambda level: level[0])
+        self._totals = CpuTimes(
+            self._totals.measured_seconds + now.at - then.at,
+            self._totals.idle_seconds + idle,
+            self._totals.used_seconds + used,
+        )
+        return self._totals
+
+    def _step_of_group(self, then: MachineTimes, now: MachineTimes, group: GroupQuota) -> tuple[float, float] | None:
+        path = group.usage_file or ""
+        before, after = then.groups.get(path), now.groups.get(path)
+        if before is None or after is None:
+            return None
+        capacity = group.cpus * (now.at - then.at)
+        left = capacity - max(0.0, after - before) - self._exceeded.get(path, 0.0)
+        self._exceeded[path] = min(max(0.0, -left), QUOTA_PERIOD * group.cpus)
+        idle = max(0.0, left)
+        return idle, capacity - idle
+
+
+def _step_of_cpus(then: MachineTimes, now: MachineTimes, allowed: Collection[int]) -> tuple[float, float] | None:
+    """Seconds idle and used, over the CPUs that were online at both ends of the step; None if not plausible."""
+    cpus = [cpu for cpu in allowed if cpu in now.idle and cpu in then.idle]
+    idle = sum([max(0.0, now.idle[cpu] - then.idle[cpu]) for cpu in cpus])
+    used = sum([max(0.0, now.used[cpu] - then.used[cpu]) for cpu in cpus])
+    believable = idle + used >= LEAST_ACCOUNTED * len(cpus) * (now.at - then.at)
+    return (idle, used) if cpus and believable else None

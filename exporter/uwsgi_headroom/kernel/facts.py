@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from uwsgi_headroom.kernel.available_memory import AvailableMemory
-from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.identity import Identity
-from uwsgi_headroom.kernel.netstat import ListenOverflows
-from uwsgi_headroom.kernel.oom import OomKills
-from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.residency import Threads
-from uwsgi_headroom.kernel.server_cpu import CpuTimes
-from uwsgi_headroom.kernel.worker_memory import WorkerMemory
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.setup import Setup
-from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
+from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
+from uwsgi_headroom.record import Backlog, Setup, Waits
 
 
 @dataclass(frozen=True, slots=True)

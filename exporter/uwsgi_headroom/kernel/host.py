@@ -6,27 +6,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from uwsgi_headroom.kernel.available_memory import read_available_memory
-from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.cpus import UsableCpus, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.cpus import CpuTimes, MachineCpu, ServerCpu, UsableCpus, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import Identity, read_identity
-from uwsgi_headroom.kernel.listener_dumps import ListenerDumps
-from uwsgi_headroom.kernel.machine_cpu import MachineCpu
-from uwsgi_headroom.kernel.netstat import ListenOverflows, read_listen_overflows
-from uwsgi_headroom.kernel.oom import OomKills, read_oom_kills
-from uwsgi_headroom.kernel.processes import Processes
-from uwsgi_headroom.kernel.proof import Proof
-from uwsgi_headroom.kernel.prover import Prover
-from uwsgi_headroom.kernel.residency import read_threads
-from uwsgi_headroom.kernel.server_cpu import CpuTimes, ServerCpu
+from uwsgi_headroom.kernel.memory import OomKills, WorkerMemories, read_available_memory, read_oom_kills
+from uwsgi_headroom.kernel.processes import Processes, read_threads
+from uwsgi_headroom.kernel.proof import Proof, Prover
 from uwsgi_headroom.kernel.setup import SetupReader
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.worker_memory import WorkerMemories
 from uwsgi_headroom.kernel.workers_here import WorkersHere
-from uwsgi_headroom.record.backlog import Backlog
-from uwsgi_headroom.record.setup import Setup
+from uwsgi_headroom.record import Backlog, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker

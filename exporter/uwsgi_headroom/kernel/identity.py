@@ -1,15 +1,19 @@
-"""Reads the identity of a server: its host, the start and working directory of its master, and its emperor."""
+"""Reads the identity of a server: its host, the start and working directory of its master, and its emperor.
+
+Finds the systemd unit of a process by its cgroup: `/system.slice/uwsgi.service` is `uwsgi.service`.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers
+from uwsgi_headroom.kernel.procfs import read_pid_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,18 @@ def _find_emperor(pid: int, proc: Path) -> int | None:
     if "uwsgi" not in name:
         return None
     return next(reversed(read_pid_numbers(parent, proc=proc)), parent)
+
+
+_UNIT = re.compile(r"^[0-9]+:(?:name=systemd)?:.*/([\w@.\\:-]+\.service)(?:/|$)", re.MULTILINE | re.ASCII)
+
+
+def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
+    """The innermost service of a process; None if the process is in no service, has ended, or is hidden.
+
+    See systemd.unit(5) and cgroups(7). `root` is the parent directory of `/proc`.
+    """
+    try:
+        found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))
+    except (OSError, ValueError):
+        return None
+    return found[1] if found else None

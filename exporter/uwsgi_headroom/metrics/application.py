@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.presence import find_without_application
+from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set, summed
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape
 

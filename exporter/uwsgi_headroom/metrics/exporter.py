@@ -12,7 +12,7 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.watch.supervise import TASKS
+from uwsgi_headroom.watch.tasks import TASKS
 
 _process = ProcessCollector(registry=None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.memory_headroom import count_more_workers
+from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape
 

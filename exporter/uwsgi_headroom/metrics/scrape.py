@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker

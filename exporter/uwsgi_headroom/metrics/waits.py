@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, label_set
 from uwsgi_headroom.metrics.scrape import Scrape
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:

@@ -2,21 +2,41 @@
 
 A reload applies what is watched (servers, their objectives and ages of stuck requests, windows) and the log's level
 and format. All other settings need a restart; if the file changes them, the log names them.
+
+Reads the settings of `serve`: at its start, and again at each reload.
+
+Decides what SIGHUP means: read the configuration again, or end with the terminal.
+
+* If SIGHUP was ignored at start, as `nohup` does, it stays ignored.
+* SIGHUP reloads if there is a configuration file or a service manager. But if the process had a terminal, and has lost
+  it, the signal is that of the closed terminal, and ends the exporter.
+* Otherwise SIGHUP ends the exporter, as SIGTERM does.
+
+Connects a serving exporter with systemd and SIGHUP, from its start to its end.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
 import logging
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.config.settings import SETTINGS, Config, Settings
+from uwsgi_headroom.config import precedence
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import PREFIX, SETTINGS, Config, Settings
 from uwsgi_headroom.config.slo import refuse_too_short
-from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.service.manager import ServiceManager
+from uwsgi_headroom.discover import discover_servers
+from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.service.systemd import ServiceManager
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import LastReload
 
@@ -89,3 +109,122 @@ def restart_needed(started: Config, read: Config) -> list[str]:
         for field in fields(before)
         if field.name not in _APPLIED and getattr(before, field.name) != getattr(after, field.name)
     ]
+
+
+class SettingsSource:
+    """The flags, environment, configuration file and discovery that settings come from."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._found: tuple[ServerConfig, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The path of the configuration file; "" without one."""
+        return self._options.config or os.environ.get(f"{PREFIX}CONFIG", "")
+
+    def read(self) -> Config:
+        """Read the settings, without discovery. Raises ConfigError."""
+        return precedence.resolve_config(self._options)
+
+    def with_servers(self, settings: Config) -> Config:
+        """Return the settings; if they name no server and no target of probes, with those that discovery finds. Servers
+        that were found before stay: one that restarts at this moment cannot be found. Raises HeadroomError if there is
+        none."""
+        if settings.servers or (settings.probe and settings.probe.targets):
+            self._found = ()
+            return settings
+        known = {server.address for server in self._found}
+        try:
+            self._found += tuple(server for server in discover_servers() if server.address not in known)
+        except HeadroomError:
+            if not self._found:
+                raise
+        return replace(settings, servers=self._found)
+
+    def read_again(self) -> Config:
+        """Read the settings with all servers, for a reload. Raises HeadroomError."""
+        if self.file and Path(self.file).exists() and not Path(self.file).is_file():
+            raise ConfigError(f"{self.file}: not a regular file, so it cannot be read again")
+        return self.with_servers(self.read())
+
+
+End = Callable[[int, FrameType | None], None]
+
+
+class Hangup:
+    """Handles SIGHUP, from its making until the process ends. Made in the main thread.
+
+    reloads: whether there is anything to reload. Until `attach`, a request to reload is kept.
+    """
+
+    def __init__(self, *, reloads: bool) -> None:
+        self._reloads = reloads
+        self._had_terminal = has_terminal()
+        self._requested = False
+        self._reload: Callable[[], None] | None = None
+        self._end: End | None = None
+        self._ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        if reloads and not self._ignored:
+            signal.signal(signal.SIGHUP, self._handle)
+
+    def attach(self, end: End, reload: Callable[[], None]) -> None:
+        """Have SIGHUP call one of these from here on, in the signal handler; calls `reload` if a request was kept."""
+        self._end, self._reload = end, reload
+        if not self._ignored:
+            signal.signal(signal.SIGHUP, self._handle)
+        if self._requested:
+            reload()
+
+    def _handle(self, sig: int, frame: FrameType | None) -> None:
+        if self._reloads and not (self._had_terminal and not has_terminal()):
+            self._requested = True
+            if self._reload:
+                self._reload()
+        elif self._end:
+            self._end(sig, frame)
+        else:
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+
+
+def has_terminal() -> bool:
+    """Whether this process has a controlling terminal that is open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+class Lifecycle:
+    """Reports start and end to the service manager, and reloads on SIGHUP in between. Used in one event loop."""
+
+    def __init__(self, manager: ServiceManager, reloader: Reloader, hangup: Hangup) -> None:
+        self._manager = manager
+        self._reloader = reloader
+        self._hangup = hangup
+        self._reloading: asyncio.Task[None] | None = None
+
+    def serving(self, end: End) -> None:
+        """The exporter serves. end: handles a SIGHUP that ends the exporter."""
+        self._manager.ready()
+        self._reloading = asyncio.create_task(self._reloader.run(), name="reload")
+        self._hangup.attach(end, _in_loop(self._reloader.request))
+
+    def ending(self) -> None:
+        """The exporter ends: no reload begins or continues. May be called again."""
+        if self._reloading:
+            self._reloading.cancel()
+        self._manager.stopping()
+
+
+def _in_loop(request: Callable[[], None]) -> Callable[[], None]:
+    """Make a function that may be called in a signal handler, also when the event loop is closed."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(request)
+
+    return call

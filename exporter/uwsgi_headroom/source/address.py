@@ -1,13 +1,41 @@
-"""Parses stats addresses into one of four types; does no I/O."""
+"""What a client shows to an HTTP server, and what it trusts: a login, certificates, a name to expect.
+
+Parses stats addresses into one of four types; does no I/O.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.access import HttpAccess
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HttpAccess:
+    """authorization: the value of that header, "" for none. context: of TLS, None for that of the system. server_name:
+    the name to expect in the server's certificate, "" for the host of the URL."""
+
+    authorization: str = ""
+    context: ssl.SSLContext | None = None
+    server_name: str = ""
+
+
+def basic(user: str, password: str) -> str:
+    """The header of a user and a password: RFC 7617."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def bearer(token: str) -> str:
+    """The header of a token: RFC 6750."""
+    return f"Bearer {token}"
+
 
 _UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
 _HOST = re.compile(r"[A-Za-z0-9._%:-]+")
@@ -35,7 +63,7 @@ class Unix:
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """A raw TCP stats server. is_guarded: whether its name must not lead to addresses of `source/guard.py`."""
+    """A raw TCP stats server. is_guarded: whether its name must not lead to addresses of `source/resolve.py`."""
 
     host: str
     port: int

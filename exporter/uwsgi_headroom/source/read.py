@@ -1,21 +1,24 @@
-"""Reads one document from any kind of address, within a deadline and a size cap."""
+"""Reads one document from any kind of address, within a deadline and a size cap.
+
+Reads a stats document from a file, to replay it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
+import stat
 import sys
 from collections.abc import Callable, Sequence
 
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
-from uwsgi_headroom.source import http, replay, tcp, unix
+from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.source.answer import Answer
-from uwsgi_headroom.source.guard import refuse_local
-from uwsgi_headroom.source.resolve import AddressInfo, resolve_host
-from uwsgi_headroom.source.wait_channel import waits_to_write_a_pipe
+from uwsgi_headroom.source.receive import Answer, waits_to_write_a_pipe
+from uwsgi_headroom.source.resolve import AddressInfo, refuse_local, resolve_host
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",
@@ -92,13 +95,13 @@ async def _read(
 ) -> Answer:
     match address:
         case Unix():
-            return await unix.read_unix(address, size_cap, on_connected)
+            return await stream.read_unix(address, size_cap, on_connected)
         case Tcp():
-            return await tcp.read_tcp(addresses, size_cap)
+            return await stream.read_tcp(addresses, size_cap)
         case Http():
             return await http.read_http(address, addresses, size_cap)
         case File():
-            return replay.replay_file(address, size_cap)
+            return replay_file(address, size_cap)
 
 
 def _explain_os_error(error: OSError) -> SourceError:
@@ -133,3 +136,30 @@ def _explain_os_error(error: OSError) -> SourceError:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         advice = _ADVICE.get(error.errno or 0, f"{what}: check the address, and that this machine can reach it")
     return SourceError(reason, advice)
+
+
+def replay_file(address: File, size_cap: int) -> Answer:
+    """Read a regular file. Raises OSError or SourceError."""
+    try:
+        # Non-blocking: otherwise open() of a FIFO without a writer hangs before fstat() can check its type.
+        descriptor = os.open(address.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        raise SourceError("permission", f"permission denied: this user may not read {address.path}") from None
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket cannot be opened at all
+            raise _not_regular(address) from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(address)
+        if status.st_size > size_cap:
+            raise SourceError("too_large", f"{address.path} is larger than the cap of {size_cap} bytes")
+        with open(descriptor, "rb", closefd=False) as file:  # os.close() below also runs if open() raises
+            return Answer(file.read(size_cap))
+    finally:
+        os.close(descriptor)
+
+
+def _not_regular(address: File) -> SourceError:
+    return SourceError("not_found", f"{address.path} is not a regular file")

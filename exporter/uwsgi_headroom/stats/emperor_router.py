@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.stats.bounds import Name, count_part
-from uwsgi_headroom.stats.parts import Whole, hide_negatives
+from uwsgi_headroom.stats.parts import Name, Whole, count_part, hide_negatives
 
 
 class Vassal(Struct, frozen=True, gc=False):

@@ -10,14 +10,13 @@ from typing import Any
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import QUANTITIES, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.record.waits import STATES
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.encode import checksum
-from uwsgi_headroom.store.layout import (
+from uwsgi_headroom.store.encode import (
     CHECKSUM_BYTES,
     LAYOUT,
     LEAST_OF_SERVER,
@@ -28,14 +27,14 @@ from uwsgi_headroom.store.layout import (
     TICKS,
     WITHOUT_CHECKSUM,
     WITHOUT_WIDTHS,
+    checksum,
+    decode_numbers,
     decode_optional,
     decode_optional_time,
     decode_time,
     decoder_of,
 )
-from uwsgi_headroom.store.record import Levels, Record
-from uwsgi_headroom.store.tiers import MINUTES
-from uwsgi_headroom.store.varint import decode_numbers
+from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 FORGOTTEN = "(forgotten)"
 """The name of a socket, backend or route whose text is no longer kept."""

@@ -1,4 +1,18 @@
-"""Encodes records as blobs: see `layout`."""
+"""Records as blobs of whole numbers.
+
+All figures of a record are growths over its time, differences of totals, so their numbers are small: a minute of a
+server with 8 workers takes some 500 bytes. Times are stored in units of 0.1 ms, expected numbers of requests in
+hundredths. Texts (names of sockets, backends and routes) are stored elsewhere, and by their number here. Unknown is 0;
+what can be unknown is stored plus 1, or minus 1 if it is negative. The last four bytes are a checksum (CRC-32).
+
+Which figures there are, and in which order, is in the table of quantities (`history.totals`). How many numbers a server
+or a worker has is written before them: what is missing at their end is unknown, and what is too much is left out. So a
+program reads the records of those that had fewer quantities, or more.
+
+Whole numbers as bytes: zigzag, then seven bits to a byte, least first, as in Protocol Buffers.
+
+Encodes records as blobs: see `layout`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +21,116 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, TypeVar
 
-from uwsgi_headroom.history.route_hour import RouteWindow
-from uwsgi_headroom.history.totals import QUANTITIES, Of, Quantity
+from uwsgi_headroom.history.hour import RouteWindow
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, QUANTITIES, Of, Quantity
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.layout import (
-    CHECKSUM_BYTES,
-    LAYOUT,
-    MOST_NAMES,
-    PARTS,
-    RATIO,
-    encode_optional,
-    encode_optional_time,
-    encode_time,
-    encoder_of,
-)
 from uwsgi_headroom.store.record import Levels, Record
-from uwsgi_headroom.store.varint import encode_numbers
+
+LAYOUT = 3
+"""The first number of a record. A change of anything below, or of the order of figures, needs another one."""
+
+WITHOUT_CHECKSUM, WITHOUT_WIDTHS = 1, 2
+"""Earlier layouts. Both lack the numbers of numbers; that of version 1.0.0 also lacks the checksum."""
+
+LEAST_OF_SERVER, LEAST_OF_WORKER = 24, 12
+"""How many numbers a server and a worker have in earlier layouts; later ones have no fewer."""
+
+CHECKSUM_BYTES = 4
+
+MOST_NAMES = 128
+"""The most sockets, backends or routes of one record; those with the most seconds. uWSGI has a few sockets, and routes
+are bounded by 50."""
+
+TICKS = 10_000
+"""Units of time in a second."""
+
+PARTS = 100
+"""Units of an expected request."""
+
+RATIO = 1_000_000
+"""Units of a whole, for objectives."""
+
+LEVELS = len(OCCUPANCY_BOUNDS) + 1
+
+
+def encode_optional(value: int | None) -> int:
+    """The number for a whole number or None."""
+    return 0 if value is None else value + 1 if value >= 0 else value
+
+
+def decode_optional(number: int) -> int | None:
+    """The whole number, or None."""
+    return None if number == 0 else number - 1 if number > 0 else number
+
+
+def encode_time(seconds: float) -> int:
+    """The number for seconds."""
+    return round(seconds * TICKS)
+
+
+def decode_time(number: int) -> float:
+    """The seconds."""
+    return number / TICKS
+
+
+def encode_optional_time(seconds: float | None) -> int:
+    """The number for seconds or None."""
+    if seconds is None:
+        return 0
+    ticks = round(seconds * TICKS)
+    return ticks + 1 if ticks >= 0 else ticks
+
+
+def decode_optional_time(number: int) -> float | None:
+    """The seconds, or None."""
+    return None if number == 0 else (number - 1) / TICKS if number > 0 else number / TICKS
+
+
+def encoder_of(quantity: Quantity) -> Callable[[Any], int]:
+    """How a figure becomes a number."""
+    if quantity.kind == "time":
+        return encode_optional_time if quantity.may_be_unknown else encode_time
+    return encode_optional if quantity.may_be_unknown else int
+
+
+def decoder_of(quantity: Quantity) -> Callable[[int], Any]:
+    """How a number becomes the figure again."""
+    if quantity.kind == "time":
+        return decode_optional_time if quantity.may_be_unknown else decode_time
+    return decode_optional if quantity.may_be_unknown else int
+
+
+def encode_numbers(numbers: Iterable[int]) -> bytes:
+    """The numbers, of any size and sign, as bytes."""
+    data = bytearray()
+    put = data.append
+    for number in numbers:
+        rest = number << 1 if number >= 0 else (-number << 1) - 1
+        while rest > 127:
+            put(rest & 127 | 128)
+            rest >>= 7
+        put(rest)
+    return bytes(data)
+
+
+def decode_numbers(data: bytes) -> list[int]:
+    """The numbers of these bytes. Raises ValueError if the last number is not complete."""
+    numbers: list[int] = []
+    put = numbers.append
+    number = shift = 0
+    for byte in data:
+        if byte > 127:
+            number |= (byte & 127) << shift
+            shift += 7
+        else:
+            number |= byte << shift
+            put(number >> 1 if not number & 1 else -((number + 1) >> 1))
+            number = shift = 0
+    if shift:
+        raise ValueError("the last number is not complete")
+    return numbers
+
 
 _Name = TypeVar("_Name", bound=str)
 

@@ -1,4 +1,7 @@
-"""What is kept of a server for a minute, or for several minutes merged."""
+"""What is kept of a server for a minute, or for several minutes merged.
+
+The tiers of a history: how long a record is, and how long it is kept.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from operator import add, attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.route_hour import RouteWindow
+from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
@@ -184,3 +187,33 @@ def _rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
         counts[place] += count
         doubt[place] = max(doubt[place], variance)
     return replace(part, bins=bins, counts=counts, doubt=doubt)
+
+
+DAY = 86_400
+
+
+class Tier(NamedTuple):
+    """Records of `seconds` each, kept for `kept` seconds."""
+
+    seconds: int
+    kept: int
+
+
+MINUTES = Tier(60, 14 * DAY)
+QUARTERS = Tier(900, 90 * DAY)
+HOURS = Tier(3600, 731 * DAY)
+
+TIERS = (MINUTES, QUARTERS, HOURS)
+"""From the shortest to the longest. Records of a tier are merged from those of the one before."""
+
+LONGEST_SECONDS = float(HOURS.kept)
+
+AHEAD_SECONDS = float(DAY)
+"""Records later than now by more than this were written by a clock that was ahead, and are ignored: a machine with an
+empty battery may start years ahead. A wrong time zone is less than a day."""
+
+
+def slot_at(tier: Tier, minute: int) -> int:
+    """The slot of a tier that contains the minute that ends at `minute` (minutes since the epoch). Slots are counted
+    by their ends: slot n ends n * tier.seconds after the epoch."""
+    return -(-minute * MINUTES.seconds // tier.seconds)

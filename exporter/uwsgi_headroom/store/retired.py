@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.store.tiers import AHEAD_SECONDS
+from uwsgi_headroom.store.record import AHEAD_SECONDS
 
 MOST_BYTES = 1_000_000
 """How much of the file's end is read: ten thousand retirements of long names."""

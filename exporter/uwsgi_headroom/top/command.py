@@ -10,16 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uwsgi_headroom.check.exit_status import UNKNOWN
+from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.top import loop
-from uwsgi_headroom.top.feeds.attach import Attached
-from uwsgi_headroom.top.feeds.feed import Feed
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.once import exit_status, run_feeds
+from uwsgi_headroom.top.feeds import Attached, Feed
+from uwsgi_headroom.top.navigation import Navigation, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.selection import select_server
-from uwsgi_headroom.top.terminal.paint import Painter
-from uwsgi_headroom.top.terminal.terminal import detect_capabilities
+from uwsgi_headroom.top.start import exit_status, run_feeds
+from uwsgi_headroom.top.terminal import Painter, detect_capabilities
 from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw_plain
 

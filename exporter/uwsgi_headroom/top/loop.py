@@ -12,13 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from uwsgi_headroom.top import json_dump
-from uwsgi_headroom.top.feeds.feed import Feed, close_all, pause_all, resume_all
-from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key
+from uwsgi_headroom.top import start
+from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
+from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.selection import select_server
-from uwsgi_headroom.top.terminal.paint import Painter
-from uwsgi_headroom.top.terminal.terminal import Capabilities, Terminal
+from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal
 from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw
 from uwsgi_headroom.watch import suspend
@@ -159,7 +157,7 @@ class _Loop:
             self._ended.set()
         elif action == "dump":
             self._show_notice(
-                json_dump.write_json_file(model.server, os.getcwd()) if model.server else "nothing to write yet"
+                start.write_json_file(model.server, os.getcwd()) if model.server else "nothing to write yet"
             )
         else:
             wanted = _wanted(self._navigation)

@@ -1,4 +1,7 @@
-"""The state of the screen, and how each key changes this state."""
+"""The state of the screen, and how each key changes this state.
+
+Keeps a server selected as servers come and go.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from uwsgi_headroom.top.model import Key
-from uwsgi_headroom.top.server_order import SERVER_SORTS
-from uwsgi_headroom.top.view.worker_columns import SORTS
+from uwsgi_headroom.top.servers import SERVER_SORTS, Key
+from uwsgi_headroom.top.view.worker_table import SORTS
 
 View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "help"]
 Command = Literal["quit", "dump"]
@@ -228,3 +230,24 @@ _HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] 
     **dict.fromkeys(_PAGES, _open_page),
     **dict.fromkeys(_STEPS, _move),
 }
+
+
+def select_server(
+    navigation: Navigation, listed: Sequence[Key], shown: Sequence[Key], *, complete: bool = True
+) -> Navigation:
+    """Return the state with an existing server selected.
+
+    listed: all servers; shown: those that match the filter, in the order of the list. Until a person selects a server,
+    the first one in the list is selected. A single server is opened once the list is complete. A selected server stays
+    selected until its feed has listed its servers.
+    """
+    server = navigation.server
+    if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":
+        return replace(navigation, server=listed[0], chosen=True, view="workers")
+    if navigation.view in LISTS:
+        if navigation.chosen and server in shown:
+            return navigation
+        return replace(navigation, server=shown[0] if shown else None, chosen=False)
+    if server is None or server in listed or not any(key[0] == server[0] for key in listed):
+        return navigation
+    return replace(navigation, server=shown[0] if shown else None, chosen=False, view=navigation.home, first=0)

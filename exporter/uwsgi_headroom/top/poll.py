@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from uwsgi_headroom.documents.schema import Server, Servers, Summary
-from uwsgi_headroom.top.feeds.feed import NO_TREND, Feed, FeedError, Trend
-from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
+from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.navigation import LISTS, Navigation
-from uwsgi_headroom.top.server_order import arrange_entries
+from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
 
 _LIST_SECONDS = 5.0

@@ -1,20 +1,79 @@
-"""Starts `top`: attaches to its arguments, then prints documents or shows a screen."""
+"""Starts `top`: attaches to its arguments, then prints documents or shows a screen.
+
+Reads the documents for one snapshot, for output that is not a terminal.
+
+Writes a server's document to a file, as a record.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
+
+import msgspec
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.discover import discover_servers
+from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.top import json_dump
-from uwsgi_headroom.top.feeds.attach import attach
-from uwsgi_headroom.top.once import exit_status, read_documents
+from uwsgi_headroom.top.feeds import Attached, Feed, LocalFeed, attach, close_all, pause_all, resume_all
+from uwsgi_headroom.watch import suspend
+
+
+async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+    """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
+
+    Raises FeedError, and HeadroomError if there is no server.
+    """
+    feeds = attached.feeds
+    async with run_feeds(feeds, seconds):
+        if attached.server:
+            place, name = attached.server
+            return [await feeds[place].server(name, None)]
+        lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
+        documents = await asyncio.gather(
+            *(
+                feed.server(summary.name, None)
+                for feed, listed in zip(feeds, lists, strict=True)
+                for summary in listed.servers
+            )
+        )
+    if not documents:
+        raise HeadroomError("there is no server to show")
+    return documents
+
+
+def exit_status(states: Iterable[State]) -> int:
+    """Return the exit status of a snapshot: 3, as for `check`, if a server is not up or there is none; else 0."""
+    known = list(states)
+    return 0 if known and all(state == "up" for state in known) else UNKNOWN
+
+
+@contextlib.asynccontextmanager
+async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
+    """Run feeds while the block runs. The block starts after `seconds` of sampling."""
+    suspend.between_reads(partial(pause_all, feeds), partial(resume_all, feeds))
+    tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
+    try:
+        if any(isinstance(feed, LocalFeed) for feed in feeds):
+            await asyncio.sleep(seconds)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await close_all(feeds)
+
 
 NEEDED_FOR_SCREEN = "rich>=13.7,<16"
 """The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
@@ -35,7 +94,7 @@ def run(
     attached = attach(addresses, discover_servers, load_optional(http_config))
     if as_json:
         documents = asyncio.run(read_documents(attached, seconds))
-        print_lines(json_dump.render_json(documents if len(documents) > 1 else documents[0]).splitlines())
+        print_lines(render_json(documents if len(documents) > 1 else documents[0]).splitlines())
         return exit_status(server.state for server in documents)
     try:
         from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
@@ -46,3 +105,21 @@ def run(
         install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
         raise HeadroomError(f"top needs rich: {install} (--json works without rich)") from None
     return command.main(attached, interval, seconds, once=once)
+
+
+def render_json(document: object) -> str:
+    """Write JSON in ASCII, so that no name in it can affect a terminal."""
+    return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
+
+
+def write_json_file(server: Server, directory: str) -> str:
+    """Write a document to a new file in a directory; returns a sentence with the path, or why writing failed."""
+    name = re.sub(r"[^\w.-]+", "_", server.name, flags=re.ASCII)
+    moment = time.strftime("%Y%m%dT%H%M%S", time.localtime(server.time))
+    path = os.path.join(directory, f"uwsgi-headroom-{name}-{moment}.json")
+    try:
+        with open(path, "x", encoding="ascii") as file:
+            file.write(render_json(server) + "\n")
+    except OSError as error:
+        return f"not written to {path}: {error.strerror}"
+    return f"written to {path}"

@@ -10,18 +10,14 @@ from uwsgi_headroom import logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.evidence_report import render_table
-from uwsgi_headroom.tune.experiment.outcome import Outcome
-from uwsgi_headroom.tune.experiment.results import open_results
+from uwsgi_headroom.tune.experiment.results import Outcome, open_results
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.finish import finish
+from uwsgi_headroom.tune.finish import MEASURED, RUNS, OutputDirectory, finish, open_output, render_table
 from uwsgi_headroom.tune.measure import Measurer
-from uwsgi_headroom.tune.output import MEASURED, RUNS, OutputDirectory, open_output
 from uwsgi_headroom.tune.plan import BACKENDS, Plan, make_plan
 from uwsgi_headroom.tune.request import TuneRequest
 from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.prediction import predict_scores
-from uwsgi_headroom.tune.search.search import search
+from uwsgi_headroom.tune.search.search import predict_scores, search
 
 WIDTH = 100
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from uwsgi_headroom.tune.application.application import Application
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.outcome import Outcome
-from uwsgi_headroom.tune.experiment.results import Line, ResultsFile, fingerprint
+from uwsgi_headroom.tune.experiment.results import Line, Outcome, ResultsFile, fingerprint
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.words.formats import duration

@@ -1,4 +1,7 @@
-"""All servers of one exporter: those named in its configuration, and those that its globs match."""
+"""All servers of one exporter: those named in its configuration, and those that its globs match.
+
+Makes the watches of one exporter, which share what needs to exist only once.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,63 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, ProbeConfig, Settings
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.kernel.backlogs import ListenerDumps
+from uwsgi_headroom.kernel.cpus import MachineCpu
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address
-from uwsgi_headroom.watch.expected import NO_MEMORY, Memory
-from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GlobbedServers
-from uwsgi_headroom.watch.loop_lag import LoopLag
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
+from uwsgi_headroom.watch.pace import CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
-from uwsgi_headroom.watch.progress import Progress
-from uwsgi_headroom.watch.supervise import supervise
-from uwsgi_headroom.watch.turns import Turns
+from uwsgi_headroom.watch.reader import RouteNamer
+from uwsgi_headroom.watch.tasks import Progress, Turns, supervise
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.watch.watch_maker import WatchMaker
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
+
+
+class WatchMaker:
+    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, templates of routes and
+    the writer of the history among all watches. Uses the settings with which the exporter started, but for the
+    objective."""
+
+    def __init__(self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None) -> None:
+        self._settings, self._clock, self._lag, self._writer = settings, clock, lag, writer
+        self._machine_cpu = MachineCpu(clock.monotonic)
+        self._listeners = ListenerDumps(clock.monotonic)
+        self._budget = CpuBudget(clock.monotonic)
+        self._waits = WaitSetting(
+            enabled=settings.waits,
+            backends={address: name for name, address in settings.backends},
+            read_pollfds=settings.read_pollfds,
+        )
+        self._templates = Templates(settings.route_templates) if settings.routes else None
+
+    def make(
+        self, name: str, address: Address, config: ServerConfig, settings: Settings, *, keeps_history: bool = True
+    ) -> Watch:
+        """Make the watch of a server. settings: the present ones, with the objective of servers without one."""
+        return Watch(
+            name,
+            address,
+            timeout=config.timeout,
+            size_cap=config.size_cap,
+            samples_per_second=self._settings.samples_per_second,
+            slo=config.slo or settings.slo,
+            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
+            host=Host(
+                self._settings.cpu_residency, self._clock.monotonic, self._machine_cpu, self._waits, self._listeners
+            ),
+            routes=RouteNamer(self._templates) if self._templates is not None else None,
+            clock=self._clock,
+            lag=self._lag,
+            writer=self._writer if keeps_history else None,
+            budget=self._budget,
+        )
+
 
 FIRST_SECONDS = 1.0
 """How long a response waits for servers that have not been read yet, in seconds."""

@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.hour import RouteHour
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.route_hour import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
 from uwsgi_headroom.history.window import window_between
 from uwsgi_headroom.journal.events import Journal
 from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.store.record import Levels, Minute, Record
-from uwsgi_headroom.store.tiers import MINUTES
+from uwsgi_headroom.store.record import MINUTES, Levels, Minute, Record
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter

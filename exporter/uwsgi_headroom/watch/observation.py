@@ -13,7 +13,7 @@ from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record.server import ServerRecord
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.watch.pace import Pace
 
 

@@ -9,10 +9,15 @@
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
+
+Limits the CPU time that sampling takes: with very many servers, all are sampled less often, by one factor.
+
+Measures the lag of the event loop: how much longer a sleep takes than requested.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections import deque
@@ -22,9 +27,100 @@ from statistics import mean, median
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.watch.cpu_budget import CpuBudget
-from uwsgi_headroom.watch.loop_lag import LoopLag
 from uwsgi_headroom.watch.reader import Reader
+
+MOST_CPU = 0.25
+"""The share of a CPU that decoding documents, asking the kernel and keeping figures may take. Receiving documents and
+the event loop take nearly as much again."""
+
+PERIOD_SECONDS = 5.0
+"""Time between two changes of the factor."""
+
+MOST_STRETCHED = 16.0
+"""The largest factor: from the shortest interval that uses much CPU, 0.25 seconds, to the longest."""
+
+MOST_COUNTED_SECONDS = 0.01
+"""The CPU time of one sample that counts at most, so that one huge or hostile document does not slow down the sampling
+of all other servers. 64 workers of 16 threads take some 6 ms."""
+
+_WORTH_A_LINE = 1.2
+
+_log = logging.getLogger(__name__)
+
+
+class CpuBudget:
+    """The factor by which the sampling intervals of all servers are stretched, at least 1. CPU time is inversely
+    proportional to it, so each period multiplies it by the share that was used over the share that may be."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._began = monotonic()
+        self._spent = 0.0
+        self._factor = 1.0
+        self._said = False
+
+    def note(self, seconds: float) -> None:
+        """Note CPU time that a sample took."""
+        self._spent += min(seconds, MOST_COUNTED_SECONDS)
+
+    @property
+    def factor(self) -> float:
+        """The present factor."""
+        elapsed = self._monotonic() - self._began
+        if elapsed >= PERIOD_SECONDS:
+            used = self._spent / elapsed / MOST_CPU
+            self._factor = min(MOST_STRETCHED, max(1.0, self._factor * used))
+            self._began, self._spent = self._began + elapsed, 0.0
+            self._say()
+        return self._factor
+
+    def _say(self) -> None:
+        if self._said == (self._factor >= _WORTH_A_LINE):
+            return
+        self._said = not self._said
+        if self._said:
+            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": MOST_CPU}
+            _log.warning("sampling all servers less often, to limit its CPU time", extra={"fields": fields})
+        else:
+            _log.info("sampling all servers as often as configured again")
+
+
+REMEMBERED_SECONDS = 30.0
+"""A lag is remembered for this long at least and twice as long at most: longer than most scrape intervals."""
+
+
+class LoopLag:
+    """The largest lag of the last seconds, measured at no extra cost by the samplers' sleeps."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._period = 0.0
+        self._largest = self._largest_before = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and note the lag."""
+        began = self._monotonic()
+        await asyncio.sleep(seconds)
+        self.note(self._monotonic() - began - seconds)
+
+    def note(self, seconds: float) -> None:
+        """Note one lag."""
+        self._turn()
+        self._largest = max(self._largest, seconds)
+
+    @property
+    def largest(self) -> float:
+        """The largest lag in seconds; 0 without any lag or any sleep."""
+        self._turn()
+        return max(self._largest, self._largest_before)
+
+    def _turn(self) -> None:
+        """Forget lags of two periods ago."""
+        period = self._monotonic() // REMEMBERED_SECONDS
+        if period != self._period:
+            self._largest_before = self._largest if period == self._period + 1 else 0.0
+            self._largest, self._period = 0.0, period
+
 
 JITTER = 0.2
 BUDGET = 0.01
@@ -42,8 +138,6 @@ RETRY_SECONDS = (1.0, 5.0)
 _READS_REMEMBERED = 15
 _FEWEST_READS = 4  # before reads are judged: the first may be slow because the exporter is starting
 _REMEMBERED_SECONDS = 20.0
-
-_log = logging.getLogger(__name__)
 
 
 class Pace:

@@ -12,7 +12,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.probe_targets import TargetPattern, find_allowed
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Address, Unix
-from uwsgi_headroom.watch.supervise import supervise
+from uwsgi_headroom.watch.tasks import supervise
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_PROBED = 50

@@ -1,4 +1,9 @@
-"""Reads one server, with one read at a time."""
+"""Reads one server, with one read at a time.
+
+Limits the log lines about one server: a state that changes with every read would log five lines a second.
+
+Names the routes in service in the documents of one server.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from uwsgi_headroom import source, stats
@@ -16,8 +21,58 @@ from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.watch.log_limit import LogLimit
-from uwsgi_headroom.watch.route_namer import RouteNamer
+from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
+from uwsgi_headroom.routes.shape import OTHER, Templates
+from uwsgi_headroom.stats import AnySnapshot, Snapshot
+
+LINES, SECONDS = 5, 60.0
+"""At most this many lines in this many seconds."""
+
+
+class LogLimit:
+    """Decides whether a line may be logged. `left_out` counts the lines left out since the last logged line."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._written: deque[float] = deque(maxlen=LINES)
+
+    def allows(self, at: float) -> bool:
+        """Whether one more line may be logged at this monotonic instant; if so, counts that line as logged."""
+        if len(self._written) == LINES and at - self._written[0] < SECONDS:
+            self.left_out += 1
+            return False
+        self._written.append(at)
+        return True
+
+    def take_left_out(self) -> dict[str, object]:
+        """Take the field that reports in the next line how many lines were left out; empty if none."""
+        left_out, self.left_out = self.left_out, 0
+        return {"left_out": left_out} if left_out else {}
+
+
+class RouteNamer:
+    """The routes of one server. templates: those that its documents are decoded with."""
+
+    def __init__(self, templates: Templates) -> None:
+        self.templates = templates
+        self._book = RouteBook()
+
+    def find_routes(self, snapshot: AnySnapshot, at: float) -> ServedRoutes | None:
+        """Return the routes in service in a document that was read at the monotonic time `at`; None for an emperor, a
+        router, or a server that does not list its threads."""
+        if not isinstance(snapshot, Snapshot) or not any(worker.threads for worker in snapshot.workers):
+            return None
+        workers = [worker for worker in snapshot.workers if worker.serving]
+        found = self._book.find_numbers((shape for worker in workers for shape in worker.shapes.values()), at)
+        return ServedRoutes(
+            names=self._book.names,
+            generations=self._book.generations,
+            numbers={
+                worker.worker_id: {thread: found.get(worker.shapes.get(thread, OTHER), 0) for thread in worker.serving}
+                for worker in workers
+            },
+        )
+
 
 _log = logging.getLogger(__name__)
 

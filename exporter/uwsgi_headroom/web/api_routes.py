@@ -12,22 +12,20 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
-from uwsgi_headroom.documents.history import MOST_POINTS, build_history, slice_seconds
+from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
-from uwsgi_headroom.documents.stored_history import build_stored_history
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import MOST_EVENTS, Event
-from uwsgi_headroom.store.tiers import LONGEST_SECONDS, MINUTES
+from uwsgi_headroom.store.record import LONGEST_SECONDS, MINUTES
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.turns import run_in_thread
+from uwsgi_headroom.watch.tasks import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, query_parameters
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.negotiation import compressible_response
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.query_parameters import RefusedError, register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
-from uwsgi_headroom.web.text_convertor import register_text_convertor
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 

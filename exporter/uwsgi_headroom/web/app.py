@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.web import api_routes, metrics_route, page_routes, probe_route, runbook_routes
+from uwsgi_headroom.web import api_routes, live_page, metrics_route, runbook_pages
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
@@ -38,12 +38,12 @@ def create_application(
     application = Starlette(
         routes=[
             metrics_route.route(fleet, builds),
-            *probe_route.routes(fleet, builds),
+            *metrics_route.routes(fleet, builds),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),
-            *page_routes.routes(fleet, builds),
+            *live_page.routes(fleet, builds),
             *api_routes.routes(fleet, streams or EventStreams(), builds),
-            *runbook_routes.routes(fleet, builds),
+            *runbook_pages.routes(fleet, builds),
             *(Route(path, redirect) for path in _REDIRECTS),
         ],
         middleware=[Middleware(HostCheck, policy=hosts or HostPolicy())],

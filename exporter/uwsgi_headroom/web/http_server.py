@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.connection_slots import ConnectionSlots
-from uwsgi_headroom.web.descriptors import Capacity
+from uwsgi_headroom.web.connection_slots import Capacity, ConnectionSlots
 from uwsgi_headroom.web.http_connection import Connections, HttpConnection
 
 if TYPE_CHECKING:

@@ -1,20 +1,34 @@
-"""Serves `/metrics` from the last readings, without reading any server. It is rendered once for each of them."""
+"""Serves `/metrics` from the last readings, without reading any server. It is rendered once for each of them.
+
+Serves `/probe?target=NAME`: the metrics of one server, in the manner of Prometheus' multi-target exporters.
+
+A request that is refused causes no I/O: no address is resolved or connected to, and no file is looked at. So all
+refusals of targets are the same, whether the target exists or not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import parse_qsl
 
+from prometheus_client.metrics_core import Metric
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
+from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation
-from uwsgi_headroom.watch.turns import Turns
+from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
+from uwsgi_headroom.watch.tasks import Turns
+from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.negotiation import accepts_openmetrics
+from uwsgi_headroom.web.query_parameters import RefusedError
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
 SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
@@ -67,3 +81,103 @@ async def _render(observations: Sequence[Observation], health: ExporterHealth, *
     if openmetrics:
         texts.append(END)
     return "".join(texts).encode()
+
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PROBES = Kind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+_FIRST_SECONDS = TIMEOUT_SECONDS + 1.0
+"""How long a probe waits for the first reading, in seconds: longer than the timeout of a read, so that a first probe
+never says that a target is down because it is slow."""
+
+_RETRY_SECONDS = 60
+
+_NOT_ALLOWED = (
+    "this target is neither the name of a server of this exporter nor an address that its `probe.targets` allows"
+)
+_USAGE = "expected exactly one parameter, `target`: /probe?target=NAME, or an address such as 10.0.3.7:1717"
+
+
+def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
+    """Make the route; none unless probes are configured."""
+    probed = fleet.probed
+    if probed is None:
+        return []
+
+    async def probe(request: Request) -> Response:
+        try:
+            watch = _find_watch(fleet, probed, request)
+        except NoPlaceError as error:
+            return PlainTextResponse(f"{error}\n", 503, {**_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
+        openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
+        began = time.monotonic()
+        await fleet.wait_for_first([watch], _FIRST_SECONDS)
+        seconds = time.monotonic() - began
+
+        async def make() -> bytes:
+            return await _render_one(fleet, watch, seconds, openmetrics=openmetrics)
+
+        key = "probe", watch, openmetrics
+        answer = await builds.get(_PROBES, key, lambda: watch.reader.attempts, make, request)
+        headers = {
+            **_HEADERS,
+            "Content-Type": OPENMETRICS if openmetrics else TEXT,
+            "Vary": "Accept, Accept-Encoding",
+        }
+        return await answer.respond(request, headers)
+
+    return [Route("/probe", probe)]
+
+
+def _find_watch(fleet: Fleet, probed: ProbedServers, request: Request) -> Watch:
+    """Return the watch of the target. Raises RefusedError, NoPlaceError."""
+    watch = probed.find(_target(request.url.query), fleet.watches())
+    if watch is None:
+        raise RefusedError(403, _NOT_ALLOWED)
+    return watch
+
+
+def _target(query: str) -> str:
+    """Return the value of the only parameter, `target`. Raises RefusedError."""
+    try:
+        parameters = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=1)
+    except ValueError:
+        parameters = []
+    if len(parameters) != 1 or parameters[0][0] != "target" or not parameters[0][1]:
+        raise RefusedError(400, _USAGE)
+    return parameters[0][1]
+
+
+async def _render_one(fleet: Fleet, watch: Watch, seconds: float, *, openmetrics: bool) -> bytes:
+    """Render one target. An internal error is the target's failure."""
+    observation = watch.observe(fleet.settings.windows)
+    try:
+        return await _render_probed(observation, seconds, openmetrics=openmetrics)
+    except Exception as error:  # noqa: BLE001 - of a figure of this target, whatever it is
+        failed = watch.failed_observation(watch.reader.fault(error))
+        return await _render_probed(failed, seconds, openmetrics=openmetrics)
+
+
+async def _render_probed(observation: Observation, seconds: float, *, openmetrics: bool) -> bytes:
+    texts: list[str] = []
+    turns = Turns()
+    for family in _families(observation, seconds):
+        texts.append(render_family(family, openmetrics=openmetrics))
+        await turns.pause_if_due()
+    return "".join([*texts, END if openmetrics else ""]).encode()
+
+
+def _families(observation: Observation, seconds: float) -> Iterator[Metric]:
+    """Build the families of one target. The exporter's own, which have no label `server`, are in /metrics."""
+    yield gauge(
+        "probe_success",
+        "Whether the target was read a moment ago: the value of uwsgi_up.",
+        [(label_set(), 1.0 if observation.reading else 0.0)],
+    )
+    yield gauge(
+        "probe_duration_seconds",
+        "How long this probe waited for the target's first reading; about 0 for a target that is being watched.",
+        [(label_set(), seconds)],
+    )
+    for family in families([observation]):
+        if family.samples and "server" in family.samples[0].labels:
+            yield family

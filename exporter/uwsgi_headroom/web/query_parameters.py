@@ -1,9 +1,13 @@
-"""Parses query parameters, and refuses requests: an error says what is allowed."""
+"""Parses query parameters, and refuses requests: an error says what is allowed.
+
+A path parameter for any text, because names of servers may contain slashes and newlines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
 from uwsgi_headroom import numbers
@@ -79,3 +83,20 @@ def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:
         return parse_settings([text for text in read_parameter(request, name).split(",") if text.strip()])
     except SettingError as error:
         raise RefusedError(400, f"{name}: {error}") from None
+
+
+class _TextConvertor(Convertor[str]):
+    """Starlette's `path` convertor, newlines included."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def register_text_convertor() -> None:
+    """Register the convertor, for routes such as `/{name:anything}`."""
+    register_url_convertor("anything", _TextConvertor())

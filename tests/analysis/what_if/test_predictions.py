@@ -18,9 +18,7 @@ from uwsgi_headroom.analysis.what_if import (
     runs,
 )
 from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit
-from uwsgi_headroom.analysis.what_if.simulation import Simulation
-from uwsgi_headroom.analysis.what_if.system import Outcome, Work
-from uwsgi_headroom.analysis.what_if.variability import normalize
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
 from uwsgi_headroom.nearest_rank import percentile
 
 FACTORS = normalize([1 + 0.8 * (number / 100 - 1) for number in range(201)])

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.what_if.grid import choose_settings
-from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, Setting, SettingError, parse_setting, parse_settings
+from uwsgi_headroom.analysis.what_if.setting import (
+    MOST_IN_ALL,
+    Setting,
+    SettingError,
+    choose_settings,
+    parse_setting,
+    parse_settings,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.what_if import Measured, Observed, Setting, predict_settings
-from uwsgi_headroom.analysis.what_if.measuring import find_uneven_shares
-from uwsgi_headroom.analysis.what_if.system import System
+from uwsgi_headroom.analysis.what_if.measured import find_uneven_shares
+from uwsgi_headroom.analysis.what_if.simulation import System
 
 EVEN = Measured(
     setting=Setting(4, 8),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.what_if.runs import mean
-from uwsgi_headroom.analysis.what_if.simulation import SWITCH_SECONDS, Simulation
-from uwsgi_headroom.analysis.what_if.system import System, Work
+from uwsgi_headroom.analysis.what_if.simulation import SWITCH_SECONDS, Simulation, System, Work
 
 
 def test_the_lock_is_held_together_with_a_cpu() -> None:

@@ -8,9 +8,7 @@ import pytest
 
 from tests.support.mean_value_analysis import closed_throughput, closed_throughput_of_servers
 from uwsgi_headroom.analysis.what_if.runs import mean
-from uwsgi_headroom.analysis.what_if.simulation import Simulation
-from uwsgi_headroom.analysis.what_if.system import Outcome, System, Work
-from uwsgi_headroom.analysis.what_if.variability import exponential_factors
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, exponential_factors
 
 EXPONENTIAL = exponential_factors()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.lab.experiment import Results
 from app.lab.figures import Runs
 from app.lab.programs import Machine
-from uwsgi_headroom.tune.experiment.outcome import Observed, Outcome
+from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.loads.load import Answers
 
 

@@ -12,7 +12,7 @@ from app.lab.experiment import load_label
 from app.lab.figures import Finding
 from app.lab.programs import mask_file
 from tests.app.lab.made_up import observed, outcome, results
-from uwsgi_headroom.tune.experiment.outcome import Outcome
+from uwsgi_headroom.tune.experiment.results import Outcome
 
 E4 = "E4: 40 a second"
 

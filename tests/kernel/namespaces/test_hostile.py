@@ -15,12 +15,11 @@ import pytest
 from tests.support.contained import family, namespaces_of_threads, read_namespace
 from tests.support.other_namespaces import as_root
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel import patience, workers_here
+from uwsgi_headroom.kernel import procfs, workers_here
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.mounts import OUR_MOUNTS
 from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.patience import Patience
+from uwsgi_headroom.kernel.procfs import OUR_MOUNTS, Patience
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 
@@ -60,7 +59,7 @@ def with_silent_files(directory: Path) -> Iterator[int]:
 def test_files_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not answer costs one thread, which ends with it; the exporter goes on."""
     monkeypatch.setattr("uwsgi_headroom.kernel.options.files.MOST_SECONDS", 0.1)
-    monkeypatch.setattr(patience, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(procfs, "PAUSE_SECONDS", 0.0)
     before, one = threading.active_count(), Patience()
     with with_silent_files(tmp_path) as pid:
         for _ in range(5):

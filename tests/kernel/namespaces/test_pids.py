@@ -17,9 +17,8 @@ from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers
-from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
-from uwsgi_headroom.kernel.prover import Prover
+from uwsgi_headroom.kernel.procfs import read_pid_numbers
+from uwsgi_headroom.kernel.proof import Proof, Prover, prove_master_pid
 from uwsgi_headroom.source import Answer
 
 pytestmark = as_root

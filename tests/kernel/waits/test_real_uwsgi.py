@@ -19,7 +19,7 @@ from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.memory_map import read_memory_map
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.record.waits import State, Waits
+from uwsgi_headroom.record import State, Waits
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits import request_threads
-from uwsgi_headroom.kernel.waits.request_threads import RequestThreads
+from uwsgi_headroom.kernel.waits import worker_threads
+from uwsgi_headroom.kernel.waits.worker_threads import RequestThreads
 
 CHANCE = random.Random(1)
 
@@ -97,7 +97,7 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest
     monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))  # type: ignore[func-returns-value]
     with started(1500, 0, 0) as (pid, _):
         threads = RequestThreads(pid, 1000)
-        assert len(reads) <= request_threads._MOST_MASKS
+        assert len(reads) <= worker_threads._MOST_MASKS
         assert (threads.threads, threads.all_found) == ([pid], False)
         assert len(threads.strangers(CHANCE)) == 4
 
@@ -105,7 +105,7 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest
 def test_lists_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose threads are never all found is listed less and less often."""
     lists: list[int] = []
-    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
     threads = RequestThreads(os.getpid(), 8)
     for _ in range(1000):
         threads.list_again()

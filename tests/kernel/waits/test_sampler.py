@@ -17,13 +17,12 @@ from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.kernel.waits import request_threads, sampler, worker_threads
+from uwsgi_headroom.kernel.waits import sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
-from uwsgi_headroom.record.setup import Setup
-from uwsgi_headroom.record.waits import Waits
+from uwsgi_headroom.record import Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000
@@ -57,7 +56,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], o
     1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
-    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
+    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
 
     def set_calls(call: Callable[[int, int], object]) -> None:
         monkeypatch.setattr(worker_threads, "read_system_call", call)
@@ -186,8 +185,8 @@ def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None
 
 def test_few_strangers_are_looked_at(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that may serve requests after all are tried at few workers at a time."""
-    monkeypatch.setattr(request_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
-    monkeypatch.setattr(request_threads.RequestThreads, "_blocks_signals", lambda *_: True)
+    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
+    monkeypatch.setattr(worker_threads.RequestThreads, "_blocks_signals", lambda *_: True)
     looked: list[int] = []
     machine(lambda _, thread: looked.append(thread) or SLEEPS)
     sampled(WaitSampler(WaitSetting(), lambda: 0.0), busy_server(100))

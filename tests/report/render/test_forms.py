@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.report.render import RenderError, write_review
-from uwsgi_headroom.report.render.csv_form import render_csv, safe_cell
-from uwsgi_headroom.report.render.json_form import render_json
+from uwsgi_headroom.report.render.data_forms import render_csv, render_json, safe_cell
 from uwsgi_headroom.report.render.markdown import escape, render_markdown
-from uwsgi_headroom.report.review.outlook_model import Review
+from uwsgi_headroom.report.review.model import Review
 
 
 def test_markdown_tables_are_whole(hostile: Review) -> None:

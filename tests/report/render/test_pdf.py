@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools import chromium
-from uwsgi_headroom.report.render.pdf import PdfError, print_pdf
+from uwsgi_headroom.report.render.html import PdfError, print_pdf
 
 
 def test_without_a_browser_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

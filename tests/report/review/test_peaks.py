@@ -13,10 +13,9 @@ from tools.support.synthetic import stories
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import compute_headroom
+from uwsgi_headroom.analysis.capacity import CpuShares, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.neighbours import CpuShares
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.report.model import ReviewData, ServerData
 from uwsgi_headroom.report.review import build_review

@@ -16,8 +16,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review import build_review, what_if
-from uwsgi_headroom.report.review.model import Absent
-from uwsgi_headroom.report.review.outlook_model import Recommendation
+from uwsgi_headroom.report.review.model import Absent, Recommendation
 from uwsgi_headroom.report.review.peaks import find_peaks, group_services
 
 UTC = ZoneInfo("UTC")

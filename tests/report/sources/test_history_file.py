@@ -19,7 +19,7 @@ from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.model import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files
-from uwsgi_headroom.report.sources.time_range import TimeRange, find_range
+from uwsgi_headroom.report.sources.selection import TimeRange, find_range
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute

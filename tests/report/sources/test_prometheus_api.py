@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from tests.support.stand_in_prometheus import Reply, Request, failure, stand_in, values
-from uwsgi_headroom.report.sources import http_post
-from uwsgi_headroom.report.sources.explain import PrometheusError
-from uwsgi_headroom.report.sources.http_post import HttpPost
+from uwsgi_headroom.report.sources import prometheus_api
 from uwsgi_headroom.report.sources.login import make_endpoint
-from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 DAY = 86400.0
@@ -122,7 +120,7 @@ def test_https_to_a_server_without_tls() -> None:
 
 def test_an_answer_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its size is limited, whatever its header says."""
-    monkeypatch.setattr(http_post, "LARGEST_ANSWER", 100_000)
+    monkeypatch.setattr(prometheus_api, "LARGEST_ANSWER", 100_000)
     with stand_in(lambda _request: Reply(b" " * 300_000)) as server:
         assert ask(server.url).trouble == "too_much"
 

@@ -10,7 +10,7 @@ import pytest
 
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.report.request import parse_range
-from uwsgi_headroom.report.sources.time_range import find_range, find_zone
+from uwsgi_headroom.report.sources.selection import find_range, find_zone
 
 NOW = datetime(2026, 11, 22, 22, 10, 33, tzinfo=timezone.utc).timestamp()
 DAY = 86400.0

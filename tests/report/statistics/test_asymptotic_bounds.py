@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uwsgi_headroom.report.statistics.asymptotic_bounds import asymptotic_bounds, base_response_time
-from uwsgi_headroom.report.statistics.refusal import Refusal
+from uwsgi_headroom.report.statistics import Refusal
+from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time
 
 
 def test_both_bounds_and_their_knee() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, flat, line, peaks_of, series, step, without
-from uwsgi_headroom.report.statistics.back_test import BackTest, back_test
+from uwsgi_headroom.report.statistics import Refusal
+from uwsgi_headroom.report.statistics.forecast import BackTest, back_test
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.refusal import Refusal
 
 
 def result_of(peaks: DailyPeaks) -> BackTest:

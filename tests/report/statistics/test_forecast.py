@@ -9,9 +9,9 @@ import pytest
 
 from tests.report.statistics.series import MONDAY, WEEK, flat, line, peaks_of, scaled, series, step, without
 from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, crossing_of, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.refusal import Refusal
 
 Level = Callable[[np.ndarray], np.ndarray]
 SEEDS = range(12)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, UTC
-from uwsgi_headroom.report.statistics.heat_map import by_weekday_and_hour
+from uwsgi_headroom.report.statistics.distribution import by_weekday_and_hour
 from uwsgi_headroom.report.statistics.local_time import quarters_between, to_local_time
 
 

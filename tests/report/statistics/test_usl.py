@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from uwsgi_headroom.report.statistics.refusal import Refusal
+from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
 
 SEEDS = range(6)

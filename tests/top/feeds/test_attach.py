@@ -15,10 +15,7 @@ from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.top.feeds.attach import attach
-from uwsgi_headroom.top.feeds.feed import FeedError
-from uwsgi_headroom.top.feeds.local import LocalFeed
-from uwsgi_headroom.top.feeds.remote import RemoteFeed
+from uwsgi_headroom.top.feeds import FeedError, LocalFeed, RemoteFeed, attach
 
 SHOP = "shop=/nowhere/shop.stats"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.top.terminal.keys import split_keys
+from uwsgi_headroom.top.terminal import split_keys
 
 
 @pytest.mark.parametrize(

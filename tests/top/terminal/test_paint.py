@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from uwsgi_headroom.top.terminal.paint import Painter
+from uwsgi_headroom.top.terminal import Painter
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -17,10 +17,10 @@ from tests.support.documents_with_response_times import (
 from tests.support.top_screen import hot, lines, screen_model
 from tools.support.simulated_server import EPOCH
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.top.feeds.feed import NO_TREND, ResponseTimes, Trend
+from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.view.headline import objective_lines, percentile_lines
 from uwsgi_headroom.top.view.plots import plot_lines
-from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_lines
 
 HOT = hot()
 AT_IT = Navigation(view="workers", server=(0, "shop"))

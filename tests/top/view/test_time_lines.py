@@ -13,11 +13,11 @@ from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.record.waits import STATES, State
+from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.terminal.paint import Painter
+from uwsgi_headroom.top.terminal import Painter
+from uwsgi_headroom.top.view.headline import time_lines, why_not_known
 from uwsgi_headroom.top.view.screen import draw_plain
-from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 WHY = "this user may not see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from tests.web.security.certificates import write_certificates
 from tools.support.limited_server import LimitedServer, limited_server
 from uwsgi_headroom.web.connection_slots import ConnectionSlots
+from uwsgi_headroom.web.security.gate import protect
 from uwsgi_headroom.web.security.live_config import LiveConfig
-from uwsgi_headroom.web.security.protect import protect
 
 TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
 MUTUAL = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from tests.support.other_namespaces import NOBODY, as_root
-from uwsgi_headroom.web.security.clients import find_network, name_client
+from uwsgi_headroom.web.security.gate import find_network, name_client
 
 
 def test_networks() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.web.security.secure_server import HASH, PASSWORD
 from tests.web.security.test_login import header
 from uwsgi_headroom.web.security.login import REPEATED_REST, Login
-from uwsgi_headroom.web.security.password_checker import Checked, PasswordChecker
+from uwsgi_headroom.web.security.passwords import Checked, PasswordChecker
 
 USERS = {b"prometheus": HASH.encode()}
 TIMEOUT, INTERVAL = 4.0, 5.0

@@ -13,8 +13,7 @@ import trustme
 from tests.web.security.certificates import CLIENT_NAME, authority, write_certificates, write_pair
 from tests.web.security.secure_server import HASH, MUTUAL, TLS, USERS
 from uwsgi_headroom.web.security import live_config
-from uwsgi_headroom.web.security.certificate_dates import describe_dates
-from uwsgi_headroom.web.security.live_config import LiveConfig
+from uwsgi_headroom.web.security.live_config import LiveConfig, describe_dates
 
 NAMES = f"  client_allowed_sans: [{CLIENT_NAME}]\n"
 WHOLE = f"{MUTUAL}{NAMES}  min_version: TLS13\n{USERS}rate_limit: {{interval: 1s, burst: 5}}\n"

@@ -12,10 +12,9 @@ import pytest
 
 from tests.web.security.secure_server import HASH, PASSWORD
 from uwsgi_headroom.web.security import login as login_module
-from uwsgi_headroom.web.security import login_queue, password_checker
+from uwsgi_headroom.web.security import passwords
 from uwsgi_headroom.web.security.login import Login, parse_basic
-from uwsgi_headroom.web.security.login_queue import Verdict
-from uwsgi_headroom.web.security.password_checker import Checked, PasswordChecker
+from uwsgi_headroom.web.security.passwords import Checked, PasswordChecker, Verdict
 
 USERS = {b"prometheus": HASH.encode(), b"slow": HASH.replace("$04$", "$05$").encode()}
 
@@ -144,7 +143,7 @@ def test_the_queue_is_bounded() -> None:
         ]
         await asyncio.sleep(0.01)
         assert [task.result().status for task in waiting if task.done()] == [429] * 4
-        assert len(login._queue) == login_queue.MOST_PLACES
+        assert len(login._queue) == passwords.MOST_PLACES
         assert len(checker.asked) == 1
         checker.go.set()
         assert [verdict.status for verdict in await asyncio.gather(*waiting)].count(401) == 13
@@ -236,7 +235,7 @@ def test_a_panic_of_bcrypt_does_not_end_the_thread(
             raise BaseException("Rust")
         return checkpw(password, stored)
 
-    monkeypatch.setattr(password_checker.bcrypt, "checkpw", panic)
+    monkeypatch.setattr(passwords.bcrypt, "checkpw", panic)
 
     async def main() -> list[bool]:
         checker = PasswordChecker()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.web.security import throttle
-from uwsgi_headroom.web.security.throttle import Throttle
+from uwsgi_headroom.web.security import login
+from uwsgi_headroom.web.security.login import Throttle
 
 
 def test_who_fails_waits_longer_each_time_and_is_forgotten() -> None:
@@ -22,14 +22,14 @@ def test_who_fails_waits_longer_each_time_and_is_forgotten() -> None:
     for _ in range(10):
         shorter.record_failure("a")
     assert shorter.seconds_to_wait("a") == 4
-    clock[0] = throttle.FORGET_SECONDS + 1
+    clock[0] = login.FORGET_SECONDS + 1
     waits.record_failure("a")
     assert waits.seconds_to_wait("a") == 0
 
 
 def test_few_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table has a bound; the client that failed longest ago goes first."""
-    monkeypatch.setattr(throttle, "MOST_CLIENTS", 2)
+    monkeypatch.setattr(login, "MOST_CLIENTS", 2)
     waits = Throttle(lambda: 0.0)
     for name in "aaaabbbbcccc":
         waits.record_failure(name)

@@ -20,8 +20,8 @@ from tools.environments import ROOT
 from tools.support import real_uwsgi
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import Measured, Setting
-from uwsgi_headroom.analysis.what_if.measuring import measure_server
-from uwsgi_headroom.check.judge import judge
+from uwsgi_headroom.analysis.what_if.measured import measure_server
+from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.nearest_rank import percentile

@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings import (
     workers,
 )
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
-from uwsgi_headroom.record.server import EmperorRecord
+from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,

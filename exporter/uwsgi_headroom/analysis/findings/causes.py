@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.workers import find_recycling
-from uwsgi_headroom.analysis.presence import RESUME, find_paused, find_without_application
-from uwsgi_headroom.analysis.waiting import STANDING
+from uwsgi_headroom.analysis.littles_law import STANDING
+from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application
 from uwsgi_headroom.words.formats import counted, numbered
 
 UP = 0.9

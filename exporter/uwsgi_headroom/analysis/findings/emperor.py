@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.record.server import EmperorRecord, ThrottledVassal
+from uwsgi_headroom.record import EmperorRecord, ThrottledVassal
 from uwsgi_headroom.words.formats import counted, duration
 
 MOST_NAMES = 3

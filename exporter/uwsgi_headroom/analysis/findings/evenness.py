@@ -11,13 +11,12 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import SPREAD, lacks_cpu
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
+from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
-from uwsgi_headroom.analysis.littles_law import ratio, response_time
-from uwsgi_headroom.analysis.memory_headroom import fits
+from uwsgi_headroom.analysis.littles_law import judge_waiting, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
-from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
 from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, percent
 
 UNEVEN = 1.25

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import FIND_BLOCKING_CALL
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
-from uwsgi_headroom.analysis.slots import ASYNC, name_slots
-from uwsgi_headroom.analysis.stuck import MANY_STUCK, fill_cores, find_harmful_requests
-from uwsgi_headroom.analysis.waiting import shows_a_limit
+from uwsgi_headroom.analysis.worker_states import ASYNC, MANY_STUCK, fill_cores, find_harmful_requests, name_slots
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered, percent
 
 EXCEPTIONS = (3, 0.01)

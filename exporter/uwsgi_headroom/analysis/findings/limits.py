@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.slots import name_slots
-from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import counted, percent
 
 THREADS_BUSY = 0.75

@@ -9,8 +9,8 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.interpreter_lock import is_contended, queues_for_lock
-from uwsgi_headroom.analysis.waiting import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.wait_states import is_contended, queues_for_lock
 from uwsgi_headroom.words.formats import counted, duration, numbered
 
 INTERPRETER_FULL = REACHED

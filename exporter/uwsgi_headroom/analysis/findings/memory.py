@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.memory_headroom import count_more_workers
-from uwsgi_headroom.record.server import Memory
+from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import byte_size
 
 FEW_WORKERS = 2

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import add_capacity, waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.waiting import judge_waiting
-from uwsgi_headroom.record.backlog import Backlog, is_tcp
+from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import counted, duration, factor, percent
 
 FULL = (0.05, 0.0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.cpu_pinning import count_workers_sharing_one_cpu
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 
 UNIX_SOCKET_ROOM = 219_264
 """The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""

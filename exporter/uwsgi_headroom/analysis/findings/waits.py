@@ -10,11 +10,10 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
-from uwsgi_headroom.analysis.interpreter_lock import is_contended, queues_for_lock
-from uwsgi_headroom.analysis.slots import name_slots
-from uwsgi_headroom.analysis.wait_states import WaitFigures, largest_backend, list_gaps
-from uwsgi_headroom.analysis.waiting import shows_a_limit
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.wait_states import WaitFigures, is_contended, largest_backend, list_gaps, queues_for_lock
+from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import duration, percent
 
 USED = 0.5

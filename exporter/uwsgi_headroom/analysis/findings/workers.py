@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
-from uwsgi_headroom.analysis.presence import AWAY, part_away
-from uwsgi_headroom.analysis.waiting import judge_waiting, waiting_clause
-from uwsgi_headroom.analysis.worker_ends import are_reloaded, find_ends, find_unexplained_ends, scales
+from uwsgi_headroom.analysis.littles_law import judge_waiting, waiting_clause
+from uwsgi_headroom.analysis.worker_states import (
+    AWAY,
+    are_reloaded,
+    find_ends,
+    find_unexplained_ends,
+    part_away,
+    scales,
+)
 from uwsgi_headroom.words.formats import counted, duration, numbered, percent, repeated
 
 MANY_LOST = (3, 0.01)

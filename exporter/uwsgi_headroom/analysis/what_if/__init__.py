@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
 from uwsgi_headroom.analysis.what_if.predict import predict_settings
-from uwsgi_headroom.analysis.what_if.prediction import AtLoad, Check, Prediction, Resource, Utilization, WhatIf
+from uwsgi_headroom.analysis.what_if.runs import AtLoad, Check, Prediction, Resource, Utilization, WhatIf
 from uwsgi_headroom.analysis.what_if.setting import Setting, SettingError, parse_setting, parse_settings
 
 __all__ = [

@@ -11,10 +11,9 @@ from math import fsum, isfinite
 
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, run_observed
-from uwsgi_headroom.analysis.what_if.system import Outcome, Work
-from uwsgi_headroom.analysis.what_if.variability import is_positive, observed_factors, scale_factors
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Work, is_positive, observed_factors, scale_factors
 from uwsgi_headroom.nearest_rank import percentile
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand."""

@@ -1,4 +1,7 @@
-"""What is known of a server as it runs: the input of a prediction."""
+"""What is known of a server as it runs: the input of a prediction.
+
+Makes the input of a prediction from the figures of a window.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
+from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.what_if.setting import Setting
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.record import State
 
 
 class CannotPredictError(HeadroomError):
@@ -74,3 +83,78 @@ class Measured:
         if self.workers_up is None or not isfinite(self.workers_up):
             return self.setting
         return Setting(min(max(1, round(self.workers_up)), self.setting.processes), self.setting.threads)
+
+
+CHEAPER = 0.98
+"""With workers up for less than this part of the window, their mean number counts, not the ceiling."""
+
+
+UNEVEN = 1.1
+"""The least hot ratio from which on the prediction of the present setting has the observed shares."""
+
+
+def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
+    """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window.
+
+    Raises CannotPredictError if the server is of a kind that the model does not know, or if figures are missing.
+    """
+    if name_slots(figures.server) == ASYNC:
+        raise CannotPredictError(
+            "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for "
+            "threads."
+        )
+    if not figures.configured:
+        raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
+    cpus, off = figures.server.cpus, figures.server.processes_off
+    if cpus is None:
+        why = f": {off}" if off else ", so what CPU time does to requests is not known."
+        raise CannotPredictError(f"The number of CPUs is not known{why}")
+    workers = figures.window.workers
+    cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
+    observed = figures.window.observed_seconds
+    up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
+    setup, memory = figures.server.setup, figures.server.memory
+    return Measured(
+        setting=Setting(len(workers), max(1, round(figures.configured / len(workers)))),
+        cpus=cpus.count,
+        window=describe_flow(figures.flow, figures.response_times),
+        peak=peak,
+        cpu_per_request=cpu / figures.flow.requests if cpu is not None and figures.flow.requests else None,
+        waits=figures.waits.per_request if figures.waits else None,
+        workers_up=up if up < CHEAPER * len(workers) else None,
+        others=(figures.cpu.others or 0.0) if figures.cpu else 0.0,
+        others_follow=bool(others_follow),
+        memory_per_worker=memory.per_worker if memory else None,
+        memory_available=memory.available if memory else None,
+        memory_is_exact=memory.is_exact if memory else True,
+        cheaper=bool(setup.options.cheaper),
+        mapped=bool(setup.mapped),
+        shares=find_uneven_shares(figures.balance),
+    )
+
+
+def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
+    """The share of each worker, if all were active and the largest is more than chance explains; else none."""
+    shares = [worker.share or 0.0 for worker in balance.workers]
+    hot, floor = balance.hot_ratio, balance.noise_floor
+    is_uneven = hot is not None and floor is not None and hot > max(floor, UNEVEN)
+    return tuple(shares) if is_uneven and all(worker.active for worker in balance.workers) else ()
+
+
+def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:
+    """The observation of a window. Raises CannotPredictError if no request was completed."""
+    if not flow.requests or not flow.throughput:
+        raise CannotPredictError("No request was completed, so there is nothing to predict from.")
+    known = response_times.percentiles if response_times else {}
+    p50, p90, p95, p99 = (known[share].seconds if share in known else None for share in (0.5, 0.9, 0.95, 0.99))
+    return Observed(
+        throughput=flow.throughput,
+        response_time=flow.response_time,
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        queue_wait=flow.queue_wait,
+        concurrency=flow.observed,
+        requests=flow.requests,
+    )

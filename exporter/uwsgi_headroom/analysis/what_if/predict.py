@@ -1,14 +1,19 @@
-"""Predicts settings from one that was observed, and compares the model with what was observed."""
+"""Predicts settings from one that was observed, and compares the model with what was observed.
+
+Sentences about what the model cannot know of a server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import fsum
 
-from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.demands import Calibrated, calibrate
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
-from uwsgi_headroom.analysis.what_if.prediction import Check, Prediction, WhatIf
 from uwsgi_headroom.analysis.what_if.runs import (
+    Check,
+    Prediction,
+    WhatIf,
     describe_load,
     find_most,
     mean,
@@ -18,6 +23,113 @@ from uwsgi_headroom.analysis.what_if.runs import (
 )
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.record import State
+from uwsgi_headroom.words.formats import duration, percent
+
+NETWORK: tuple[State, ...] = ("backend", "dns")
+
+QUEUES: dict[State, str] = {"lock": "a lock of the application", "disk": "a disk", "child": "processes they start"}
+"""What requests may queue for outside of the model."""
+
+NOTABLE = 0.1
+"""Part of the response time from which on a state deserves a sentence."""
+
+FEW_REQUESTS = 200
+FAR = 3.0
+"""Predictions above this multiple of the observed throughput reach far beyond what was seen."""
+
+
+def list_cautions(
+    measured: Measured, calibrated: Calibrated, settings: Sequence[Setting], rates: Iterable[float]
+) -> tuple[str, ...]:
+    """The sentences that apply, most important first."""
+    found = [
+        *_about_waits(measured, calibrated),
+        *_about_lock(measured, calibrated),
+        *_about_server(measured, settings),
+        *_about_observation(measured, max(rates, default=0.0)),
+    ]
+    return tuple(found)
+
+
+def _about_waits(measured: Measured, calibrated: Calibrated) -> list[str]:
+    waits = measured.waits
+    if not calibrated.from_waits or waits is None:
+        waiting, whole = calibrated.server.work.waiting, measured.window.response_time
+        if not whole or waiting < NOTABLE * whole:
+            return []
+        return [
+            f"What requests wait for is not measured: {percent(min(1.0, waiting / whole))} of the response time counts "
+            "as waiting that no setting changes. A saturated backend, or a lock of the application, makes the "
+            "predictions too good."
+        ]
+    total = fsum(waits.values())
+    network = fsum(waits.get(state, 0.0) for state in NETWORK) / total
+    found = []
+    if network >= NOTABLE:
+        found.append(
+            f"Requests wait {percent(network)} of their time for backends. The predictions hold if these answer as "
+            "fast with more requests at once; whether a backend is itself saturated cannot be seen from here."
+        )
+    for state, what in QUEUES.items():
+        share = waits.get(state, 0.0) / total
+        if share >= NOTABLE:
+            found.append(
+                f"Requests wait {percent(share)} of their time for {what}. The model takes that as fixed, but it grows "
+                "with the requests at once."
+            )
+    return found
+
+
+def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
+    waits, whole = measured.waits, measured.window.response_time
+    if not calibrated.from_waits or waits is None or not whole:
+        return []
+    observed = waits.get("interpreter_lock", 0.0)
+    if observed >= NOTABLE * whole and observed >= 2 * calibrated.lock_wait:
+        return [
+            f"A request waits {duration(observed)} for the interpreter lock, and {duration(calibrated.lock_wait)} by "
+            "the model: something holds the lock without computing. Predictions with several threads are too good."
+        ]
+    work = calibrated.server.work
+    if work.unlocked > NOTABLE * (work.locked + work.unlocked):
+        share = percent(work.unlocked / (work.locked + work.unlocked))
+        return [f"{share} of the CPU time counts as outside the interpreter lock, because few threads wait for it."]
+    return []
+
+
+def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
+    found = []
+    if measured.shares:
+        found.append(
+            f"One worker takes {percent(max(measured.shares))} of the requests. The present setting is predicted with "
+            "these shares, and every other one with workers that share evenly."
+        )
+    if measured.cheaper:
+        found.append("Cheaper mode starts and stops workers. Each prediction is for all processes of the setting.")
+    if measured.mapped:
+        found.append(
+            "Workers have sockets of their own (`map-socket`). The model has one listen queue, from which every worker "
+            "takes requests."
+        )
+    if measured.setting.threads == 1 and any(setting.threads > 1 for setting in settings):
+        found.append("Settings with several threads need an application that is safe to run in several threads.")
+    if measured.others >= NOTABLE * measured.cpus:
+        use = "grow with the requests" if measured.others_follow else "stay as they are"
+        found.append(f"Other programs use {measured.others:.1f} of {measured.cpus:g} CPUs, which is taken to {use}.")
+    return found
+
+
+def _about_observation(measured: Measured, highest: float) -> list[str]:
+    found = []
+    if measured.window.requests is not None and measured.window.requests < FEW_REQUESTS:
+        found.append(f"Only {measured.window.requests} requests were observed: what a request needs is uncertain.")
+    if highest > FAR * measured.window.throughput:
+        found.append(
+            f"The predictions are for up to {highest:.4g} requests/s, and demands were observed at "
+            f"{measured.window.throughput:.3g}."
+        )
+    return found
 
 
 def predict_settings(

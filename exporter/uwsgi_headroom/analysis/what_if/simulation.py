@@ -15,18 +15,158 @@ The rules are those of uWSGI with CPython:
 
 CPU time passes on a clock of its own, which runs as fast as one thread computes: a burst ends at a fixed instant of
 that clock, however often its speed changes.
+
+A server as a queueing system: its resources, the work of its requests, and what a simulation of it gives.
+
+How much requests differ: the factors by which a single request is longer or shorter than the mean.
+
+The shape is that of the observed response times. Queueing made these wider or narrower than what requests ask for, so
+`scale_factors` stretches the shape until the model's 95th percentile agrees with the observed one.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from math import inf
+from itertools import pairwise
+from math import fsum, inf, log
 
-from uwsgi_headroom.analysis.what_if.system import Outcome, System, Work
-from uwsgi_headroom.analysis.what_if.variability import exponential_factors
+from uwsgi_headroom.analysis.what_if.measured import Observed
+
+LEAST_SHARE = 0.05
+"""The part of the CPUs that is left to the server however much other programs use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
+    headroom of CPUs assumes too. shares: how likely each worker is to get the next request, relative to others with an
+    idle thread; empty: all are equally likely."""
+
+    processes: int
+    threads: int
+    cpus: float
+    others: float = 0.0
+    shares: tuple[float, ...] = ()
+
+    def list_speeds(self) -> list[float]:
+        """The CPUs that one thread gets, by the number of threads that compute."""
+        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
+        running = range(1, self.processes * self.threads + 1)
+        return [1.0, *(min(1.0, left / number) for number in running)]
+
+    def choose_place(self, workers: Sequence[int], chance: float) -> int:
+        """The place in `workers`, which have an idle thread, of the one that gets the next request. chance: a random
+        number from 0 to 1."""
+        if not self.shares:
+            return int(chance * len(workers))
+        left = chance * sum([self.shares[worker] for worker in workers])
+        for place, worker in enumerate(workers):
+            left -= self.shares[worker]
+            if left < 0:
+                return place
+        return len(workers) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A mean request: seconds of CPU under the interpreter lock and outside of it, and of waiting.
+
+    pauses: how many times it waits, at least 1; it computes before and after each. factors: a request takes the mean
+    times one of these, equally likely; their mean is 1.
+    """
+
+    locked: float
+    unlocked: float
+    waiting: float
+    pauses: int = 1
+    factors: tuple[float, ...] = (1.0,)
+
+    def bound_throughput(self, system: System) -> float:
+        """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
+        P. Buzen, Computing Surveys 10 (3), 1978)."""
+        computing = self.locked + self.unlocked
+        by_threads = system.processes * system.threads / (computing + self.waiting)
+        return min(by_threads, system.cpus / computing) if computing else by_threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Rates per second and times in seconds, after a warm-up.
+
+    service: each completed request's seconds with its thread; total: the same with the listen queue. busy: mean threads
+    in service; locks: mean locks held; lock_waiters: mean threads that wait for one; computing: mean CPUs used.
+    """
+
+    throughput: float
+    service: tuple[float, ...]
+    total: tuple[float, ...]
+    busy: float
+    locks: float
+    lock_waiters: float
+    computing: float
+
+
+COUNT = 400
+"""Factors in a deck: each request of a run takes one, and then none twice until all were taken."""
+
+LEAST = 0.02
+"""The smallest factor: a stretched shape must not make a request take no time."""
+
+_FEWEST_KNOTS = 2
+
+
+def exponential_factors(count: int = COUNT) -> tuple[float, ...]:
+    """Factors of an exponential distribution: what queueing theory assumes where nothing is known."""
+    return normalize([-log(1 - part) for part in _parts(count)])
+
+
+def observed_factors(observed: Observed) -> tuple[float, ...]:
+    """Factors with the shape of the observed percentiles, with straight lines between them and an exponential tail
+    above the last. Without a median and a further percentile, the shape is exponential."""
+    known = [(0.5, observed.p50), (0.9, observed.p90), (0.95, observed.p95), (0.99, observed.p99)]
+    knots = [(share, seconds) for share, seconds in known if seconds is not None and is_positive(seconds)]
+    if not is_positive(observed.p50) or len(knots) < _FEWEST_KNOTS:
+        return exponential_factors()
+    # The lower half lies as far below the median as the next known percentile lies above it, in proportion.
+    (_, median), (next_share, following) = knots[:2]
+    slope = (following - median) / (next_share - 0.5)
+    knots.insert(0, (0.0, max(0.1 * median, median - 0.5 * slope)))
+    return normalize([_quantile(knots, part) for part in _parts()])
+
+
+def is_positive(value: float | None) -> bool:
+    """Whether a value is known, finite and above 0."""
+    return value is not None and 0 < value < inf
+
+
+def scale_factors(factors: Sequence[float], scale: float) -> tuple[float, ...]:
+    """The same shape, stretched around its mean: 0 makes all requests alike, 1 leaves the shape."""
+    return normalize([max(LEAST, 1 + scale * (factor - 1)) for factor in factors])
+
+
+def normalize(values: Sequence[float]) -> tuple[float, ...]:
+    """The values divided by their mean; all 1 if that is not positive."""
+    mean = fsum(values) / len(values)
+    return tuple(value / mean for value in values) if mean > 0 else tuple(1.0 for _ in values)
+
+
+def _parts(count: int = COUNT) -> list[float]:
+    return [(number + 0.5) / count for number in range(count)]
+
+
+def _quantile(knots: Sequence[tuple[float, float]], share: float) -> float:
+    for (start, low), (end, high) in pairwise(knots):
+        if share <= end:
+            return low + (high - low) * (share - start) / (end - start)
+    (start, low), (end, high) = knots[-2:]
+    # An exponential tail falls by a factor of 5 from the 95th percentile to the 99th.
+    tail = (high - low) / log((1 - start) / (1 - end))
+    return high + tail * log((1 - end) / (1 - share))
+
 
 SWITCH_SECONDS = 0.005
 """CPython's switch interval, unless the application changes it."""

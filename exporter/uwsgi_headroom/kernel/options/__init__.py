@@ -2,6 +2,6 @@
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
 from uwsgi_headroom.kernel.options.read import read_options
-from uwsgi_headroom.record.options import DISTRIBUTIONS_FILES, Options
+from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
 
 __all__ = ["DISTRIBUTIONS_FILES", "MasterFiles", "Options", "read_options"]

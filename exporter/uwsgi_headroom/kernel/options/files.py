@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from uwsgi_headroom.kernel.patience import MOST_SECONDS, Patience
+from uwsgi_headroom.kernel.procfs import MOST_SECONDS, Patience
 
 MOST_BYTES = 256 << 10
 _MOST_LINKS = 40  # the kernel's own limit: path_resolution(7)

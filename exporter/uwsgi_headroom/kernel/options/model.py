@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from uwsgi_headroom.kernel.options.ini import is_on
-from uwsgi_headroom.record.options import Options
+from uwsgi_headroom.record import Options
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application. uWSGI loads it and then lists it in its stats."""

@@ -26,8 +26,8 @@ from uwsgi_headroom.kernel.options.ini import (
     split_name,
 )
 from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
-from uwsgi_headroom.kernel.patience import Patience
-from uwsgi_headroom.record.options import Options
+from uwsgi_headroom.kernel.procfs import Patience
+from uwsgi_headroom.record import Options
 
 COMMAND_LINE = "command line"
 MOST_FILES = 10

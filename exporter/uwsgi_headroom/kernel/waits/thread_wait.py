@@ -2,25 +2,75 @@
 
 The decision has two steps, because sockets are looked up for all threads of a sample at once: first the call, then,
 if it depends on sockets, their peers.
+
+Decides the waits of one sample, also those for sockets that are too young to be known.
+
+A list of all TCP sockets is too costly for every sample. A connection that is opened for one query is gone before the
+next list, so most waits for such sockets cannot be decided. But those that a list decides are a random part of them:
+the others are counted in the same proportions, separately for each kind of system call.
+
+Learns which locks idle threads wait for: no symbol names that of `thunder-lock`, and uwsgi.lock() looks the same.
+
+uWSGI's document says how many threads are in service. If the threads that wait for a lock are idle, the others add up
+to that number; if they are in service, only all together do.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
-from uwsgi_headroom.kernel.waits.descriptors import Epolls
-from uwsgi_headroom.kernel.waits.idle_locks import Lock
+from uwsgi_headroom.kernel.waits.descriptors import Epolls, read_poll_descriptors
 from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.poll_descriptors import read_poll_descriptors
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
-from uwsgi_headroom.record.waits import State
+from uwsgi_headroom.record import State
+
+Lock = tuple[str, int]
+"""The kind of a lock, and its address or number."""
+
+_LEARNT = 3
+"""How many more samples must speak for idle than against it, or the other way round."""
+
+_MOST_LOCKS = 1024
+
+
+class IdleLocks:
+    """What is known of the locks of one server."""
+
+    def __init__(self) -> None:
+        self._scores: Counter[Lock] = Counter()
+
+    def learn(self, waiting: Mapping[Lock, int], others: float, busy: int, *, presumed_idle: bool) -> None:
+        """Compare a sample with uWSGI's document. waiting: threads by the lock they wait for; others: the threads that
+        are in service for certain; busy: threads in service according to the document."""
+        if len(self._scores) > _MOST_LOCKS:
+            self._scores.clear()
+        believed = {lock: number for lock, number in waiting.items() if not self.is_idle(lock, presumed_idle)}
+        for lock, number in waiting.items():
+            without = others + sum(believed.values()) - believed.get(lock, 0)
+            self._scores[lock] += _sign(abs(without + number - busy) - abs(without - busy))
+            self._scores[lock] = max(-2 * _LEARNT, min(2 * _LEARNT, self._scores[lock]))
+
+    def is_learnt(self, lock: Lock) -> bool:
+        """Whether it is known whether threads that wait for this lock are idle."""
+        return abs(self._scores[lock]) >= _LEARNT
+
+    def is_idle(self, lock: Lock, presumed: bool) -> bool:
+        """Whether threads that wait for this lock are idle; `presumed` as long as that is not learnt."""
+        score = self._scores[lock]
+        return score >= _LEARNT or (presumed and score > -_LEARNT)
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)
+
 
 # linux/futex.h
 FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
@@ -232,3 +282,59 @@ def _read_wait_channel(pid: int, thread: int) -> bytes:
         return procfs.read_line(f"/proc/{pid}/task/{thread}/wchan")
     except OSError:
         return b""
+
+
+_REMEMBERED = 200
+"""How many decisions about young sockets are remembered, per kind of call: beyond, old ones count for less."""
+
+
+class Part(NamedTuple):
+    """A part of a thread, 1 unless it is not decided, and what it waits for."""
+
+    part: float
+    decision: Decision
+
+
+class Decisions:
+    """The decisions about the waits of one server."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._young: dict[str, Counter[Decision]] = defaultdict(Counter)
+
+    def learn(
+        self, waits: Collection[Wait], others: Callable[[], Iterable[int]], *, elsewhere: int | None = None
+    ) -> str | None:
+        """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
+        used for. others: all sockets of these workers, which later samples will ask for. elsewhere: as for `Peers`.
+        Returns the reason to show if some stay unknown because the kernel refuses to answer."""
+        wanted = {inode for wait in waits for inode in wait.sockets}
+        unknown = {inode for inode in wanted if self._peers.get(inode) is None}
+        first_list = not self._peers.lists
+        refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
+        if first_list:
+            return refusal  # these sockets are of any age
+        for wait in waits:
+            if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
+                decision = decide(wait, self._peers)
+                if decision.result == "idle":
+                    continue  # uWSGI's own epoll sets, of a worker that has just started
+                decisions = self._young[wait.call]
+                decisions[decision] += 1
+                if decisions.total() > _REMEMBERED:
+                    halves = {each: number // 2 for each, number in decisions.items() if number > 1}
+                    self._young[wait.call] = Counter(halves)
+        return refusal
+
+    def decide(self, wait: Wait) -> Iterator[Part]:
+        """What a thread waits for. A wait for a young socket is divided like those before it."""
+        young = self._young.get(wait.call)
+        if wait.result is not None or not young or self._is_known(wait):
+            yield Part(1.0, decide(wait, self._peers))
+            return
+        total = young.total()
+        for decision, number in young.items():
+            yield Part(number / total, decision)
+
+    def _is_known(self, wait: Wait) -> bool:
+        return all(self._peers.get(inode) is not None for inode in wait.sockets)

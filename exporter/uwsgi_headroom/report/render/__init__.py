@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.render.csv_form import render_csv
-from uwsgi_headroom.report.render.html import render_html
-from uwsgi_headroom.report.render.json_form import render_json
+from uwsgi_headroom.report.render.data_forms import render_csv, render_json
+from uwsgi_headroom.report.render.html import PdfError, print_pdf, render_html
 from uwsgi_headroom.report.render.markdown import render_markdown
-from uwsgi_headroom.report.render.pdf import PdfError, print_pdf
 from uwsgi_headroom.report.review import Review
 
 Format = Literal["html", "pdf", "md", "json", "csv"]

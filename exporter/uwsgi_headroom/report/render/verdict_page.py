@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.review.dates import moment_words, short_day
-from uwsgi_headroom.report.review.model import Judgement
-from uwsgi_headroom.report.review.outlook_model import Review, ServiceReview
+from uwsgi_headroom.report.review.model import Judgement, Review, ServiceReview
+from uwsgi_headroom.report.review.wording import moment_words, short_day
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import JUDGEMENTS
 

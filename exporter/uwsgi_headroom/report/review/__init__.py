@@ -8,20 +8,25 @@ from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.model import ReviewData, ServerData
-from uwsgi_headroom.report.review.balance import review_balance
-from uwsgi_headroom.report.review.curve import review_curve
-from uwsgi_headroom.report.review.model import Absent, Judgement, Utilization
-from uwsgi_headroom.report.review.names import escape_names
-from uwsgi_headroom.report.review.outlook_model import Review, ServerQuality, ServiceReview, Trend, WhatIfReview
+from uwsgi_headroom.report.review.model import (
+    Absent,
+    Judgement,
+    Review,
+    ServerQuality,
+    ServiceReview,
+    Trend,
+    Utilization,
+    WhatIfReview,
+)
 from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
 from uwsgi_headroom.report.review.recommendations import Evidence, recommend
-from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
-from uwsgi_headroom.report.review.users import review_users
-from uwsgi_headroom.report.review.utilization import review_utilization
+from uwsgi_headroom.report.review.users import review_time, review_users
+from uwsgi_headroom.report.review.utilization import review_balance, review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
-from uwsgi_headroom.report.review.what_if import review_what_if
+from uwsgi_headroom.report.review.what_if import review_curve, review_what_if
+from uwsgi_headroom.report.review.wording import escape_names
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
 """With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""

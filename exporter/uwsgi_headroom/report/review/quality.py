@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from uwsgi_headroom.report.model import STEP, ReviewData, ServerData
-from uwsgi_headroom.report.review.outlook_model import ServerQuality
+from uwsgi_headroom.report.review.model import ServerQuality
 
 MOST_GAPS = 5
 

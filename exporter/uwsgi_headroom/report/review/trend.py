@@ -12,13 +12,11 @@ import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, Limit
 from uwsgi_headroom.report.model import Column, EventMark
-from uwsgi_headroom.report.review.model import Absent
-from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, Step, Trend
+from uwsgi_headroom.report.review.model import Absent, BackTestError, LimitForecast, LimitTrend, Step, Trend
 from uwsgi_headroom.report.review.peaks import Peaks
-from uwsgi_headroom.report.statistics.back_test import back_test
-from uwsgi_headroom.report.statistics.forecast import Forecast, forecast_peaks
+from uwsgi_headroom.report.statistics import Refusal
+from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.refusal import Refusal
 from uwsgi_headroom.report.statistics.regimes import Regimes
 
 HORIZON_DAYS = 365

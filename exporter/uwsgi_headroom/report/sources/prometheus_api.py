@@ -1,20 +1,201 @@
-"""Asks a Prometheus for ranges of values: bounded pieces, one after the other, each repeated once if that may help."""
+"""Says in a sentence why a Prometheus gave no values, and what to do.
+
+Sends requests to a Prometheus over HTTP, with limits on time and size, and says in a sentence what went wrong.
+
+Asks a Prometheus for ranges of values: bounded pieces, one after the other, each repeated once if that may help.
+"""
 
 from __future__ import annotations
 
+import http.client
+import socket
+import ssl
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
 
+from uwsgi_headroom import __version__
+from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.model import Column, Query
-from uwsgi_headroom.report.sources.explain import PrometheusError, Trouble, explain_answer
-from uwsgi_headroom.report.sources.http_post import QUERY_SECONDS, HttpPost
+from uwsgi_headroom.report.sources.login import Endpoint, is_loopback
+
+Trouble = Literal["unreachable", "timeout", "certificate", "login", "not_prometheus", "too_much", "refused", "busy"]
+"""Why a request failed. unreachable: no answer, or a part of it. timeout, too_much: a shorter range may work. refused:
+the request is wrong. busy: a later attempt may work."""
+
+_LOGINS = "give --prometheus-user and --prometheus-password-file, or --prometheus-token-file"
+
+
+class PrometheusError(HeadroomError):
+    """A Prometheus did not give values."""
+
+    def __init__(self, trouble: Trouble, message: str) -> None:
+        super().__init__(message)
+        self.trouble: Trouble = trouble
+
+
+def explain_failure(url: str, error: Exception, seconds: float) -> PrometheusError:
+    """The error of a request that was not answered within `seconds`, or not completely."""
+    reason = getattr(error, "reason", error)
+    trouble: Trouble = "unreachable"
+    match reason:
+        case ssl.SSLCertVerificationError():
+            trouble = "certificate"
+            why = reason.verify_message or "it cannot be verified"
+            what = f"its certificate is not accepted: {why}; if it is your own, give its authority with --ca-file"
+        case ssl.SSLError():
+            trouble, what = "certificate", "no TLS connection: does it speak https?"
+        case TimeoutError():
+            what = f"no answer within {seconds:.0f} s"
+        case socket.gaierror():
+            what = "the host's name is not known"
+        case ConnectionRefusedError():
+            what = "nothing listens there"
+        case ConnectionError() | http.client.IncompleteRead():
+            what = "the connection was closed before the answer was complete"
+        case http.client.HTTPException():
+            trouble, what = "not_prometheus", "the answer is not HTTP; does it need https?"
+        case OSError(strerror=str() as text):
+            what = text
+        case _:
+            what = "it cannot be reached"
+    return PrometheusError(trouble, f"{url}: {what}")
+
+
+def explain_answer(url: str, status: int, content_type: str, said: str) -> PrometheusError:
+    """The error of an answer without values. said: the reason that Prometheus gives, or an empty text."""
+    trouble = _judge_answer(status, said)
+    because = f": {said}" if said else ""
+    match trouble:
+        case "login" if status == HTTPStatus.UNAUTHORIZED:
+            what = f"needs a login, or another one (HTTP {status}): {_LOGINS}"
+        case "login":
+            what = f"refuses access (HTTP {status}): {_LOGINS}"
+        case "too_much":
+            what = f"the query is too much for it (HTTP {status}){because}"
+        case "timeout":
+            what = f"the query took too long (HTTP {status}){because}"
+        case "busy":
+            what = f"cannot answer (HTTP {status}){because}"
+        case "refused":
+            what = f"refuses the query (HTTP {status}){because}"
+        case _ if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+            what = f"redirects to another page (HTTP {status}): give the URL at which Prometheus itself answers"
+        case _:
+            kind = "a web page" if "html" in content_type else "something else"
+            what = (
+                f"answers with {kind} (HTTP {status}), not as the API of a Prometheus: give its URL without a page, "
+                f"such as {urlsplit(url).scheme}://{urlsplit(url).netloc}, or with the path at which a proxy serves it"
+            )
+    return PrometheusError(trouble, f"{url}: {what}")
+
+
+def _judge_answer(status: int, said: str) -> Trouble:
+    logins = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
+    slow = (HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT)
+    tests: tuple[tuple[Trouble, bool], ...] = (
+        ("login", status in logins),
+        ("too_much", any(words in said for words in ("maximum resolution", "too many samples"))),
+        ("too_much", status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+        ("timeout", status in slow or any(words in said for words in ("timed out", "timeout"))),
+        ("busy", status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS),
+        ("refused", bool(said)),
+    )
+    return next((trouble for trouble, holds in tests if holds), "not_prometheus")
+
+
+QUERY_SECONDS = 60.0
+"""The time that Prometheus has for a query."""
+
+_SPARE_SECONDS = 15.0
+"""For the way there and back, and for a proxy that waits for Prometheus."""
+
+LARGEST_ANSWER = 64 * 1024 * 1024
+_LARGEST_ERROR = 64 * 1024
+_PART = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request. date: the time in its header, or None."""
+
+    status: int
+    body: bytes
+    content_type: str
+    date: str | None
+
+
+class HttpPost:
+    """Sends forms to the paths of one Prometheus, one at a time. Follows no redirect: it would lead to a login page, or
+    send the login to another host."""
+
+    def __init__(self, endpoint: Endpoint, seconds: float = QUERY_SECONDS + _SPARE_SECONDS) -> None:
+        self.endpoint, self._seconds = endpoint, seconds
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if is_loopback(endpoint.host):
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy of the environment is for other hosts
+        if endpoint.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=endpoint.access.context))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def send(self, path: str, fields: Sequence[tuple[str, str]]) -> Answer:
+        """POST a form to a path below the endpoint's URL, and return the answer of any status. Raises
+        PrometheusError."""
+        request = urllib.request.Request(  # noqa: S310 - make_endpoint accepts http and https only
+            self.endpoint.url + path,
+            data=urllib.parse.urlencode(fields).encode(),
+            headers={"User-Agent": f"uwsgi-headroom/{__version__}", "Accept": "application/json"},
+        )
+        login = self.endpoint.access.authorization
+        for name, value in (*self.endpoint.headers.items(), *([("Authorization", login)] if login else [])):
+            request.add_unredirected_header(name, value)
+        end = time.monotonic() + self._seconds
+        try:
+            with self._opener.open(request, timeout=self._seconds) as response:
+                return self._read(response, response.status, end, LARGEST_ANSWER)
+        except urllib.error.HTTPError as error:
+            with error:
+                return self._read(error, error.code, end, _LARGEST_ERROR)
+        except PrometheusError:
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise explain_failure(self.endpoint.url, error, self._seconds) from None
+
+    def _read(self, response: Any, status: int, end: float, most: int) -> Answer:
+        """Read a body. Its size and the time for all of it are limited, not only the time between two parts."""
+        parts: list[bytes] = []
+        size = 0
+        while part := response.read1(_PART):
+            parts.append(part)
+            size += len(part)
+            if time.monotonic() > end:
+                raise TimeoutError
+            if size > most:
+                if status >= http.HTTPStatus.BAD_REQUEST:
+                    break
+                limit = f"{most // 1024 // 1024} MB"
+                raise PrometheusError("too_much", f"{self.endpoint.url}: an answer is larger than {limit}")
+        if status < http.HTTPStatus.BAD_REQUEST and response.length:
+            raise http.client.IncompleteRead(b"")  # `read1` does not
+        headers = response.headers
+        return Answer(status, b"".join(parts), headers.get("Content-Type") or "", headers.get("Date"))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
 
 MOST_POINTS = 10_000
 """Prometheus refuses more than 11,000 points of a series in one answer."""

@@ -1,19 +1,220 @@
-"""Regimes: spans of days between which the level of daily peaks changed in a step (a deploy, traffic moved)."""
+"""Regimes: spans of days between which the level of daily peaks changed in a step (a deploy, traffic moved).
+
+Finds the changes in a series by optimal partitioning: each segment has a line of its own.
+
+B. Jackson et al., "An Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12
+(2), 2005. The partition with the least sum of squared residuals, in units of the noise's variance, plus a penalty per
+change.
+
+The weekly pattern of daily peaks: a factor for each day of the week.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from uwsgi_headroom.report.model import STEP, EventMark
-from uwsgi_headroom.report.statistics.change_points import LEAST_LENGTH, Partition, Segment, estimate_noise
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time, weekday_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around, weekly_pattern
+
+Detail = Literal["none", "weekend", "weekday"]
+
+_LEAST_WEEKS_BY_WEEKDAY = 4
+_LEAST_WEEKS_BY_WEEKEND = 2
+_LEAST_DAYS_AROUND = 5
+"""Of the seven days around a day."""
+
+_LEAST_FACTOR = 0.01
+"""A day of the week without load has no less, so that a level can be computed from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeeklyPattern:
+    """factors: seven, Monday first, with mean 1; a day's peak is its level times its factor. detail: "weekday" with a
+    factor for each day of the week, "weekend" with one for Monday to Friday and one for Saturday and Sunday, "none" if
+    the history is too short for either (all factors are 1). support: the fewest days that a factor is a median of."""
+
+    factors: Floats
+    detail: Detail
+    support: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """The number of factors that were estimated and are free, as their mean is 1."""
+        return {"none": 0, "weekend": 1, "weekday": 6}[self.detail]
+
+    def of(self, days: Integers) -> Floats:
+        """The factor of each day (ordinals)."""
+        return np.asarray(self.factors[weekday_of(days)])
+
+
+def weekly_pattern(days: Integers, peaks: Floats) -> WeeklyPattern:
+    """Median, by day of the week, of each peak over the median of the seven days around it.
+
+    The running median follows steps and growth, and the median over weeks is not moved by single days, so the pattern
+    can be estimated before regimes are known. days: ordinals, increasing.
+    """
+    around = median_around(days, peaks, 3, _LEAST_DAYS_AROUND)
+    usable = around > 0
+    ratios = peaks[usable] / around[usable]
+    weekdays = weekday_of(days[usable])
+    counts = np.bincount(weekdays, minlength=7)
+    if counts.min() >= _LEAST_WEEKS_BY_WEEKDAY:
+        return _scaled(
+            [float(np.median(ratios[weekdays == weekday])) for weekday in range(7)], "weekday", counts.tolist()
+        )
+    is_weekend = weekdays >= 5
+    if counts[:5].sum() >= 5 * _LEAST_WEEKS_BY_WEEKEND and counts[5:].sum() >= 2 * _LEAST_WEEKS_BY_WEEKEND:
+        week, weekend = float(np.median(ratios[~is_weekend])), float(np.median(ratios[is_weekend]))
+        return _scaled([week] * 5 + [weekend] * 2, "weekend", [counts[:5].sum(), counts[5:].sum()])
+    return WeeklyPattern(np.ones(7), "none")
+
+
+def median_around(days: Integers, values: Floats, reach: int, least: int = 1) -> Floats:
+    """The median of the values within `reach` days of each day; nan where fewer than `least` are known.
+
+    At both ends the window is moved inwards, so that it always spans 2 reach + 1 days.
+    """
+    if not len(days):
+        return np.empty(0)
+    span = int(days[-1] - days[0]) + 1
+    grid = np.full(max(span, 2 * reach + 1), np.nan)
+    grid[days - days[0]] = values
+    windows = np.lib.stride_tricks.sliding_window_view(grid, 2 * reach + 1)
+    place = np.clip(days - days[0] - reach, 0, len(windows) - 1)
+    counts = np.count_nonzero(~np.isnan(windows), axis=1)
+    medians = np.full(len(windows), np.nan)
+    enough = counts >= least
+    medians[enough] = np.nanmedian(windows[enough], axis=1)
+    return np.asarray(medians[place])
+
+
+def _scaled(factors: list[float], detail: Detail, counts: Sequence[int]) -> WeeklyPattern:
+    raised = np.maximum(factors, _LEAST_FACTOR)
+    return WeeklyPattern(raised / raised.mean(), detail, int(min(counts)))
+
+
+LEAST_LENGTH = 5
+"""Fewest values of a segment."""
+
+_LEAST_LENGTH_OF_LINE = 14
+"""A shorter segment has a level, but no slope: a slope of a few days is noise."""
+
+_REACH = 7
+"""Days on each side of the running median from which the noise is estimated."""
+
+_QUARTILES = np.array([0.5, 0.75])
+_MOST_CORRELATION = 0.8
+
+_FITTED = 9
+"""Values by which a weekly pattern and a running median make residuals smaller than the noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Values start..end (end excluded), with the line level + slope * (day - middle)."""
+
+    start: int
+    end: int
+    middle: float
+    level: float
+    slope: float
+
+    def at(self, day: float) -> float:
+        """The line's value."""
+        return self.level + self.slope * (day - self.middle)
+
+
+class Partition:
+    """Segments of one series. noise: the standard deviation that a change must stand out from."""
+
+    def __init__(self, days: Integers, values: Floats, noise: float) -> None:
+        self._days = days.astype(np.float64) - days[0]
+        self._first = float(days[0])
+        # Sums of centred values lose no digits to the level.
+        self._centre = float(np.median(values))
+        centred = (values - self._centre) / noise
+        self._noise = noise
+        x = self._days
+        columns = (np.ones(len(x)), x, x * x, centred, centred * centred, x * centred)
+        self._sums = np.vstack([np.concatenate(([0.0], np.cumsum(column))) for column in columns])
+
+    def cost(self, *spans: tuple[int, int]) -> float:
+        """The squared residuals around one line through all the spans (start, end), in variances of the noise."""
+        return float(_squared_residuals(sum(self._sums[:, end] - self._sums[:, start] for start, end in spans)))
+
+    def best(self, penalties: Floats) -> list[Segment]:
+        """The segments with the least cost. penalties: of a change just before each value."""
+        length = len(self._days)
+        least = np.full(length + 1, np.inf)
+        least[0] = 0.0
+        previous = np.zeros(length + 1, dtype=np.int64)
+        paid = np.concatenate(([0.0], penalties[1:]))
+        for end in range(LEAST_LENGTH, length + 1):
+            starts = np.arange(0, end - LEAST_LENGTH + 1)
+            costs = _squared_residuals(self._sums[:, end][:, None] - self._sums[:, starts])
+            totals = least[starts] + costs + paid[starts]
+            place = int(np.argmin(totals))
+            least[end], previous[end] = totals[place], place
+        ends = [length]
+        while ends[-1] > 0:
+            ends.append(int(previous[ends[-1]]))
+        return [self.segment(start, end) for end, start in zip(ends[-2::-1], ends[:0:-1], strict=True)]
+
+    def segment(self, start: int, end: int) -> Segment:
+        """The segment of the values start..end with its line."""
+        n, x, xx, y, _, xy = self._sums[:, end] - self._sums[:, start]
+        slope = (xy - x * y / n) / (xx - x * x / n) if n >= _LEAST_LENGTH_OF_LINE else 0.0
+        return Segment(start, end, self._first + x / n, self._centre + self._noise * y / n, float(self._noise * slope))
+
+
+def _squared_residuals(sums: Floats) -> Floats:
+    """Around a line or, of few values, around their mean. sums: of 1, x, x², y, y², x y."""
+    n, x, xx, y, yy, xy = sums
+    around_mean = yy - y * y / n
+    spread, together = xx - x * x / n, xy - x * y / n
+    has_slope = n >= _LEAST_LENGTH_OF_LINE
+    by_slope = np.where(has_slope, together * together / np.where(has_slope, spread, 1.0), 0.0)
+    return np.asarray(np.maximum(around_mean - by_slope, 0.0))
+
+
+def estimate_noise(days: Integers, values: Floats, least: float) -> float:
+    """The standard deviation of a mean of values, per value: more than that of a value, if neighbours are correlated.
+
+    From the distances to the running median, by their median or their third quartile, so that steps and outliers count
+    little; the quartile is for series of which half the values are equal, as at a limit. Times sqrt((1 + r) / (1 - r))
+    for the correlation r of neighbours, the long-run variance of an AR(1) process. At least `least`, so that a constant
+    has noise, too.
+    """
+    residuals = values - median_around(days, values, _REACH)
+    distances = np.quantile(np.abs(residuals), _QUARTILES)
+    size = float(np.max(distances / norm.ppf((1 + _QUARTILES) / 2)))
+    size *= math.sqrt(len(days) / max(len(days) - _FITTED, 1))
+    if size <= least:
+        return least
+    clipped = np.clip(residuals, -3 * size, 3 * size)
+    return size * math.sqrt(inflation(days, clipped))
+
+
+def inflation(days: Integers, residuals: Floats) -> float:
+    """By how much correlation of neighbouring days raises the variance of a mean: (1 + r) / (1 - r), at least 1."""
+    neighbours = np.flatnonzero(np.diff(days) == 1)
+    power = float(np.mean(residuals**2))
+    if len(neighbours) < LEAST_LENGTH or power <= 0:
+        return 1.0
+    correlation = float(np.mean(residuals[neighbours] * residuals[neighbours + 1])) / power
+    # M. G. Kendall, "Note on Bias in the Estimation of Autocorrelation", Biometrika 41, 1954.
+    unbiased = correlation + (1 + 4 * correlation) / len(residuals)
+    bounded = min(max(unbiased, 0.0), _MOST_CORRELATION)
+    return (1 + bounded) / (1 - bounded)
+
 
 LONGEST_EXCEPTION = 21
 """Days. A level that is back after fewer days was an exception."""
@@ -32,7 +233,6 @@ _MOST_EVENT_DAYS = 0.1
 _OUTLIER = 5.0
 """In standard deviations of the noise, from the running median."""
 
-_REACH = 7
 """Days on each side of that running median."""
 
 _IDLE = 0.01

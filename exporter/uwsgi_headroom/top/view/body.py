@@ -8,17 +8,12 @@ from dataclasses import dataclass, replace
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.top.model import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.server_order import arrange_entries, matches
-from uwsgi_headroom.top.tree import Branch, grow_tree
+from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry, arrange_entries, grow_tree, matches
 from uwsgi_headroom.top.view import pages, plots
-from uwsgi_headroom.top.view.event_rows import event_page
 from uwsgi_headroom.top.view.help_page import help_lines
-from uwsgi_headroom.top.view.page import Page
-from uwsgi_headroom.top.view.route_rows import route_page
-from uwsgi_headroom.top.view.server_table import detail_lines, server_table
-from uwsgi_headroom.top.view.tree_table import tree_table
+from uwsgi_headroom.top.view.rows import Page, event_page, route_page
+from uwsgi_headroom.top.view.server_table import detail_lines, server_table, tree_table
 from uwsgi_headroom.top.view.worker_table import worker_table
 
 _ROOMY = 15  # least lines of a body with room for the verdict of the selected server

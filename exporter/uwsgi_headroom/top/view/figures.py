@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from uwsgi_headroom.documents.response_time_words import describe_percentile
 from uwsgi_headroom.documents.response_times import Percentile
+from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.words import formats
 
 UNKNOWN = "-"

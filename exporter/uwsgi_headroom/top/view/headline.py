@@ -1,23 +1,163 @@
-"""Builds the head of a server's page: verdict, advice, headroom, first limit and load."""
+"""Builds the head of a server's page: verdict, advice, headroom, first limit and load.
+
+Builds the line that identifies a server: master, host, application, configuration.
+
+Builds the lines of a server's head about percentiles of response times, and about the service level objective.
+
+Builds the lines of a server's head that say what requests spend their time on: figures, and a bar of the parts.
+
+Draws a sparkline at the right end of a line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.schema import Server, Summary
-from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.feeds.feed import Trend
-from uwsgi_headroom.top.view.identity import identity_lines
-from uwsgi_headroom.top.view.response_lines import objective_lines, percentile_lines
-from uwsgi_headroom.top.view.route_rows import route_lines
-from uwsgi_headroom.top.view.spark import with_spark
-from uwsgi_headroom.top.view.time_lines import time_lines, why_not_known
+from uwsgi_headroom.documents.sentences import (
+    RequestTime,
+    TimePart,
+    describe_objective,
+    list_percentiles,
+    split_request_time,
+)
+from uwsgi_headroom.terminal_text import downsample, escape_text, sparkline, wrap
+from uwsgi_headroom.top.feeds import Trend
+from uwsgi_headroom.top.view.figures import age, cut_middle
+from uwsgi_headroom.top.view.rows import route_lines
 from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, rate
-from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES
+from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES, WAITS
+
+_LABEL = "instance     "
+_LEAST_PATH = 12  # least columns for the name of an application or a file, else the name is left out
+
+
+def identity_lines(server: Server, width: int) -> Iterator[Text]:
+    """Build one line: master's PID, uptime and host, then application and configuration file if they fit."""
+    identity = server.identity
+    if identity is None:
+        return
+    short = [
+        f"master pid {identity.pid}" if identity.pid else "",
+        f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
+        f"on {escape_text(identity.host)}" if identity.host else "",
+    ]
+    line = Text(_LABEL + ", ".join(part for part in short if part))
+    line.stylize("bold", 0, len(_LABEL))
+    for label, value in (("app ", identity.application), ("config ", identity.configuration_file)):
+        before = ", " if len(line) > len(_LABEL) else ""
+        room = width - line.cell_len - len(before) - len(label)
+        if value and room >= min(len(value), _LEAST_PATH):
+            line.append(before + label + cut_middle(escape_text(value), room))
+    yield line
+
+
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
+
+
+def with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
+    """Append a sparkline of the values at the right end of a line, if there is room."""
+    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
+    if room < _LEAST_SPARK or not any(value is not None for value in values):
+        return line
+    drawn = sparkline(downsample(values, room), of)
+    span = f" {age(len(values) * step)}"
+    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
+    return line.append(drawn, "cyan").append(span, "dim")
+
+
+_RESPONSE_LABEL = len("response     ")
+_WORDS = "; inside uWSGI, estimated"
+_FEW = (0.5, 0.95, 0.99)
+_LEVELS = {"fast": "bold red", "slow": "bold yellow", None: ""}
+
+
+def percentile_lines(server: Server, trend: Trend, width: int) -> Iterator[Text]:
+    """Build the line of the percentiles, with as much about each as fits; none if they are not known."""
+    section = server.response_times
+    if section is None or server.state == "down":
+        return
+    choices = (
+        ", ".join(list_percentiles(section)),
+        ", ".join(list_percentiles(section, _FEW)),
+        ", ".join(list_percentiles(section, _FEW, short=True)),
+        ", ".join(list_percentiles(section, _FEW[1:], short=True)),
+        ", ".join(list_percentiles(section, _FEW[1:2], short=True)),
+    )
+    room = width - _RESPONSE_LABEL
+    text = next((choice for choice in choices if cell_len(choice) <= room), choices[-1])
+    text += _WORDS if cell_len(text + _WORDS) <= room else ""
+    line = Text("response     ", "bold").append(text, "not bold")
+    yield with_spark(line, trend.response_times.column(SHARES[2]), None, trend.step, width)
+
+
+def objective_lines(server: Server, width: int) -> list[Text]:
+    """Build the lines about the objective; none if the server has none."""
+    objective = server.objective
+    if objective is None or server.state == "down":
+        return []
+    wrapped = wrap(describe_objective(objective), width, "objective    ", " " * _RESPONSE_LABEL)
+    lines = [Text(text, _LEVELS[objective.level]) for text in wrapped]
+    lines[0].stylize("bold", 0, _RESPONSE_LABEL)
+    return lines
+
+
+_TIME_LABEL = "time         "
+_EDGE = "│"
+_SWITCHED_OFF = "off:"
+
+
+def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
+    """Build the line of figures and the bar; None if the time is not known or no request was in service."""
+    time = split_request_time(server.waits) if server.waits else None
+    return (_figures(time, width), _bar(time, width)) if time else None
+
+
+def why_not_known(server: Server) -> Text | None:
+    """Build one line with the first clause of the reason why the time is not known; the page of advice has the whole.
+    None if the time is known, if the exporter's settings switch it off, or if the document has no reason."""
+    why = next((unknown.why for unknown in server.unknown if unknown.what == "waits"), None)
+    if server.waits or why is None or why.startswith(_SWITCHED_OFF):
+        return None
+    return Text(_TIME_LABEL, "bold").append(f"not known: {why.partition(': ')[0]}", "not bold dim")
+
+
+def _figures(time: RequestTime, width: int) -> Text:
+    """Write the parts, largest first, in the unit of the whole. An ellipsis replaces those that do not fit."""
+    whole = time.whole.size if time.whole.per_request is not None else f"{time.whole.size} {time.unit}"
+    unit = time.whole.size.removeprefix(time.whole.size.split()[0])
+    line = Text(_TIME_LABEL, "bold").append(whole, "bold").append(": ", "not bold")
+    for place, part in enumerate(time.parts):
+        text = Text(f"{', ' if place else ''}{_name(part)} {part.size.removesuffix(unit)}", "not bold")
+        is_last = place == len(time.parts) - 1
+        if line.cell_len + text.cell_len + (0 if is_last else len(" …")) > width:
+            return line.append(" …" if place else "…", "not bold")
+        line.append_text(text)
+    return line
+
+
+def _bar(time: RequestTime, width: int) -> Text:
+    """Draw the parts in the order of the figures, each as long as its share, with its name if that fits."""
+    room = max(0, width - len(_TIME_LABEL) - len(_EDGE))
+    line = Text(" " * len(_TIME_LABEL))
+    start, so_far = 0, 0.0
+    for part in time.parts:
+        so_far += part.threads
+        end = round(room * so_far / time.whole.threads)
+        line.append(set_cell_size(_EDGE + _name(part), end - start), WAITS[part.state].terminal)
+        start = end
+    return line.append(_EDGE)
+
+
+def _name(part: TimePart) -> str:
+    return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short
+
 
 _MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
 

@@ -12,10 +12,9 @@ from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
-from uwsgi_headroom.top.tree import vassal_state
+from uwsgi_headroom.top.servers import vassal_state
 from uwsgi_headroom.top.view.figures import age, number, size
-from uwsgi_headroom.top.view.worker_columns import busy_bar
-from uwsgi_headroom.top.view.worker_table import sort_workers
+from uwsgi_headroom.top.view.worker_table import busy_bar, sort_workers
 from uwsgi_headroom.words.formats import duration, fine_percent
 from uwsgi_headroom.words.states import STATUSES
 

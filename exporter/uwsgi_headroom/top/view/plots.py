@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from uwsgi_headroom.terminal_text import downsample
-from uwsgi_headroom.top.feeds.feed import Trend
+from uwsgi_headroom.top.feeds import Trend
 from uwsgi_headroom.top.view.figures import rate
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 

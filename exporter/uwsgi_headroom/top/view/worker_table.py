@@ -1,16 +1,228 @@
-"""Builds the table of workers: as many columns as fit (others scroll into view), and a row of totals."""
+"""Builds the table of workers: as many columns as fit (others scroll into view), and a row of totals.
+
+The columns of the table of workers, the most informative first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
-from uwsgi_headroom.top.view.page import Page
-from uwsgi_headroom.top.view.worker_columns import COLUMNS, FIXED, SCROLLED, Column
+from uwsgi_headroom.terminal_text import bar
+from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
+from uwsgi_headroom.top.view.rows import Page
+from uwsgi_headroom.words.formats import mean_count
+from uwsgi_headroom.words.states import WORKERS
+
+_HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
+
+Value = Callable[[Worker], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table. value: sort key; cell: a worker's text; total: text of the totals; name: of the order;
+    is_known: whether a server has any such value, for a column that is left out otherwise."""
+
+    title: str
+    width: int
+    value: Value
+    cell: Callable[[Worker, Server], Text]
+    total: Callable[[Server], str] = lambda _: ""
+    name: str = ""
+    is_known: Callable[[Server], bool] = lambda _: True
+
+
+def busy_bar(worker: Worker, cells: int) -> Text:
+    """Draw how many of a worker's threads are busy."""
+    if worker.busy_threads is None or not worker.threads:
+        return Text("-")
+    full = worker.busy_threads >= worker.threads
+    drawn = bar(worker.busy_threads, worker.threads, cells)
+    return Text(f"{worker.busy_threads}/{worker.threads} ").append(f"{drawn:{cells}}", "red" if full else "green")
+
+
+def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
+    """Sum a value over the workers with a known value; None if there are none."""
+    known = [each for each in map(value, workers) if each is not None]
+    return sum(known) if known else None
+
+
+def _share(worker: Worker, server: Server) -> Text:
+    balance = server.balance
+    even = (balance and balance.even_share) or 0.0
+    largest = max(even, *(other.share or 0.0 for other in server.workers))
+    hot = bool(
+        balance
+        and balance.hottest == worker.worker_id
+        and balance.hot_ratio is not None
+        and balance.noise_floor is not None
+        and balance.hot_ratio > balance.noise_floor
+    )
+    drawn = bar(worker.share or 0.0, largest, 6)
+    return Text(percent(worker.share), "bold" if hot else "").append(f" {drawn:6}", "yellow" if hot else "cyan")
+
+
+def _cpu(worker: Worker, _: Server) -> Text:
+    load = worker.interpreter_load
+    hot = "" if load is None else "bold red" if load >= _HOT else "yellow" if load >= _WARM else ""
+    return Text(percent(load), hot)
+
+
+def _lock(worker: Worker, _: Server) -> Text:
+    """Write how many threads wait for the interpreter lock, and draw their share of the threads in service."""
+    waiters = worker.lock_waiters
+    if waiters is None:
+        return Text(UNKNOWN)
+    drawn = bar(waiters, worker.concurrency or 0.0, 4)
+    return Text(f"{mean_count(waiters)} ").append(f"{drawn:4}", "red")
+
+
+def _total_lock(server: Server) -> str:
+    waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
+    return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':4}"
+
+
+def _state(worker: Worker, _: Server) -> Text:
+    words = WORKERS[worker.state]
+    return Text(f"{words.narrow:5}", words.terminal)
+
+
+def _oldest(worker: Worker, server: Server) -> Text:
+    value = worker.oldest_request_age
+    is_stuck = value is not None and server.threads is not None and value >= server.threads.stuck_seconds
+    return Text(age(value), "bold red" if is_stuck else "")
+
+
+def _affinity(worker: Worker, server: Server) -> Text:
+    mask = worker.affinity
+    if mask is None:
+        return Text("-")
+    every = server.host.host_cpus if server.host else None
+    return Text("all" if len(mask) == every else cpu_ranges(mask))
+
+
+def _clock(worker: Worker, _: Server) -> Text:
+    return Text(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else "-")
+
+
+def _restarts(worker: Worker) -> float | None:
+    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
+    return None if worker.respawns is None else max(0, worker.respawns - 1)
+
+
+def _total_busy(server: Server) -> str:
+    busy = sum_known(server.workers, lambda worker: worker.busy_threads)
+    threads = sum_known(server.workers, lambda worker: worker.threads if worker.pid else None)
+    return f"{number(busy)}/{number(threads)}" if busy is not None else ""
+
+
+def _oldest_of_all(server: Server) -> str:
+    known = [worker.oldest_request_age for worker in server.workers if worker.oldest_request_age is not None]
+    return age(max(known)) if known else ""
+
+
+def _figure(
+    title: str, width: int, value: Value, text: Callable[[float | None], str], name: str = "", *, adds_up: bool = False
+) -> Column:
+    """Make a column that shows its sort key as `text` writes it. adds_up: its total is the sum."""
+
+    def total(server: Server) -> str:
+        known = sum_known(server.workers, value) if adds_up else None
+        return "" if known is None else text(known)
+
+    return Column(title, width, value, lambda worker, _: Text(text(value(worker))), total, name)
+
+
+FIXED = (
+    Column(
+        "W",
+        3,
+        lambda worker: worker.worker_id,
+        lambda worker, _: Text(str(worker.worker_id)),
+        lambda _: "all",
+        "number",
+    ),
+    _figure("PID", 7, lambda worker: worker.pid, lambda pid: f"{pid:.0f}" if pid else "-"),
+    Column("STATE", 5, lambda worker: None, _state),
+)
+"""Columns that stay in place while the others scroll sideways."""
+
+SCROLLED = (
+    Column("SHARE     ", 10, lambda worker: worker.share, _share, name="share"),
+    Column(
+        "BUSY      ",
+        11,
+        lambda worker: worker.busy_threads,
+        lambda worker, _: busy_bar(worker, 6),
+        lambda server: f"{_total_busy(server):11}",
+        "busy",
+    ),
+    Column(
+        "CPU%",
+        5,
+        lambda worker: worker.interpreter_load,
+        _cpu,
+        lambda server: percent(sum_known(server.workers, lambda worker: worker.interpreter_load)),
+        "cpu",
+    ),
+    Column(
+        "LOCK    ",
+        8,
+        lambda worker: worker.lock_waiters,
+        _lock,
+        _total_lock,
+        is_known=lambda server: any(worker.lock_waiters is not None for worker in server.workers),
+    ),
+    Column(
+        "RESP",
+        6,
+        lambda worker: worker.response_time,
+        lambda worker, _: Text(seconds_of(worker.response_time)),
+        lambda server: seconds_of(server.flow.response_time if server.flow else None),
+        "response",
+    ),
+    _figure("REQ/S", 5, lambda worker: worker.throughput, rate, adds_up=True),
+    _figure("MEM", 5, lambda worker: worker.resident_bytes, size, "memory", adds_up=True),
+    Column("OLDEST", 6, lambda worker: worker.oldest_request_age, _oldest, _oldest_of_all, "oldest"),
+    _figure("EXC", 5, lambda worker: worker.exceptions, number, "exceptions", adds_up=True),
+    _figure("HARA", 4, lambda worker: worker.harakiris, number, adds_up=True),
+    _figure("RESTARTS", 8, _restarts, number, adds_up=True),
+    _figure("AGE", 4, lambda worker: worker.age, age, "age"),
+    _figure("LAST", 4, lambda worker: worker.last_cpu, lambda cpu: "-" if cpu is None else f"{cpu:.0f}"),
+    _figure("REQ", 7, lambda worker: worker.requests, number, "requests", adds_up=True),
+    _figure("LIFE", 4, lambda worker: worker.lifetime_share, percent),
+    Column("AFFINITY", 9, lambda worker: None, _affinity),
+    _figure("GROWTH", 6, lambda worker: worker.resident_growth, size, adds_up=True),
+    _figure("TX", 6, lambda worker: worker.transmitted_bytes, size, adds_up=True),
+    _figure("SIG", 5, lambda worker: worker.signals, number, adds_up=True),
+    _figure("RUNTIME", 7, lambda worker: worker.running_time, age, adds_up=True),
+    Column("SPAWNED", 8, lambda worker: worker.last_spawn, _clock),
+)
+
+COLUMNS = (*FIXED, *SCROLLED)
+
+SORTS = {
+    "s": "share",
+    "r": "requests",
+    "w": "response",
+    "c": "cpu",
+    "i": "cpu",
+    "b": "busy",
+    "m": "memory",
+    "n": "number",
+    "o": "oldest",
+    "x": "exceptions",
+    "g": "age",
+}
+"""The keys that sort the workers."""
+
 
 _NARROW = 60  # terminal columns below which only the worker's number stays in place
 _MORE = 5  # terminal columns of the mark that counts the columns out of view

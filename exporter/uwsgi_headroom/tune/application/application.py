@@ -16,7 +16,7 @@ from uwsgi_headroom.kernel.options.ini import LOADS, OTHER_FORMATS
 from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
 from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 
 FIRST = Setting(4, 1)
 """What is run first for an application without an ini file: a prediction needs some setting to start from."""

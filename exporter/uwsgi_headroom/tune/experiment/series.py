@@ -6,10 +6,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from uwsgi_headroom.tune.experiment.outcome import Outcome
-from uwsgi_headroom.tune.experiment.results import Key, Line, ResultsError, ResultsFile, fingerprint, open_results
+from uwsgi_headroom.tune.experiment.results import (
+    Key,
+    Line,
+    Outcome,
+    ResultsError,
+    ResultsFile,
+    fingerprint,
+    open_results,
+)
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.experiment.setup import Setup
+from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.words.formats import duration
 

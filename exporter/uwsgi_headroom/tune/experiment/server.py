@@ -1,4 +1,7 @@
-"""Starts the server of a setup on loopback and waits until it is ready for a load."""
+"""Starts the server of a setup on loopback and waits until it is ready for a load.
+
+A server under one configuration, ready to be started on loopback.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,36 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.source import Unix, read_document
-from uwsgi_headroom.tune.experiment.setup import Setup
 from uwsgi_headroom.tune.processes.guarded import Guarded, RunError, guarded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A server to measure.
+
+    name: unique among the setups of one experiment, such as `4x8`.
+    command: its words; `{port}` is replaced by a free port on 127.0.0.1 that it has to listen on, and `{directory}` by
+        a private directory of the run.
+    is_uwsgi: whether it is a uWSGI with a stats server on the UNIX socket `{directory}/stats`: only then figures are
+        sampled.
+    environment, withheld: variables that it gets, and names of those of this process that it does not get.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    is_uwsgi: bool = True
+    cwd: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+
 
 START_SECONDS = 60.0
 """How long a server may take until it is ready: an application may import for long on a busy machine."""

@@ -1,9 +1,15 @@
-"""The programs that apply a load: this package's clients, ApacheBench (ab) and wrk."""
+"""The programs that apply a load: this package's clients, ApacheBench (ab) and wrk.
+
+Reads what ApacheBench (ab) prints.
+
+Reads what wrk prints.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -13,10 +19,116 @@ from pathlib import Path
 
 import msgspec
 
-from uwsgi_headroom.tune.loads.ab_output import read_ab
 from uwsgi_headroom.tune.loads.load import Answers, Load, Task
-from uwsgi_headroom.tune.loads.wrk_output import parse_wrk
 from uwsgi_headroom.tune.processes.guarded import RunError
+
+_TEXT = {
+    "seconds": r"^Time taken for tests: +([\d.]+) seconds",
+    "complete": r"^Complete requests: +(\d+)",
+    "failed": r"^Failed requests: +(\d+)",
+}
+_KINDS = r"\(Connect: (\d+), Receive: (\d+), Length: (\d+), Exceptions: (\d+)\)"
+
+
+def parse_ab(text: str, percentiles: str = "") -> Answers:
+    """Return the answers of a run with `-r -l`. text: standard output; percentiles: the file of option `-e`.
+
+    ab only counts statuses beyond 299, so a 404 is an error too. It takes a connection that is closed without a
+    response for an answer: this is seen only if all are. It has no mean of the response times: `mean` is that of
+    Little's law, clients x seconds / requests. Raises ValueError if this is not the output of ab.
+    """
+    found = {name: re.search(pattern, text, re.MULTILINE) for name, pattern in _TEXT.items()}
+    if not all(found.values()):
+        raise ValueError("the output of ab has no results")
+    seconds, complete, failed = (float(match[1]) for match in found.values() if match)
+    if not seconds:
+        raise ValueError("ab measured for no time")
+    errors = {"status not 2xx": _count(r"^Non-2xx responses: +(\d+)", text)}
+    if kinds := re.search(_KINDS, text):
+        connect, receive, _, exceptions = map(int, kinds.groups())
+        errors |= {"connect": connect, "reset": receive, "exception": exceptions}
+    elif failed:
+        errors["failed"] = int(failed)
+    errors = {kind: count for kind, count in errors.items() if count}
+    if _count(r"^Total transferred: +(\d+) bytes", text) == 0 and not errors:
+        errors = {"empty": int(complete)}
+    # A failed request is complete for ab, but for those that could not connect.
+    answered = max(0, int(complete) - sum(count for kind, count in errors.items() if kind != "connect"))
+    if not answered:
+        return Answers(seconds=seconds, answered=0, errors=errors)
+    mean = re.search(r"^Time per request: +([\d.]+) \[ms\] \(mean\)", text, re.MULTILINE)
+    longest = re.search(r"^ *100% +(\d+)", text, re.MULTILINE)
+    at = {int(percent): float(value) / 1000 for percent, value in re.findall(r"^(\d+),([\d.]+)", percentiles, re.M)}
+    return Answers(
+        seconds=seconds,
+        answered=answered,
+        errors=errors,
+        mean=float(mean[1]) / 1000 if mean else None,
+        p50=at.get(50),
+        p95=at.get(95),
+        p99=at.get(99),
+        longest=int(longest[1]) / 1000 if longest else None,
+    )
+
+
+def read_ab(text: str, file: Path) -> Answers:
+    """Return the answers, with the percentiles of the file of option `-e`, which ab omits without an answer."""
+    return parse_ab(text, file.read_text() if file.exists() else "")
+
+
+def _count(pattern: str, text: str) -> int:
+    match = re.search(pattern, text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = r"([\d.]+)(us|ms|s|m|h)"
+
+
+def parse_wrk(text: str) -> Answers:
+    """Return the answers of a run with `--latency`. It has no 95th percentile.
+
+    wrk keeps connections open. If the server closes each one after the response without announcing it, as uWSGI's
+    `http-socket` does, wrk counts a read error for each answer: those are no failed requests. It counts statuses beyond
+    399 together, and late answers both as answers and as timeouts. Raises ValueError if this is not the output of wrk.
+    """
+    total = re.search(rf"^ *(\d+) requests in {_TIME},", text, re.MULTILINE)
+    if not total or not _seconds(total[2], total[3]):
+        raise ValueError("the output of wrk has no results")
+    complete, errors = int(total[1]), _errors(text, int(total[1]))
+    answered = max(0, complete - errors.get("status not 2xx or 3xx", 0))
+    times = re.search(rf"^ *Latency +{_TIME} +{_TIME} +{_TIME}", text, re.MULTILINE)
+    at = {
+        int(percent): _seconds(value, unit) for percent, value, unit in re.findall(rf"^ *(\d+)% +{_TIME}$", text, re.M)
+    }
+    has_times = bool(answered and times and float(times[5]))  # zeros if all answers were late
+    return Answers(
+        seconds=_seconds(total[2], total[3]),
+        answered=answered,
+        errors=errors,
+        mean=_seconds(times[1], times[2]) if times and has_times else None,
+        p50=at.get(50) if has_times else None,
+        p99=at.get(99) if has_times else None,
+        longest=_seconds(times[5], times[6]) if times and has_times else None,
+    )
+
+
+def _errors(text: str, complete: int) -> dict[str, int]:
+    errors = {}
+    if counts := re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", text):
+        connect, read, write, timeout = map(int, counts.groups())
+        clients = re.search(r"(\d+) connections", text)
+        is_closed_after_each = read >= complete - int(clients[1] if clients else 0) and complete > 0
+        reset = write + (max(0, read - complete) if is_closed_after_each else read)
+        errors = {"connect": connect, "reset": reset, "timeout": timeout}
+    if status := re.search(r"Non-2xx or 3xx responses: (\d+)", text):
+        errors["status not 2xx or 3xx"] = int(status[1])
+    return {kind: count for kind, count in errors.items() if count}
+
+
+def _seconds(value: str, unit: str) -> float:
+    return float(value) * _SECONDS[unit]
+
 
 PACKAGES = {"ab": "apache2-utils", "wrk": "wrk"}
 """The package of Debian and Ubuntu that holds each tool."""

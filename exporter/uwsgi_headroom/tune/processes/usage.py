@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.machine_cpu import parse_stat
+from uwsgi_headroom.kernel.cpus import parse_stat
 from uwsgi_headroom.tune.processes import guard
 
 SAMPLE_SECONDS = 0.25

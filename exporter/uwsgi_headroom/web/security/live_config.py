@@ -3,24 +3,119 @@
 A change counts when two looks in a row see it, so that a half-written file is not read. What cannot be used is logged
 once, and the last good configuration stays. A change that would take away a protection needs a restart: a file that is
 cut short may still be valid, without its users at the end.
+
+Makes the server's TLS context from the configuration.
+
+Says when a server's certificates are not valid, or expire soon; does no I/O.
+
+Python has no public parser of certificates, so the dates are taken from their DER encoding: the fields before them are
+skipped by their length (RFC 5280, 4.1).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
+from uwsgi_headroom.config.pem import load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.web.security.certificate_dates import describe_dates
-from uwsgi_headroom.web.security.model import WebConfig
-from uwsgi_headroom.web.security.tls_context import make_context
-from uwsgi_headroom.web.security.web_config_file import load_web_config
+from uwsgi_headroom.web.security.web_config_file import TlsConfig, WebConfig, load_web_config
+
+SOON_SECONDS = 14 * 86400
+"""A certificate that expires within this time is reported. Renewals happen a month before the end, or, with
+certificates of six days, halfway."""
+
+_SOON_SHARE = 0.25
+"""And less than this share of its whole time is left."""
+
+_PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+_VERSION = 0xA0  # the only field that may be missing
+_TIMES = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime and GeneralizedTime
+
+
+def describe_dates(pem: str, now: float | None = None) -> str | None:
+    """Return what is wrong with the dates of the certificate whose time ends first; None if nothing is, or if the text
+    cannot be read. now: Unix time."""
+    now = time.time() if now is None else now
+    try:
+        begins, ends = min((_read_dates(ssl.PEM_cert_to_DER_cert(text)) for text in _PEM.findall(pem)), key=max)
+    except (ValueError, IndexError, KeyError):  # OpenSSL has accepted it, so this is no reason to refuse it
+        return None
+    if now >= ends:
+        return f"the certificate has expired on {_date(ends)}: clients refuse it; renew it"
+    if now < begins:
+        return f"the certificate is not valid before {_date(begins)}: clients refuse it until then"
+    if ends - now < min(SOON_SECONDS, _SOON_SHARE * (ends - begins)):
+        return f"the certificate expires on {_date(ends)}: renew it before clients refuse it"
+    return None
+
+
+def _read_dates(der: bytes) -> tuple[float, float]:
+    """The first and the last second of a certificate. Raises ValueError, IndexError or KeyError."""
+    (_, certificate), *_ = _elements(der)
+    (_, signed), *_ = _elements(certificate)
+    fields = [content for kind, content in _elements(signed) if kind != _VERSION]
+    begins, ends = (_read_time(kind, content) for kind, content in _elements(fields[3]))  # after serial, type, issuer
+    return begins, ends
+
+
+def _elements(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and the content of each element (X.690, 8.1)."""
+    while der:
+        length, start = der[1], 2
+        if length >= 0x80:  # the length has so many bytes
+            start += length & 0x7F
+            length = int.from_bytes(der[2:start], "big")
+        yield der[0], der[start : start + length]
+        der = der[start + length :]
+
+
+def _read_time(kind: int, content: bytes) -> float:
+    return datetime.strptime(content.decode("ascii"), _TIMES[kind]).replace(tzinfo=timezone.utc).timestamp()
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_VERIFY = {"none": ssl.CERT_NONE, "if_given": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def make_context(tls: TlsConfig) -> ssl.SSLContext:
+    """Make the context. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS["TLS13" if tls.ciphers == () else tls.least_version]
+    context.maximum_version = _VERSIONS[tls.most_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    if not tls.server_chooses_cipher:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        if tls.ciphers:
+            context.set_ciphers(":".join(tls.ciphers))
+        if tls.curve:
+            context.set_ecdh_curve(tls.curve)
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"{tls.where}: this machine's OpenSSL has none of these cipher suites or curves") from None
+    load_certificate(context, tls.cert, tls.key, tls.where)
+    context.verify_mode = _VERIFY[tls.client_auth]
+    if tls.client_auth != "none":
+        if tls.client_ca is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)  # as the toolkit does
+        else:
+            load_authorities(context, tls.client_ca, tls.where)
+    return context
+
 
 LOOK_SECONDS = 1.0
 """Time between two looks at the files."""

@@ -2,6 +2,10 @@
 
 A judged pair is remembered as a keyed hash, so that bcrypt runs once for each client and not at each scrape. An unknown
 user takes the same path, and the same time, as a wrong password. `login_queue` says who is next.
+
+Slows clients that send wrong passwords. Keeps nothing else, and forgets within minutes.
+
+Remembers the latest keyed hashes in a fixed amount of memory.
 """
 
 from __future__ import annotations
@@ -15,10 +19,84 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
-from uwsgi_headroom.web.security.login_queue import BUSY, MOST_NEW_PER_CLIENT, Candidate, LoginQueue, Verdict
-from uwsgi_headroom.web.security.password_checker import PasswordChecker
-from uwsgi_headroom.web.security.throttle import Throttle
-from uwsgi_headroom.web.security.token_table import TokenTable
+from uwsgi_headroom.web.security.passwords import (
+    BUSY,
+    MOST_NEW_PER_CLIENT,
+    Candidate,
+    LoginQueue,
+    PasswordChecker,
+    Verdict,
+)
+
+FREE_FAILURES = 3
+"""Wrong passwords in a row before a client must wait."""
+
+LONGEST_WAIT = 30.0
+"""Seconds; the wait doubles with each failure, from one second."""
+
+FORGET_SECONDS = 300.0
+"""Time in seconds without a failure after which a client begins anew."""
+
+MOST_CLIENTS = 1024
+"""Clients that are remembered; the one that failed longest ago is dropped first."""
+
+
+class Throttle:
+    """Counts failures by client. longest: of the waits, in seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, longest: float = LONGEST_WAIT) -> None:
+        self._now = now
+        self._longest = longest
+        self._failures: dict[str, tuple[int, float]] = {}  # the latest failure last
+
+    def seconds_to_wait(self, client: str) -> float:
+        """How long this client must wait before its password is checked again; 0 for none."""
+        count, last = self._failures.get(client, (0, 0.0))
+        if count < FREE_FAILURES:
+            return 0.0
+        wait = min(self._longest, 2.0 ** min(count - FREE_FAILURES, 30))
+        return max(0.0, last + wait - self._now())
+
+    def record_failure(self, client: str) -> None:
+        """Count a wrong password."""
+        now = self._now()
+        count, last = self._failures.pop(client, (0, now))
+        if now - last > FORGET_SECONDS:
+            count = 0
+        self._failures[client] = (count + 1, now)
+        while len(self._failures) > MOST_CLIENTS:
+            del self._failures[next(iter(self._failures))]
+
+
+_WAYS = 8
+_BUCKETS = 1 << 16
+MOST_TOKENS = _WAYS * _BUCKETS
+"""Logins that are remembered as refused without a check, and as many as wrong, by eight bytes of a keyed hash each: 4
+MB for each of the two tables, of which only what is used takes memory. At 2,000 guesses a second, one is still known
+after a minute with a probability of 99.9 %."""
+
+
+class TokenTable:
+    """Sets of eight tokens, chosen by their first bytes; in each, the latest one displaces the oldest."""
+
+    def __init__(self) -> None:
+        self._slots = memoryview(bytearray(8 * MOST_TOKENS)).cast("Q")  # zero pages, which the kernel gives when used
+
+    def __contains__(self, token: bytes) -> bool:
+        start, short = _place(token)
+        return short in self._slots[start : start + _WAYS].tolist()
+
+    def add(self, token: bytes) -> None:
+        """Remember a token."""
+        if token not in self:
+            start, short = _place(token)
+            self._slots[start + 1 : start + _WAYS] = self._slots[start : start + _WAYS - 1]
+            self._slots[start] = short
+
+
+def _place(token: bytes) -> tuple[int, int]:
+    return int.from_bytes(token[:2], "big") * _WAYS, int.from_bytes(token[2:10], "big") | 1
+
 
 MOST_REMEMBERED = 256
 """Right pairs that are remembered; the one used longest ago is dropped first."""

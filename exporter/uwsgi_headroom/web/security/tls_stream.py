@@ -14,7 +14,7 @@ from typing import Any
 
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.security.live_config import LiveConfig
-from uwsgi_headroom.web.security.model import TlsConfig
+from uwsgi_headroom.web.security.web_config_file import TlsConfig
 
 _HANDSHAKE_RECORD = 0x16
 """The first byte of every TLS connection (RFC 8446, 5.1)."""

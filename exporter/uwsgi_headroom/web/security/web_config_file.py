@@ -17,20 +17,217 @@ http_server_config:
 basic_auth_users:
   prometheus: $2b$12$...          # from `uwsgi-headroom hash-password`
 rate_limit: {interval: 1s, burst: 20}
+
+The web configuration as data. Contains no parsing.
+
+Go's names for parts of TLS, as the exporter toolkit writes them, with OpenSSL's; and Go's durations.
+
+Parses `tls_server_config` of the web configuration file; reads none of the files that it names.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
 from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
-from uwsgi_headroom.web.security import go_names
-from uwsgi_headroom.web.security.model import RateLimit, WebConfig
-from uwsgi_headroom.web.security.tls_section import TlsSection
+
+ClientAuth = Literal["none", "if_given", "required"]
+"""Whether a client certificate is verified: never, if the client has one, or always; then a client without is refused.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig:
+    """The key `tls_server_config`. cert, key, client_ca: a file, or PEM text.
+
+    ciphers: OpenSSL's names for TLS 1.2, None for OpenSSL's default; empty: TLS 1.3 only. curve: OpenSSL's name, or "".
+    allowed_sans: None if every name in a verified client certificate will do. where: the line, for messages.
+    """
+
+    cert: Path | str
+    key: Path | str = field(repr=False)
+    client_ca: Path | str | None = None
+    client_auth: ClientAuth = "none"
+    allowed_sans: frozenset[str] | None = None
+    least_version: Literal["TLS12", "TLS13"] = "TLS12"
+    most_version: Literal["TLS12", "TLS13"] = "TLS13"
+    ciphers: tuple[str, ...] | None = None
+    server_chooses_cipher: bool = True
+    curve: str = ""
+    where: str = ""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it names."""
+        return tuple(part for part in (self.cert, self.key, self.client_ca) if isinstance(part, Path))
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The key `rate_limit`. interval: seconds between two requests in the long run; burst: requests at once."""
+
+    interval: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """The whole file. headers: added to each response. users: the bcrypt hash of each password, by user name."""
+
+    tls: TlsConfig | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    users: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)
+    rate_limit: RateLimit | None = None
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether every client must prove who it is, by a password or a certificate."""
+        return bool(self.users) or (self.tls is not None and self.tls.client_auth == "required")
+
+
+_KEYS = (
+    "cert",
+    "key",
+    "client_ca",
+    "cert_file",
+    "key_file",
+    "client_auth_type",
+    "client_ca_file",
+    "client_allowed_sans",
+    "min_version",
+    "max_version",
+    "cipher_suites",
+    "prefer_server_cipher_suites",
+    "curve_preferences",
+)
+
+_ENABLING = ("cert", "key", "client_ca", "cert_file", "key_file", "client_auth_type", "client_ca_file")
+"""The keys of which one turns TLS on; with the others alone, the toolkit serves plain HTTP."""
+
+_CLIENT_AUTH: dict[str, ClientAuth] = {
+    "": "none",
+    "NoClientCert": "none",
+    "RequestClientCert": "none",  # a certificate that nobody verifies changes nothing, so none is asked for
+    "VerifyClientCertIfGiven": "if_given",
+    "RequireAndVerifyClientCert": "required",
+}
+
+_UNVERIFIED = ("RequireAnyClientCert", "RequireClientCert")
+
+
+class TlsSection(YamlNodes):
+    """Walks the nodes of the section. directory: that of the file, to which paths are relative."""
+
+    def __init__(self, path: str, directory: Path) -> None:
+        super().__init__(path)
+        self._directory = directory
+
+    def parse(self, node: yaml.Node | None) -> TlsConfig | None:
+        """Return the section, None if it turns TLS off. Raises ConfigError."""
+        keys = self._mapping(node, _KEYS)
+        least = self._version(keys.get("min_version"), "TLS12")
+        most = self._version(keys.get("max_version"), "TLS13")
+        ciphers = self._ciphers(keys.get("cipher_suites"))
+        curve = self._curve(keys.get("curve_preferences"))
+        server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
+        sans = self._sans(keys.get("client_allowed_sans"))
+        given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
+        if node is None or not keys:
+            return None
+        if not given:
+            self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")
+        for name in ("cert", "key"):
+            if name not in given and f"{name}_file" not in given:
+                self._fail(node, f"one of {name} and {name}_file is missing")
+        client_auth = self._client_auth(keys, given)
+        if sans is not None and client_auth == "none":
+            self._fail(
+                keys["client_allowed_sans"],
+                "client_allowed_sans protects nothing unless certificates are verified: write "
+                "client_auth_type: RequireAndVerifyClientCert",
+            )
+        if most == "TLS12" and (least == "TLS13" or ciphers == ()):
+            self._fail(node, "no version of TLS is left between min_version, max_version and cipher_suites")
+        return TlsConfig(
+            cert=self._file_or_text(given, "cert"),
+            key=self._file_or_text(given, "key"),
+            client_ca=self._file_or_text(given, "client_ca") or None,
+            client_auth=client_auth,
+            allowed_sans=sans,
+            least_version=least,
+            most_version=most,
+            ciphers=ciphers,
+            server_chooses_cipher=server_chooses,
+            curve=curve,
+            where=self._where(node),
+        )
+
+    def _file_or_text(self, given: dict[str, str], name: str) -> Path | str:
+        """The path of a file, which counts if both are given, as in the toolkit; or the text."""
+        file = given.get(f"{name}_file")
+        return self._directory / file if file else given.get(name, "")
+
+    def _client_auth(self, keys: dict[str, yaml.Node], given: dict[str, str]) -> ClientAuth:
+        text = given.get("client_auth_type", "")
+        if text in _UNVERIFIED:
+            self._fail(
+                keys["client_auth_type"],
+                f"{text} would accept any certificate that a client makes for itself, and Python's TLS cannot do that; "
+                "write RequireAndVerifyClientCert, with client_ca_file",
+            )
+        if text not in _CLIENT_AUTH:
+            known = ", ".join(name for name in _CLIENT_AUTH if name)
+            self._fail(keys["client_auth_type"], f"{text!r} is not one of {known}")
+        has_ca = "client_ca" in given or "client_ca_file" in given
+        if has_ca and text in ("", "NoClientCert"):
+            self._fail(
+                keys.get("client_ca_file") or keys["client_ca"],
+                "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
+            )
+        return _CLIENT_AUTH[text]
+
+    def _sans(self, node: yaml.Node | None) -> frozenset[str] | None:
+        if node is None or self._is_null(node):
+            return None
+        return frozenset(self._string(each) for each in self._list(node))
+
+    def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
+        if node is None or self._is_null(node):
+            return default
+        text = self._string(node)
+        if text not in LEAST_VERSIONS:
+            self._fail(node, f"{text!r} is not one of {', '.join(LEAST_VERSIONS)}")
+        if default == "TLS13" and text in ("TLS10", "TLS11"):
+            self._fail(node, f"OpenSSL refuses {text}, which is broken: write TLS12 or TLS13")
+        return LEAST_VERSIONS[text]
+
+    def _ciphers(self, node: yaml.Node | None) -> tuple[str, ...] | None:
+        names = self._list(node)
+        for name in names:
+            if self._string(name) not in CIPHERS:
+                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CIPHERS)}")
+        ciphers = (CIPHERS[self._string(name)] for name in names)
+        return tuple(dict.fromkeys(filter(None, ciphers))) if names else None
+
+    def _curve(self, node: yaml.Node | None) -> str:
+        names = self._list(node)
+        for name in names:
+            if self._string(name) not in CURVES:
+                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CURVES)}")
+        if len(names) > 1:
+            self._fail(
+                names[1],
+                "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
+            )
+        return CURVES[self._string(names[0])] if names else ""
+
 
 _MOST_COST = PASSWORD_COST_RANGE[1]
 
@@ -109,7 +306,7 @@ class _WebConfigFile(YamlNodes):
         seconds = 0.0
         if interval is not None and not self._is_null(interval):
             try:
-                seconds = go_names.parse_duration(self._string(interval))
+                seconds = parse_duration(self._string(interval))
             except ValueError:
                 self._fail(interval, "expected a duration with its unit, such as 1s or 200ms")
         count = 0
@@ -123,3 +320,45 @@ class _WebConfigFile(YamlNodes):
         if not count:
             self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
         return RateLimit(seconds, count)
+
+
+CIPHERS = {
+    "TLS_AES_128_GCM_SHA256": "",
+    "TLS_AES_256_GCM_SHA384": "",
+    "TLS_CHACHA20_POLY1305_SHA256": "",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+}
+"""What Go's crypto/tls.CipherSuites returns. Suites of TLS 1.3, which neither Go nor Python can choose, have no name
+of OpenSSL's here."""
+
+CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+
+LEAST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {
+    "TLS10": "TLS12",
+    "TLS11": "TLS12",
+    "TLS12": "TLS12",
+    "TLS13": "TLS13",
+}
+"""The lowest version that is really accepted: OpenSSL's security level refuses the versions before TLS 1.2."""
+
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration of Go, such as `1s`, `250ms` or `1m30s`, or `0`, to seconds. Raises ValueError."""
+    if text == "0":
+        return 0.0
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text or len(text) > 40:
+        raise ValueError(text)
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

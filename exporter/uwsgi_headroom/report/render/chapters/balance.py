@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.report.render.charts.shares import draw_shares
+from uwsgi_headroom.report.render.charts.bars import draw_shares
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
-from uwsgi_headroom.report.review.model import Absent, BalanceReview, ServerBalance
-from uwsgi_headroom.report.review.outlook_model import ServiceReview
+from uwsgi_headroom.report.review.model import Absent, BalanceReview, ServerBalance, ServiceReview
 
 INTRODUCTION = (
     "How evenly servers and their workers share the requests in the quarter hour that counts, and what unevenness "

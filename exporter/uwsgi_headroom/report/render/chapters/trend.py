@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.render.charts.trend import draw_trend
+from uwsgi_headroom.report.render.charts.series import draw_trend
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
-from uwsgi_headroom.report.review.confidence import fullest_of
-from uwsgi_headroom.report.review.dates import short_day
-from uwsgi_headroom.report.review.model import Absent
-from uwsgi_headroom.report.review.outlook_model import BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.report.review.model import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.report.review.verdict import fullest_of
+from uwsgi_headroom.report.review.wording import short_day
 from uwsgi_headroom.words.formats import counted, percent
 
 INTRODUCTION = (

@@ -9,9 +9,8 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.limits import CAPTION, draw_limits
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
-from uwsgi_headroom.report.review.dates import moment_words, quarter_words
-from uwsgi_headroom.report.review.model import Absent, ObjectiveUse, ServerPeak, Users, Utilization
-from uwsgi_headroom.report.review.outlook_model import ServiceReview
+from uwsgi_headroom.report.review.model import Absent, ObjectiveUse, ServerPeak, ServiceReview, Users, Utilization
+from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (

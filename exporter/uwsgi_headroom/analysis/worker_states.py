@@ -1,0 +1,206 @@
+"""Determines for how much of a window workers were down, and which workers are paused or have no application loaded.
+
+Finds the workers that ended in a window, and whether a reload, cheaper mode or an option explains it.
+
+Finds stuck requests. uWSGI reports the start of each request in service, so one instant is enough.
+
+The age from which on a request counts as stuck is a setting, `--stuck`: some requests last by nature.
+
+Names the slots that serve requests: threads, or async cores, of which one thread has many.
+
+Counts workers that `cpu-affinity` pins to the same CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from uwsgi_headroom.analysis.figures import Figures, count_ceiling
+from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.record import Options, ServerRecord, WorkerRecord
+
+AWAY = 0.15
+"""If workers are down for at least this fraction of the time, that is why capacity is short."""
+
+FAILING = 3
+"""A worker that ends this often without serving a request in between cannot start."""
+
+RESUME = (
+    "Resume them: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. "
+    "Do so once: the same pauses them again."
+)
+"""The advice about paused workers."""
+
+
+def part_away(figures: Figures) -> float | None:
+    """The fraction of a window in which workers were down; None if unknown, or if cheaper mode may be the reason."""
+    options = figures.server.setup.options
+    if not options.complete or options.cheaper:
+        return None
+    up = [worker.up_seconds for worker in figures.window.workers]
+    observed = figures.window.observed_seconds * len(up)
+    return None if not observed else max(0.0, 1 - sum(up) / observed)
+
+
+def find_failing(figures: Figures) -> list[int]:
+    """The ids of workers that ended repeatedly, serve nothing in between, and are not up now."""
+    up = {worker.worker_id for worker in figures.server.workers if worker.state == "accepting"}
+    return [
+        worker.worker_id
+        for worker in figures.window.workers
+        if worker.worker_id not in up
+        and worker.respawns - figures.window.reloads >= FAILING
+        and worker.requests < worker.respawns
+    ]
+
+
+def find_paused(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    """The workers that are paused: they take no request until they are resumed."""
+    return [worker for worker in workers if worker.state == "paused"]
+
+
+def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
+    """The accepting workers, and those among them without a loaded application; None if the configuration names no
+    application or cannot be read."""
+    if not server.setup.options.names_application:
+        return None
+    accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
+    return accepting, [worker for worker in accepting if not worker.has_application]
+
+
+FEWEST = 3
+"""The fewest workers whose times show a reload: three that crash end in the order of a chain reload in one of six
+cases, two in half of them."""
+
+AT_ONCE_SECONDS = 2
+"""The longest time between the first and the last new process of workers that are reloaded at once. A worker with a
+request in service is replaced when that has ended."""
+
+Ends = list[tuple[int, int, int]]
+"""Id, ends and requests of each worker that ended."""
+
+
+def find_ends(figures: Figures) -> Ends:
+    """The workers that were respawned, other than by full reloads."""
+    reloads = figures.window.reloads
+    return [
+        (worker.worker_id, worker.respawns - reloads, worker.requests)
+        for worker in figures.window.workers
+        if worker.respawns > reloads
+    ]
+
+
+def find_unexplained_ends(figures: Figures) -> Ends:
+    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload (which ends each
+    worker equally often, or each in its turn)."""
+    ended = find_ends(figures)
+    reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
+    explained = (
+        reloaded
+        or are_reloaded(figures, ended)
+        or scales(figures)
+        or figures.window.harakiris
+        or not _is_unexplained(figures.server.setup.options)
+    )
+    return [] if explained else ended
+
+
+def are_reloaded(figures: Figures, ended: Ends) -> bool:
+    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once,
+    or one after another in the order of their numbers; without a lost request, and none more than once more often
+    than another. False if no option allows for one."""
+    workers = figures.window.workers
+    options = figures.server.setup.options
+    if options.complete and not options.can_reload_workers:
+        return False
+    if len(ended) < FEWEST or any(worker.lost for worker in workers):
+        return False
+    times = {worker_id: count for worker_id, count, _ in ended}
+    if max(times.values()) - min(times.get(worker.worker_id, 0) for worker in workers) > 1:
+        return False
+    spawned = {worker.worker_id: worker.last_spawn or 0 for worker in figures.server.workers}
+    order = sorted(times, key=lambda worker_id: spawned.get(worker_id, 0))
+    at_once = spawned.get(order[-1], 0) - spawned.get(order[0], 0) <= AT_ONCE_SECONDS
+    return at_once or all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
+
+
+def scales(figures: Figures) -> bool:
+    """Whether cheaper mode may have ended and spawned workers. At its ceiling no worker is in reserve."""
+    in_reserve = any(worker.state == "reserve" for worker in figures.server.workers)
+    return in_reserve or bool(figures.server.setup.options.cheaper)
+
+
+def _is_unexplained(options: Options) -> bool:
+    """Whether all options are known and none of them ends healthy workers."""
+    if not options.complete:
+        return False
+    ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
+    return not any((*ends, options.evil_reload_on_rss))
+
+
+ASYNC = "async cores"
+
+ASYNC_FULL = 0.9
+"""Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
+
+
+def name_slots(server: ServerRecord) -> str:
+    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
+    return ASYNC if server.setup.concurrency_kind == "async" else "threads"
+
+
+MANY_STUCK = 0.5
+"""If at least this fraction of the threads is stuck, many requests find no free thread."""
+
+
+def find_stuck_requests(workers: Iterable[WorkerRecord], stuck_seconds: float) -> list[tuple[float, int]]:
+    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first."""
+    requests = ((age, worker.worker_id) for worker in workers for age in worker.ages.values() if age is not None)
+    return sorted(((age, worker_id) for age, worker_id in requests if age >= stuck_seconds), reverse=True)
+
+
+def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
+    """The stuck requests, if they take what other requests need; else none.
+
+    A stuck request takes a thread. An async core costs next to nothing, and event streams, WebSockets and long polls
+    hold one for as long as the client stays. So they do harm only if without them cores would be free, or if requests
+    wait and none is completed.
+    """
+    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    if name_slots(figures.server) != ASYNC or is_standing(figures.flow):
+        return stuck
+    return stuck if _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling) else []
+
+
+def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
+    """The number of stuck requests at one instant that take what other requests need: `find_harmful_requests` without
+    a window."""
+    stuck = len(find_stuck_requests(server.workers, stuck_seconds))
+    if name_slots(server) != ASYNC:
+        return stuck
+    used = sum(len(worker.ages) for worker in server.workers)
+    return stuck if _fill_cores(stuck, used, count_ceiling(server.workers)) else 0
+
+
+def fill_cores(figures: Figures) -> bool:
+    """Whether hardly any async core is free, because of stuck requests."""
+    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    return _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling)
+
+
+def _fill_cores(stuck: int, used: float, ceiling: int | None) -> bool:
+    return used >= ASYNC_FULL * (ceiling or math.inf) > used - stuck
+
+
+def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
+    """The number of workers that are pinned to a single CPU together with another worker of the server.
+
+    An affinity mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it
+    does not count as pinning.
+    """
+    masks = [worker.affinity for worker in server.workers]
+    pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
+    return sum(workers for workers in pinned.values() if workers > 1)

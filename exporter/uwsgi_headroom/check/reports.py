@@ -1,0 +1,291 @@
+"""Writes a verdict for a person: one sentence, the figures behind it, and advice. 80 columns, no colour.
+
+Writes a what-if for a person: a table of settings, the model's error, and what it cannot know.
+
+Writes verdicts on several servers for a person: a line for each, worst first, then the details of any problem.
+
+Writes verdicts for a machine: each server's document, as in the exporter's API, over the time it was watched.
+
+Summarizes verdicts in a few words.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.analysis.capacity import LIMITS
+from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.analysis.worker_states import ASYNC
+from uwsgi_headroom.check.request import WORST_FIRST, find_worst
+from uwsgi_headroom.documents.response_times import ResponseTimes
+from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
+from uwsgi_headroom.documents.sentences import describe_objective, describe_routes, list_percentiles, split_request_time
+from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.terminal_text import bar, escape_text, wrap
+from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, factor, mean_count, percent, rate
+from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
+from uwsgi_headroom.words.states import WAITS, WORKERS
+
+_TOO_MUCH = "too much"
+_HEAD = "  {:<10}{:>9}  {:<12}"
+_TIMES = "{:>9}{:>9}"
+_MEMORY = "{:>9}"
+
+
+def render_what_if(document: WhatIf, width: int) -> Iterator[str]:
+    """Write the section; for a refusal, its reason."""
+    if document.refusal is not None:
+        yield from wrap(f"What if: not known. {document.refusal}", width)
+        return
+    today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
+    rows = [*today, *document.predictions]
+    loads = rows[0].loads if rows else ()
+    yield "What if (times with the wait in the listen queue; *: the observed setting)"
+    yield (
+        _HEAD.format("", "most", "limited")
+        + "".join(f"{f'at {rate(at.throughput)}':>18}" for at in loads)
+        + _MEMORY.format("")
+    ).rstrip()
+    head = "".join(_TIMES.format("mean", "p95") for _ in loads)
+    yield _HEAD.format("setting", "req/s", "by") + head + _MEMORY.format("memory")
+    for row in rows:
+        yield _row(row).rstrip()
+    yield ""
+    sentences = [document.check.sentence] if document.check else []
+    sentences += [row.memory_sentence for row in rows if row.memory_sentence]
+    for sentence in (*sentences, *document.cautions):
+        yield from wrap(sentence, width, "  ", "  ")
+
+
+def _row(row: PredictedSetting) -> str:
+    name = f"{row.setting}{'*' if row.is_observed else ''}"
+    memory = "-" if row.memory is None else byte_size(row.memory)
+    times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
+    return (
+        _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
+    )
+
+
+def _times(at: PredictedLoad) -> tuple[str, str]:
+    if not at.sustained or at.total_time is None:
+        return _TOO_MUCH, ""
+    return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
+
+
+WIDTH = 80
+
+
+def render_lines(server: Server) -> Iterator[str]:
+    """Write the whole report; for a server that was not judged, the reason."""
+    yield f"{server.name}  {server.address}"
+    if server.version and server.state == "up":
+        yield f"uWSGI {server.version}{_describe_window(server)}"
+    yield ""
+    yield from _wrap(f"{server.status.upper()}  {server.verdict}")
+    if server.state != "up":
+        return
+    if server.flow and server.headroom:
+        yield ""
+        yield from _figures(server, server.flow, server.headroom)
+        yield ""
+        yield from _workers(server)
+    yield from _emperor(server)
+    for place, finding in enumerate(server.findings, 1):
+        yield ""
+        yield from _finding(place, finding)
+    if server.what_if:
+        yield ""
+        yield from render_what_if(server.what_if, WIDTH)
+
+
+def _describe_window(server: Server) -> str:
+    return f", watched for {duration(server.window.seconds)}" if server.window else f" {server.kind or ''}".rstrip()
+
+
+def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
+    slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+    if server.threads and server.threads.configured is not None:
+        capacity = counted(server.threads.configured, slots[:-1])
+        yield f"  capacity     {capacity} configured, {server.threads.available} available"
+    if flow.throughput is not None:
+        is_below = server.response_times is not None
+        at = "" if is_below or flow.response_time is None else f" of {duration(flow.response_time)} each"
+        yield f"  throughput   {amount(flow.throughput)} requests/s{at}"
+    if server.response_times:
+        yield from _response_times(server.response_times, flow.response_time)
+    if server.objective:
+        yield from _section("objective", describe_objective(server.objective))
+    if server.waits:
+        yield from _time(server.waits)
+    if routes := describe_routes(server.routes or ()):
+        yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
+    ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
+    known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
+    yield f"  concurrency  {known or 'not known'}"
+    if room.first and room.factor is not None:
+        most = "at most " if room.is_upper_bound else ""
+        yield f"  headroom     {most}{factor(room.factor)}, then {gives_out(room.first, slots)}"
+    elif room.far:
+        yield "  headroom     nearly idle"
+    values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
+    others = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for limit, value in values.items() if value is not None]
+    others += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
+    if others:
+        others = [limit.replace(" ", "\u00a0") for limit in others]
+        yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
+    for socket in server.sockets:
+        if socket.mean_queue is not None:
+            waiting = f"{mean_count(socket.mean_queue)} waiting on average, {socket.limit} fit"
+            yield f"  queue        {waiting}   {socket.name}"
+    if flow.queue_wait is not None:
+        yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
+
+
+def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
+    parts = [] if mean is None else [f"mean {duration(mean)}"]
+    parts = [part.replace(" ", "\u00a0") for part in (*parts, *list_percentiles(section))]
+    yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from samples")
+
+
+def _section(name: str, text: str) -> list[str]:
+    return _wrap(text, indent=(f"  {name:13}", " " * 15))
+
+
+def _time(waits: Waits) -> Iterator[str]:
+    time = split_request_time(waits)
+    if time:
+        parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
+        yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}")
+
+
+def _workers(server: Server) -> Iterator[str]:
+    workers = server.workers
+    active = sum(bool(worker.active) for worker in workers)
+    longest = max((worker.response_time or 0.0 for worker in workers), default=0.0)
+    even = 1 / max(1, active)
+    largest = max([worker.share or 0.0 for worker in workers] + [even])
+    yield "  worker  share of requests    response time        interpreter load"
+    for worker in workers:
+        yield (
+            f"  {worker.worker_id:>6}  "
+            + "  ".join(
+                (
+                    _column(worker.share, largest, percent(worker.share or 0.0)),
+                    _column(worker.response_time, longest, duration(worker.response_time or 0.0)),
+                    _column(worker.interpreter_load, 1.0, f"{worker.interpreter_load or 0.0:.2f}"),
+                    _state(worker),
+                )
+            ).rstrip()
+        )
+    if active > 1:
+        yield f"          (even: {percent(even)} each)"
+    if any(_state(worker) == _PARTLY for worker in workers):
+        yield f"          ({_PARTLY}: not up all the time)"
+
+
+_PARTLY = "partly"
+
+
+def _state(worker: Worker) -> str:
+    """Why a worker cannot be compared with the others, in at most seven letters: the line has no room for more."""
+    if worker.active:
+        return ""
+    return _PARTLY if worker.accepting else WORKERS[worker.state].short
+
+
+def _column(value: float | None, of: float, text: str) -> str:
+    return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
+
+
+def _emperor(server: Server) -> Iterator[str]:
+    if not server.emperor or not server.emperor.throttled:
+        return
+    yield ""
+    for vassal in server.emperor.throttled:
+        attempts = "" if vassal.attempts is None else f", {counted(vassal.attempts, 'attempt')}"
+        delay = "" if vassal.delay is None else f", the next in {duration(vassal.delay)}"
+        yield from _wrap(f"throttled  {vassal.name}{attempts}{delay}", indent=("  ", "    "))
+
+
+def _finding(place: int, finding: Finding) -> Iterator[str]:
+    yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
+    for text in (finding.evidence, finding.meaning):
+        yield from _wrap(text, indent=("   ", "   "))
+    if finding.change:
+        yield from _wrap(finding.change, indent=("   -> ", "      "))
+
+
+def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
+    return wrap(text, WIDTH, *indent)
+
+
+def count_statuses(judged: Sequence[Server]) -> str:
+    """Return such as `4 servers: 1 critical, 1 unknown, 2 ok`."""
+    count = Counter(server.status for server in judged)
+    parts = ", ".join(f"{count[status]} {status}" for status in WORST_FIRST if count[status])
+    return f"{counted(len(judged), 'server')}: {parts}"
+
+
+def describe_headroom(server: Server) -> str:
+    """Return `1.2x`, `>100x`, or `-` if headroom is unknown."""
+    if server.state != "up" or server.headroom is None:
+        return "-"
+    if server.headroom.factor is None:
+        return ">100x" if server.headroom.far else "-"
+    return factor(server.headroom.factor)
+
+
+_LONGEST_NAME = 24
+
+
+def render_list(judged: Sequence[Server]) -> Iterator[str]:
+    """Write the whole report."""
+    yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
+    yield ""
+    names = [escape_text(server.name) for server in judged]
+    width = min(_LONGEST_NAME, max(map(len, names)))
+    for name, server in zip(names, judged, strict=True):
+        yield from _line(name, server, width)
+    for server in judged:
+        if (
+            server.status != "ok" or server.what_if
+        ) and server.state == "up":  # for the others, the line above is complete
+            yield ""
+            yield "-" * WIDTH
+            yield from render_lines(server)
+
+
+def _line(name: str, server: Server, width: int) -> Iterator[str]:
+    begin = f"{server.status.upper():8}  {name:{width}}  {describe_headroom(server):>5}  "
+    indent = " " * (8 + 2 + width + 2 + 5 + 2)
+    if len(name) > width:
+        yield f"{server.status.upper():8}  {name}"
+        begin = f"{'':8}  {'':{width}}  {describe_headroom(server):>5}  "
+    yield from wrap(server.verdict, WIDTH, begin, indent)
+
+
+def render_json(judged: Sequence[Server], *, single: bool) -> str:
+    """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
+    worst status."""
+    if single:
+        return json.dumps(_to_builtins(judged[0]), indent=2)
+    whole = {
+        "time": time.time(),
+        "version": __version__,
+        "status": find_worst(server.status for server in judged),
+        "verdict": count_statuses(judged),
+        "servers": [_to_builtins(server) for server in judged],
+    }
+    return json.dumps(whole, indent=2)
+
+
+def _to_builtins(server: Server) -> object:
+    return msgspec.to_builtins(server, str_keys=True)

@@ -1,0 +1,212 @@
+"""Names the parts of a mean request's time for people, from a document's section `waits`.
+
+Writes percentiles of response times and the service level objective for people, from a server's document.
+
+Writes for people which routes hold the busy threads, from a server's document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
+from uwsgi_headroom.documents.routes import Route
+from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.record import State
+from uwsgi_headroom.words.formats import (
+    chosen,
+    counted,
+    duration,
+    factor,
+    fine_percent,
+    mean_count,
+    percent,
+    significant,
+)
+
+_LEAST_SHARE, _NEGLIGIBLE = 0.03, 0.001
+"""Parts below the first are summed as "other"; parts below the second, such as rounding errors, are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePart:
+    """A part of the time of requests. backend: a configured name, or None; threads: the mean number; per_request:
+    seconds, None without completed requests."""
+
+    state: State
+    threads: float
+    per_request: float | None
+    backend: str | None = None
+
+    @property
+    def size(self) -> str:
+        """The seconds of a request, such as `41 ms`; without completed requests the threads, such as `7.9`."""
+        return mean_count(self.threads) if self.per_request is None else duration(self.per_request)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTime:
+    """What requests spend their time on. whole: the sum of all parts; unit: of what its size is; parts: largest first,
+    the sum of small ones last."""
+
+    whole: TimePart
+    parts: tuple[TimePart, ...]
+
+    @property
+    def unit(self) -> str:
+        return "per request" if self.whole.per_request is not None else "threads, no request completed"
+
+
+def split_request_time(waits: Waits) -> RequestTime | None:
+    """Split the time of requests into named parts; None if no request was in service."""
+    if waits.total <= 0:
+        return None
+    parts = [part for part in _list_parts(waits) if part.threads >= _NEGLIGIBLE * waits.total]
+    large = [part for part in parts if part.threads >= _LEAST_SHARE * waits.total and part.state != "other"]
+    rest = [part for part in parts if part not in large]
+    named = sorted(large, key=lambda part: -part.threads)
+    return RequestTime(_add(parts), (*named, _add(rest)) if rest else tuple(named))
+
+
+def _list_parts(waits: Waits) -> Iterator[TimePart]:
+    """List the configured backends, and the states without them."""
+    for backend in waits.backends:
+        yield TimePart("backend", backend.threads, backend.per_request, backend.name)
+    for state in waits.states:
+        threads, per_request = state.threads, state.per_request
+        if state.state == "backend":
+            threads -= sum(backend.threads for backend in waits.backends)
+            if per_request is not None:
+                per_request -= sum(backend.per_request or 0.0 for backend in waits.backends)
+        yield TimePart(state.state, threads, per_request)
+
+
+def _add(parts: list[TimePart]) -> TimePart:
+    times = [part.per_request for part in parts if part.per_request is not None]
+    return TimePart("other", sum(part.threads for part in parts), sum(times) if len(times) == len(parts) else None)
+
+
+POINT_INTERVALS = 2.0
+"""Times between two samples from which on an estimate may be shown without its interval."""
+
+_HOUR = 3600.0
+_NO_BREAK = "\u00a0"  # for `terminal_text.wrap`, which turns it into a space
+
+
+def percentile_name(share: float) -> str:
+    """Return the name of a percentile: 0.95 is `p95`."""
+    return f"p{100 * share:g}"
+
+
+def describe_percentile(percentile: Percentile, *, interval: bool = True, to: str = " to ") -> str:
+    """Write a percentile: `480 ms (450 to 520)`, or `under 160 ms` if samples show no more. interval: with the range
+    that contains it in 19 of 20 cases; to: between the ends of that range."""
+    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    if percentile.seconds is None:
+        bound = _rounded(percentile.under or percentile.high)
+        return f"under {bound}" + (f" (up to {high})" if interval and high != bound else "")
+    value = _rounded(percentile.seconds)
+    if not interval:
+        return value
+    if not percentile.low:
+        return f"{value} (up to {high})"
+    unit = f" {value.split()[-1]}"
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{value} ({low}{to}{high})"
+
+
+def list_percentiles(
+    section: ResponseTimes, shares: Collection[float] = SHARES, *, short: bool = False
+) -> Iterator[str]:
+    """Write these percentiles, such as `p95 480 ms (450 to 520)`. Neighbours with the same text are one. short: without
+    the interval of those that are long enough for a point estimate, and with the others as `300-360`."""
+    texts: list[tuple[str, list[str]]] = []
+    for share in sorted(shares):
+        percentile = find_percentile(section, share)
+        text = _describe_missing(section) if percentile is None else _describe(percentile, section, short)
+        if texts and texts[-1][0] == text:
+            texts[-1][1].append(percentile_name(share))
+        else:
+            texts.append((text, [percentile_name(share)]))
+    for text, names in texts:
+        yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
+
+
+def describe_objective(objective: Objective) -> str:
+    """Write how the objective is kept, such as `99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8),
+    queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load`, or why it is not judged."""
+    aim = f"{fine_percent(objective.objective, 5)} within {chosen(objective.threshold)}"
+    unjudged = objective.unjudged or _why_too_few(objective)
+    if unjudged:
+        return f"{aim}, {unjudged}"
+    wait = "" if objective.queue_wait is None else f", queue wait {duration(objective.queue_wait)}"
+    return f"{aim}: {_describe_burn(objective.windows)}{wait}{_describe_load(objective)}"
+
+
+def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> str:
+    is_point = percentile.seconds is None or percentile.seconds >= POINT_INTERVALS * section.interval
+    return describe_percentile(percentile, interval=not (short and is_point), to="-" if short else " to ")
+
+
+def _describe_missing(section: ResponseTimes) -> str:
+    return f"- (only {counted(section.requests, 'request')})"
+
+
+def _why_too_few(objective: Objective) -> str:
+    """Return why the burn rate is not known, as the end of a sentence; empty if it is known."""
+    if objective.windows and objective.windows[-1].rate is not None:
+        return ""
+    if not objective.windows:
+        return "not judged yet"
+    window = objective.windows[-1]
+    return f"not judged: only {window.requests} requests in the last {_span(window.seconds)}"
+
+
+def _describe_burn(windows: tuple[Burn, ...]) -> str:
+    """Write the burn over the long window, and the rate over the short one where it is another."""
+    short, long = windows[0], windows[-1]
+    missed = f"{fine_percent(long.share or 0.0)} missed it" if long.share else "none missed it"
+    lost = f", {long.lost} lost with their worker" if long.lost else ""
+    rate = f"burn rate {mean_count(long.rate or 0.0)}".replace(" ", _NO_BREAK)
+    if short.rate is not None and long.seconds > 1.2 * short.seconds:
+        rate += f", {mean_count(short.rate)} in the last {_span(short.seconds)}"
+    return f"{missed} in the last {_span(long.seconds)}{lost} ({rate})"
+
+
+def _describe_load(objective: Objective) -> str:
+    if objective.load_multiple is None:
+        return ""
+    threshold, load = chosen(objective.threshold), f"{factor(objective.load_multiple)} today's load"
+    if objective.load_multiple_reached:
+        return f"; p95 reaches {threshold} at {load}"
+    return f"; p95 stays under {threshold} up to {load} (the most seen in the last hour)"
+
+
+def _span(seconds: float) -> str:
+    return "hour" if round(seconds, -2) == _HOUR else duration(seconds)
+
+
+def _rounded(seconds: float) -> str:
+    """Write seconds with two digits: estimates have no more."""
+    return duration(float(significant(seconds, 2)))
+
+
+_MOST = 3
+_LEAST_ROUTE_SHARE = 0.03
+
+
+def describe_routes(routes: Sequence[Route]) -> list[str]:
+    """Write the routes with the most busy threads, such as `POST /export 61 % of the busy threads, oldest 14 s` and
+    `GET / 20 %`; empty if no thread was busy. The names are not escaped."""
+    shown = [route for route in routes if route.share >= _LEAST_ROUTE_SHARE][:_MOST]
+    more = len(routes) - len(shown)
+    parts = [_describe_route(route, " of the busy threads" if route is shown[0] else "") for route in shown]
+    return [*parts, f"{more} more"] if shown and more else parts
+
+
+def _describe_route(route: Route, of: str) -> str:
+    oldest = "" if route.oldest_seconds is None else f", oldest {duration(route.oldest_seconds)}"
+    return f"{route.route} {percent(route.share)}{of}{oldest}"

@@ -1,1 +1,0 @@
-"""The terminal: keys, screen and escape sequences."""

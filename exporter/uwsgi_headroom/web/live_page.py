@@ -1,0 +1,245 @@
+"""The routes of the page and of its files. Like the API, they build documents from the watches.
+
+Writes the HTML from which the page starts. The scripts in `static/` do the rest; without them there is a summary.
+
+`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server.
+
+Serves the static files of the page. They are read and compressed once, and browsers keep them until they change.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from uwsgi_headroom import __version__
+from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web.api_routes import DOCUMENTS
+from uwsgi_headroom.web.metrics_route import fleet_state
+from uwsgi_headroom.web.negotiation import compressible_response
+from uwsgi_headroom.web.query_parameters import register_text_convertor
+from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
+from uwsgi_headroom.words.states import SERVER_STATES
+
+
+def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
+    """Make the routes: `/`, a page for each server, and static files."""
+    register_text_convertor()
+
+    async def index(request: Request) -> Response:
+        watches = fleet.watches()
+
+        async def make() -> bytes:
+            servers = await _describe(fleet, watches)
+            return _encode(render_page(servers, len(servers), alone=len(servers) == 1))
+
+        await fleet.wait_for_first(watches)
+        answer = await builds.get(DOCUMENTS, "page", fleet_state(fleet), make, request)
+        return await _respond(request, answer)
+
+    async def one(request: Request) -> Response:
+        watches = fleet.watches()
+        watch = next((watch for watch in watches if watch.name == request.path_params["name"]), None)
+        if watch is None:
+            text = render_missing(request.path_params["name"])
+            return HTMLResponse(_encode(text), 404, HEADERS)
+
+        async def make() -> bytes:
+            return _encode(render_page(await _describe(fleet, [watch]), len(watches), alone=True))
+
+        await fleet.wait_for_first([watch])
+        state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
+        return await _respond(request, await builds.get(DOCUMENTS, ("page", watch), state, make, request))
+
+    async def icon(_request: Request) -> Response:
+        return RedirectResponse(url("icon.svg"))
+
+    return [
+        Route("/", index),
+        Route("/servers/{name:anything}", one),
+        Route("/favicon.ico", icon),  # browsers request this with a text page
+        Route(PATH, serve_asset),
+    ]
+
+
+async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
+    windows = fleet.settings.windows
+    return await build.build_servers(watches, fleet.clock, windows[0], windows)
+
+
+async def _respond(request: Request, answer: Answer) -> Response:
+    return await answer.respond(request, HEADERS, MEDIA_TYPE, least_bytes=LEAST_BYTES_TO_COMPRESS)
+
+
+def _encode(text: str) -> bytes:
+    # A socket's name may contain bytes that are not UTF-8.
+    return text.encode("utf-8", "replace")
+
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+MEDIA_TYPE = "text/html; charset=utf-8"
+LEAST_BYTES_TO_COMPRESS = 8192
+
+_UPLOT = "vendor/uplot/uPlot.iife.min.js"
+_UPLOT_STYLE = "vendor/uplot/uPlot.min.css"
+_STYLES = (_UPLOT_STYLE, "page.css")
+
+
+def path(name: str) -> str:
+    """Return the path of a server's page. The name may itself be a path."""
+    return f"/servers/{quote(name, safe='')}"
+
+
+def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+    """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
+    shown = servers[0] if alone else None
+    title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
+    data_attributes = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
+    first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
+    return (
+        _head(title, [url(name) for name in script_names()])
+        + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
+        # Shown until the scripts run.
+        + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
+        + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
+    )
+
+
+def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
+    """Write a page without scripts. title, body: HTML. styles: URLs of additional style sheets."""
+    return f"{_head(title, [], styles)}<body>{body}</body></html>\n"
+
+
+def render_missing(name: str) -> str:
+    """Write the page for a name that no server has."""
+    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
+    return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
+
+
+def _head(title: str, scripts: Sequence[str], more_styles: Sequence[str] = ()) -> str:
+    addresses = [url(name) for name in _STYLES if scripts or name != _UPLOT_STYLE]
+    styles = "".join(f'<link rel="stylesheet" href="{address}">' for address in (*addresses, *more_styles))
+    preloads = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
+    run = f'<script defer src="{url(_UPLOT)}"></script>' if scripts else ""
+    run += f'<script type="module" src="{url("main.js")}"></script>' if scripts else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<title>{title}</title><link rel="icon" href="{url("icon.svg")}">{styles}{preloads}{run}</head>\n'
+    )
+
+
+def _summary(servers: Sequence[Server]) -> str:
+    """Write the summary for browsers without scripts: servers, verdicts, and unknown values with the reasons."""
+    rows = "".join(_row(server) for server in servers)
+    table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
+    empty = "<p>No server yet: the globs of the configuration match no socket.</p>"
+    return (
+        f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {_count(servers)}. Charts need JavaScript. "
+        f'<a href="/">All servers</a> · <a href="/metrics">Metrics</a></p>{table if servers else empty}'
+    )
+
+
+def _count(servers: Sequence[Server]) -> str:
+    down = sum(server.state == "down" for server in servers)
+    state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
+    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
+
+
+def _row(server: Server) -> str:
+    state = " ".join(SERVER_STATES[server.state])
+    judged = "" if server.state == "down" else f", {server.status}"
+    unknown = "".join(
+        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
+    )
+    version = f"uWSGI {escape(server.version)} {server.kind}" if server.version else ""
+    return (
+        f'<tr><td><b><a href="{escape(path(server.name))}">{escape(server.name)}</a></b>'
+        f"<br><code>{escape(server.address)}</code><br>{version}"
+        f"<td>{state}{judged}<td>{escape(server.verdict)}<td><ul>{unknown}</ul></tr>"
+    )
+
+
+FOLDER = Path(__file__).with_name("static")
+PATH = "/static/{version}/{name:path}"
+
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_PERMANENTLY = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file, plain and compressed."""
+
+    plain: bytes
+    compressed: bytes
+    media_type: str
+
+
+@cache
+def load_assets() -> dict[str, Asset]:
+    """Read every served file, by its path below the folder."""
+    paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
+    return {path.relative_to(FOLDER).as_posix(): _asset(path) for path in paths}
+
+
+def _asset(path: Path) -> Asset:
+    plain = path.read_bytes()
+    return Asset(plain, gzip.compress(plain, 9, mtime=0), _TYPES[path.suffix])
+
+
+@cache
+def version() -> str:
+    """Return a version that changes with any file. It is part of the path, so that relative imports have it."""
+    digest = hashlib.sha256()
+    for name, asset in load_assets().items():
+        digest.update(b"%b\0%d\0%b" % (name.encode(), len(asset.plain), asset.plain))
+    return digest.hexdigest()[:16]
+
+
+def url(name: str) -> str:
+    """Return the path of a file on the exporter."""
+    return f"/static/{version()}/{name}"
+
+
+def script_names() -> list[str]:
+    """Return the page's scripts. The HTML lists all of them, so that a browser need not follow the imports."""
+    return [name for name in load_assets() if name.endswith(".js") and "/" not in name]
+
+
+async def serve_asset(request: Request) -> Response:
+    """Serve a file. A path with another version, from a page of another exporter, gets the current file."""
+    asset = load_assets().get(request.path_params["name"])
+    if asset is None:
+        return PlainTextResponse("no such file\n", 404)
+    same = request.path_params["version"] == version()
+    headers = {
+        "Cache-Control": _PERMANENTLY if same else "no-cache",
+        "ETag": f'"{version()}"',
+        "Vary": "Accept-Encoding",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if f'"{version()}"' in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return compressible_response(request, asset.plain, headers, asset.media_type, compressed=asset.compressed)

@@ -1,0 +1,324 @@
+"""Serves the runbooks at `/runbooks/`. Alerts and findings link to the exporter that provides their figures.
+
+`/runbooks/NAME` is a page for people, filled in for a server with `?server=NAME&worker=ID`; `/runbooks/NAME.md` is its
+Markdown source. In the repository the files are in `alerts/runbooks`, beside the rules; the package has a symbolic link
+to that folder, which setuptools follows, so that wheels and source distributions contain the files.
+
+Writes the HTML of the runbooks: a page for each, and their list. Needs no scripts, and has the page's style.
+
+Collects the values of a runbook's placeholders for one server, and the workers to choose from.
+
+Fills in placeholders in the commands of runbooks with the values of one server.
+
+A value comes from uWSGI, from a path or from the request, so it may be hostile. In shell commands, values are quoted as
+one word; in PromQL, they are escaped as part of a string; in HTML, they are escaped once more. Values that cannot be
+typed (with a line break, an invisible or a right-to-left character) are not filled in.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+from unicodedata import bidirectional
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.kernel.identity import find_systemd_unit
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
+from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.web import bounds, live_page
+from uwsgi_headroom.web.query_parameters import read_parameter
+from uwsgi_headroom.web.runbook_markdown import Runbook, Style, render_blocks, render_inline, split_runbook
+from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
+
+MEANINGS = {
+    "SERVER": "the server's name, the label `server`",
+    "SERVER_API": "the address of its document at the exporter, `http://HOST:9238/api/v1/servers/NAME`",
+    "STATS": "the address of its stats server",
+    "EXPORTER": "the exporter's address, `http://HOST:9238`",
+    "MASTER_PID": "the PID of uWSGI's master",
+    "WORKER_PID": "the PID of a worker",
+    "WORKER_PIDS": "the PIDs of all workers",
+    "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
+}
+"""The meaning of each placeholder, as in the runbooks' paragraph `In commands`."""
+
+PLACEHOLDER = re.compile(rf"(?<![\w$])(?:{'|'.join(sorted(MEANINGS, key=len, reverse=True))})(?!\w)")
+
+Values = Mapping[str, str]
+"""Values by placeholder. WORKER_PIDS is several words of digits; every other value is one word."""
+
+
+def is_typeable(value: str) -> bool:
+    """Whether a person who copies a value into a terminal sees its effect."""
+    return value != "" and value.isprintable() and not any(map(_is_right_to_left, value))
+
+
+def _is_right_to_left(character: str) -> bool:
+    return bidirectional(character) in ("R", "AL")
+
+
+def fill_code(code: str, language: str, values: Values) -> str:
+    """Write the HTML of a command or a query, with placeholders filled in, or marked if they have no value."""
+    html, end = [], 0
+    for match in PLACEHOLDER.finditer(code):
+        html += [escape(code[end : match.start()]), _fill(match, language, values)]
+        end = match.end()
+    return "".join([*html, escape(code[end:])])
+
+
+def _fill(match: re.Match[str], language: str, values: Values) -> str:
+    name, value = match[0], values.get(match[0])
+    if value is None:
+        return f"<mark>{name}</mark>"
+    in_string = match.string[match.start() - 1 : match.start()] == '"'
+    if in_string or language == "promql":
+        text = value.replace("\\", "\\\\").replace('"', '\\"')
+    else:
+        text = value if name == "WORKER_PIDS" else shlex.quote(value)
+    return f"<b>{escape(text)}</b>"
+
+
+def used_placeholders(text: str) -> set[str]:
+    """Return the placeholders in a text."""
+    return set(PLACEHOLDER.findall(text))
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The server for which a runbook is filled in. values: of the placeholders; workers: those with a process; chosen:
+    the id of the worker in the commands, None if none is chosen."""
+
+    name: str
+    values: Values
+    workers: tuple[Worker, ...] = ()
+    chosen: int | None = None
+
+
+def find_exporter_address(request: Request) -> str | None:
+    """Find the exporter's URL as the reader requested it; None if the Host header is not a plain host."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
+
+
+def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
+    """Collect the values of a server. chosen: the id of a worker as in the request, or any other text for none."""
+    reading = watch.reading
+    address = str(watch.address)
+    values = {"SERVER": watch.name, "STATS": "" if "?" in address else address}  # a query is not shown in full
+    if exporter:
+        values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
+    workers = _living_workers(reading)
+    named = [worker for worker in workers if str(worker.worker_id) == chosen] or (workers if len(workers) == 1 else ())
+    if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
+        values |= collect_pids(reading, reading.snapshot.pid, workers, named)
+    return Target(
+        name=watch.name,
+        values={name: value for name, value in values.items() if is_typeable(value)},
+        workers=tuple(workers),
+        chosen=named[0].worker_id if named else None,
+    )
+
+
+def collect_pids(reading: Reading, master_pid: int, workers: Sequence[Worker], named: Sequence[Worker]) -> Values:
+    """Collect the PIDs for commands on the host. Those of a uWSGI that is process 1 of its container mean other
+    processes there, unless they are proven and so known as they are here."""
+    host = reading.host
+    if host.off and master_pid == 1:
+        return {}
+    pids = {worker.worker_id: host.local_pids.get(worker.pid or 0, worker.pid) for worker in workers}
+    return {
+        "WORKER_PIDS": " ".join(str(pid) for pid in pids.values()),
+        "WORKER_PID": str(pids[named[0].worker_id]) if named else "",
+        "MASTER_PID": str(host.master_pid or master_pid),
+        "UNIT": (host.processes and find_systemd_unit(host.master_pid or master_pid)) or "",
+    }
+
+
+def _living_workers(reading: Reading | None) -> list[Worker]:
+    if reading is None or not isinstance(reading.snapshot, Snapshot):
+        return []
+    return [worker for worker in reading.snapshot.workers if worker.pid and not reading.process_is_missing(worker)]
+
+
+_RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
+"""Apart from documents: a request may name any server and worker, so requests with many names would take the places of
+the page."""
+
+_TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+
+
+@cache
+def read_runbooks() -> Mapping[str, str]:
+    """Read the Markdown of every runbook once, by name, sorted by name."""
+    files = resources.files("uwsgi_headroom").joinpath("runbooks").iterdir()
+    texts = {file.name[:-3]: file.read_text("utf-8") for file in files if file.name.endswith(".md")}
+    return dict(sorted(texts.items()))
+
+
+@cache
+def load_runbooks() -> Mapping[str, Runbook]:
+    """Load every runbook, by name. Requests look names up here and never build a path from a name."""
+    return {name: split_runbook(text) for name, text in read_runbooks().items()}
+
+
+def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
+    """Make the routes of the list, the pages and the Markdown sources."""
+
+    async def show_list(request: Request) -> Response:
+        return await _show(fleet, builds, request, "", lambda target: render_list(load_runbooks(), target))
+
+    async def show_page(request: Request) -> Response:
+        name = request.path_params["name"]
+        runbook = load_runbooks().get(name)
+        if runbook is None:
+            return _missing()
+        server = read_parameter(request, "server")
+        return await _show(fleet, builds, request, name, lambda target: render_runbook(runbook, target, server))
+
+    return [
+        Route("/runbooks/", show_list),
+        Route("/runbooks/{name}.md", _show_text),
+        Route("/runbooks/{name}", show_page),
+    ]
+
+
+async def _show_text(request: Request) -> Response:
+    text = read_runbooks().get(request.path_params["name"])
+    return _missing() if text is None else PlainTextResponse(text, headers=_TEXT_HEADERS)
+
+
+def _missing() -> Response:
+    return PlainTextResponse("No such runbook; /runbooks/ lists them.\n", status_code=404, headers=_TEXT_HEADERS)
+
+
+async def _show(
+    fleet: Fleet, builds: SharedBuilds, request: Request, name: str, render: Callable[[Target | None], str]
+) -> Response:
+    """Show a runbook, or the list if the name is empty, for the server and the worker of the request."""
+    server, worker = read_parameter(request, "server"), read_parameter(request, "worker")
+    watch = next((watch for watch in fleet.watches() if watch.name == server), None)
+    exporter = find_exporter_address(request)
+
+    async def make() -> bytes:
+        target = describe_target(watch, exporter, worker) if watch else None
+        # A name in the URL may contain bytes that are not UTF-8.
+        return render(target).encode("utf-8", "replace")
+
+    key = "runbook", name, server, watch, worker, exporter
+    answer = await builds.get(_RUNBOOKS, key, lambda: watch and watch.reader.attempts, make, request)
+    return await answer.respond(
+        request, live_page.HEADERS, live_page.MEDIA_TYPE, least_bytes=live_page.LEAST_BYTES_TO_COMPRESS
+    )
+
+
+_MOST_WORKERS = 64
+"""Most workers to choose from: a longer list would hide the runbook."""
+
+
+def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
+    """Write the list of runbooks, by name, each with its summary."""
+    style = _style(target)
+    items = "".join(
+        f'<li><a href="{escape(_address(name, target))}">{escape(name)}</a>'
+        f"<p>{render_inline(runbook.summary, style)}</p>"
+        for name, runbook in runbooks.items()
+    )
+    return _page("Runbooks", f'{_navigation(target)}<h1>Runbooks</h1><ul class="list">{items}</ul>')
+
+
+def render_runbook(runbook: Runbook, target: Target | None, missing: str = "") -> str:
+    """Write a runbook, for a server if given. missing: the name of a requested server that does not exist."""
+    style = _style(target)
+    needed = used_placeholders(runbook.body)
+    return _page(
+        runbook.title,
+        f"{_navigation(target, runbook.title)}<h1>{escape(runbook.title)}</h1>"
+        f'<p class="summary">{render_inline(runbook.summary, style)}</p>'
+        + (_describe(target, needed, runbook.title) if target else _placeholders(needed, missing))
+        + render_blocks(runbook.body, style)
+        + f'<footer><a href="/runbooks/{escape(runbook.title)}.md">This runbook as text</a></footer>',
+    )
+
+
+def _style(target: Target | None) -> Style:
+    values = target.values if target else {}
+    return Style(
+        code=lambda code, language: fill_code(code, language, values), address=lambda name: _address(name, target)
+    )
+
+
+def _address(name: str, target: Target | None, worker: int | None = None) -> str:
+    """Return the URL of a runbook, or of the list if the name is empty, for the same server and worker."""
+    if target is None:
+        return f"/runbooks/{name}"
+    chosen = target.chosen if worker is None else worker
+    query = {"server": target.name, **({} if chosen is None else {"worker": str(chosen)})}
+    return f"/runbooks/{name}?{urlencode(query)}"
+
+
+def _navigation(target: Target | None, title: str = "") -> str:
+    links = [(live_page.path(target.name), target.name)] if target else []
+    links.append(("/", "All servers"))
+    links += [(_address("", target), "All runbooks")] if title else []
+    return "<nav>" + " ".join(f'<a href="{escape(address)}">{escape(text)}</a>' for address, text in links) + "</nav>"
+
+
+def _describe(target: Target, needed: set[str], title: str) -> str:
+    """Write the server of the commands, the placeholders without a value, and the workers to choose from."""
+    unknown = sorted(needed - target.values.keys() - ({"WORKER_PID"} if target.workers else set()))
+    missing = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}; not known here." for name in unknown)
+    return (
+        f'<section class="target"><p>Commands are filled in for <b>{escape(target.name)}</b>. '
+        f"Run them on its host, as root.</p>"
+        + (_choice(target, title) if "WORKER_PID" in needed and target.workers else "")
+        + (f"<p>Fill in yourself:</p><ul>{missing}</ul>" if missing else "")
+        + "</section>"
+    )
+
+
+def _choice(target: Target, title: str) -> str:
+    workers = sorted(target.workers, key=lambda worker: worker.worker_id)[:_MOST_WORKERS]
+    links = " ".join(
+        f'<a href="{escape(_address(title, target, worker.worker_id))}"'
+        f"{' aria-current=true' if worker.worker_id == target.chosen else ''}>{worker.worker_id}</a>"
+        for worker in workers
+    )
+    chosen = next((worker for worker in workers if worker.worker_id == target.chosen), None)
+    which = f"worker {chosen.worker_id}, PID {chosen.pid}" if chosen else "choose the worker"
+    return f'<p>For <mark>WORKER_PID</mark>: {which}</p><p class="choice">{links}</p>'
+
+
+def _placeholders(needed: set[str], missing: str) -> str:
+    """Write the placeholders that the reader must fill in, and why."""
+    why = f"There is no server <b>{escape(missing)}</b> now. " if missing else ""
+    rows = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}." for name in MEANINGS if name in needed)
+    return (
+        f'<section class="target"><p>{why}Run commands on the server\'s host, as root, and replace:</p><ul>{rows}</ul>'
+        "<p>To have them filled in, open the runbook from a finding on a server's page.</p></section>"
+    )
+
+
+def _meaning(name: str) -> str:
+    return render_inline(MEANINGS[name], Style(code=lambda code, _language: escape(code), address=str))
+
+
+def _page(title: str, body: str) -> str:
+    return live_page.render_document(
+        f"{escape(title)} · uwsgi-headroom", f"<main class=runbook>{body}</main>", [live_page.url("runbook.css")]
+    )
