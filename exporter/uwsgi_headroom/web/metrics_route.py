@@ -53,8 +53,8 @@ def route(fleet: Fleet, builds: SharedBuilds) -> Route:
 
 
 def fleet_state(fleet: Fleet) -> Callable[[], object]:
-    """What changes with every reading of any server, and with every reload of the configuration."""
-    return lambda: (fleet.reload, *((watch.name, watch.reader.attempts) for watch in fleet.watches()))
+    """What changes with every reading of any server, and with the list of servers."""
+    return lambda: [(watch.name, watch.reader.attempts) for watch in fleet.watches()]
 
 
 async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
