@@ -7,7 +7,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.web.runbook_pages import collect_pids
+from uwsgi_headroom.web.runbook_values import collect_pids
 
 
 def reading(pid: int, host: HostFacts) -> Reading:
@@ -18,7 +18,7 @@ def reading(pid: int, host: HostFacts) -> Reading:
 def pids_of(found: Reading) -> dict[str, str]:
     assert isinstance(found.snapshot, Snapshot)
     workers = found.snapshot.workers
-    return {key: value for key, value in collect_pids(found, found.snapshot.pid, workers, workers[:1]).items() if value}
+    return collect_pids(found, found.snapshot.pid, workers, workers[0])
 
 
 def test_container() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.web.runbook_pages import MEANINGS, fill_code, is_typeable, used_placeholders
+from uwsgi_headroom.web.runbook_values import MEANINGS, fill_code, is_typeable, used_placeholders
 
 
 def typed(html: str) -> str:
