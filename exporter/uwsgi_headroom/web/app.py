@@ -37,7 +37,6 @@ def create_application(
 
     application = Starlette(
         routes=[
-            metrics_route.route(fleet, builds),
             *metrics_route.routes(fleet, builds),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),

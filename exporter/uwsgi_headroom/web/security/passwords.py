@@ -1,8 +1,7 @@
-"""Compares passwords with bcrypt hashes in two threads, never in the event loop.
+"""Compares passwords with bcrypt hashes in two threads, never in the event loop, and chooses which one is next.
 
-Chooses which password is checked next, so that a right login gets its turn while others guess.
-
-A guesser sends each password once; a scraper, a browser and `check` send the same one again. Hence the rules:
+A right login must get its turn while others guess. A guesser sends each password once; a scraper, a browser and `check`
+send the same one again. Hence the rules:
 
 * A login that was sent before, and not judged, is checked beside the new ones, not after them. It takes the place of a
   new one if there is no other.
@@ -27,8 +26,7 @@ from typing import NamedTuple
 
 import bcrypt
 
-MOST_BYTES = 72
-"""bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
+from uwsgi_headroom.config.defaults import MOST_PASSWORD_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ def _run(jobs: queue.SimpleQueue[_Job], niceness: int) -> None:
 
 def _matches(password: bytes, stored: bytes) -> bool:
     try:
-        return bcrypt.checkpw(password[:MOST_BYTES], stored)
+        return bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], stored)
     except ValueError:  # a NUL in the password, for some versions of bcrypt; a salt that no implementation makes
         return False
     except BaseException:  # noqa: BLE001 - also a panic of bcrypt's Rust, which is no Exception: the thread must go on
