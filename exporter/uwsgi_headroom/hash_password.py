@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import sys
 
-from uwsgi_headroom.config.defaults import MOST_PASSWORD_BYTES
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
+
+_MOST_BYTES = 72
+"""As in `web.security.passwords`, which needs bcrypt."""
 
 _LONGEST_LINE = 4096
 
@@ -25,10 +27,10 @@ def run(cost: int) -> int:
         raise ConfigError("the password is empty")
     if b"\0" in password:
         raise ConfigError("a password cannot hold a NUL byte: bcrypt would ignore what follows")
-    if len(password) > MOST_PASSWORD_BYTES:
+    if len(password) > _MOST_BYTES:
         number = "more than 4,000" if len(password) >= _LONGEST_LINE else len(password)
         raise ConfigError(
-            f"the password has {number} bytes, and bcrypt would ignore all after the first {MOST_PASSWORD_BYTES}: "
+            f"the password has {number} bytes, and bcrypt would ignore all after the first {_MOST_BYTES}: "
             "choose a shorter one"
         )
     print_lines([bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()])

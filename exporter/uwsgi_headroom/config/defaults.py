@@ -53,9 +53,6 @@ PASSWORD_COST_RANGE = (4, 20)
 DEFAULT_PASSWORD_COST = 12
 """A check takes a quarter of a second, once for each client."""
 
-MOST_PASSWORD_BYTES = 72
-"""bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
-
 MOST_SERVERS = 400
 """Servers that patterns find, at most. One of 8 workers takes some 0.45 MB (docs/benchmarks.md), so that 400 fit into
 the 256 MB of the shipped systemd unit."""

@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 import bcrypt
 
-from uwsgi_headroom.config.defaults import MOST_PASSWORD_BYTES
+MOST_BYTES = 72
+"""bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def _run(jobs: queue.SimpleQueue[_Job], niceness: int) -> None:
 
 def _matches(password: bytes, stored: bytes) -> bool:
     try:
-        return bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], stored)
+        return bcrypt.checkpw(password[:MOST_BYTES], stored)
     except ValueError:  # a NUL in the password, for some versions of bcrypt; a salt that no implementation makes
         return False
     except BaseException:  # noqa: BLE001 - also a panic of bcrypt's Rust, which is no Exception: the thread must go on
