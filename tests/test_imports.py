@@ -44,7 +44,7 @@ def _named(path: Path) -> list[str]:
         "analysis.findings",
         "documents.build",
         "top.feeds.local",
-        "check.judge",
+        "check.watching",
         "check.command",
         "top.start",
     ],

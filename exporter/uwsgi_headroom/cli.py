@@ -99,20 +99,21 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
         line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
-    thresholds = Thresholds(
-        options.min_headroom, options.max_queue_wait, options.max_response_time, options.max_p95, options.max_p99
-    )
-    what_if = tuple(options.what_if or ())
-    addresses = tuple(options.addresses)
     return command.run(
         Request(
-            addresses,
-            options.seconds,
-            options.format,
-            thresholds,
-            what_if,
-            options.http_config_file,
-            options.stuck,
+            addresses=tuple(options.addresses),
+            seconds=options.seconds,
+            format=options.format,
+            thresholds=Thresholds(
+                min_headroom=options.min_headroom,
+                max_queue_wait=options.max_queue_wait,
+                max_response_time=options.max_response_time,
+                max_p95=options.max_p95,
+                max_p99=options.max_p99,
+            ),
+            what_if=tuple(options.what_if or ()),
+            http_config=options.http_config_file,
+            stuck=options.stuck,
         )
     )
 

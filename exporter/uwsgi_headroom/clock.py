@@ -1,4 +1,4 @@
-"""The source of time."""
+"""The source of time. It stands alone because every room takes the time from it, and imports nothing for that."""
 
 from __future__ import annotations
 

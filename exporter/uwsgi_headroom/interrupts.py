@@ -1,4 +1,4 @@
-"""Handles Ctrl-C while modules load."""
+"""Handles Ctrl-C while modules load. It stands alone because it must be loaded before everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Parses numbers and lengths of time. Each caller writes its own error message."""
+"""Parses numbers and lengths of time. Each caller writes its own error message.
+
+It stands alone because flags, settings and queries share it, and help loads it.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class _Exporter:
         self._fleet = fleet
         self._lifecycle = lifecycle
         self._streams = EventStreams(capacity.streams)
-        self._builds = SharedBuilds(fleet.clock)
+        self._builds = SharedBuilds(fleet.clock, lambda: fleet.reload)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signalled = asyncio.Event()
         self._gate: Gate | None = None

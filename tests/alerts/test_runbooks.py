@@ -16,7 +16,7 @@ from tools.support.monitoring import find
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook
-from uwsgi_headroom.web.runbook_pages import PLACEHOLDER, used_placeholders
+from uwsgi_headroom.web.runbook_values import PLACEHOLDER, used_placeholders
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))

@@ -75,6 +75,25 @@ def test_a_threshold_never_makes_a_verdict_better() -> None:
     assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
 
 
+def test_a_threshold_as_grave_as_the_verdict_keeps_the_verdict() -> None:
+    """A warning of the user adds a finding to a warning server, whose own verdict stays; so does an unknown figure."""
+    server = msgspec.structs.replace(busy_server(), status="warning", verdict="Worker 1 is saturated.")
+    judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
+    assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
+    assert "threshold_queue_wait" in [finding.code for finding in judged.findings]
+    judged = apply_thresholds(with_flow(server, queue_wait=None), Thresholds(max_queue_wait=Threshold(0.1)))
+    assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
+
+
+def test_the_gravest_threshold_is_the_verdict() -> None:
+    """Of several exceeded thresholds, a critical one decides, in whatever order they are judged."""
+    server = with_flow(busy_server(), queue_wait=0.25, response_time=3.0)
+    limits = Thresholds(max_queue_wait=Threshold(0.1), max_response_time=Threshold(0.1, 2.0))
+    judged = apply_thresholds(server, limits)
+    assert (judged.status, judged.verdict.split(" 3.0")[0]) == ("critical", "Requests take")
+    assert [finding.code for finding in judged.findings[:2]] == ["threshold_response_time", "threshold_queue_wait"]
+
+
 def test_a_figure_that_is_not_known_is_not_within_its_limits() -> None:
     """A verdict that would be ok becomes unknown if the figure of a threshold is unknown."""
     server = with_flow(busy_server(), queue_wait=None)

@@ -99,7 +99,7 @@ def test_slow_clients_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
             client.connect(server.address)
             client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
             slow.append(client)
-            wait_until(lambda: len(server.http.connections.slots._waiting) == len(slow), what="a slow client")
+            wait_until(lambda: len(server.http.slots._waiting) == len(slow), what="a slow client")
         time.sleep(0.3)  # bounds.SLOW_SECONDS have passed
         for _ in range(6):  # the first makes room; the others close the idle one before them
             with socket.create_connection(server.address, 10) as client:
@@ -111,4 +111,4 @@ def test_slow_clients_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
             while part := slow[0].recv(1 << 20):
                 received += len(part)
         assert received < SIZE
-        assert len(server.http.connections.slots._waiting) == 3
+        assert len(server.http.slots._waiting) == 3

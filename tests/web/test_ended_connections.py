@@ -166,7 +166,7 @@ async def _serving(tls: Path | None) -> AsyncIterator[Target]:
         (tls / "web.yml").write_text(TLS)
         application, make_tls = protect(application, LiveConfig(tls / "web.yml"))
     server, slots = HttpServer(application, Capacity(1000, 8), make_tls), Slots()
-    server.connections.slots = slots
+    server.slots = slots
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     await server.start([listener])
@@ -178,7 +178,7 @@ async def _serving(tls: Path | None) -> AsyncIterator[Target]:
 
 
 async def _until_nothing_is_left(target: Target) -> None:
-    state = target.server.connections
+    state = target.server
     for _ in range(200):
         if not (state.open or state.tasks or target.slots.alive):
             return

@@ -33,7 +33,8 @@ def make_fleet() -> Fleet:
 
 
 def make_route(fleet: Fleet) -> Route:
-    return metrics_route.route(fleet, SharedBuilds(MovableClock().clock))  # no build takes time
+    (route,) = metrics_route.routes(fleet, SharedBuilds(MovableClock().clock))  # no build takes time
+    return route
 
 
 async def scrape(route: Route, accept: str = "", encoding: str = "") -> str:

@@ -147,7 +147,7 @@ async def ask(fleet: Fleet, target: str, *headers: tuple[bytes, bytes], query: s
 
 
 def make_route(fleet: Fleet) -> BaseRoute:
-    (route,) = metrics_route.routes(fleet, SharedBuilds(fleet.clock))
+    _, route = metrics_route.routes(fleet, SharedBuilds(fleet.clock))
     return route
 
 

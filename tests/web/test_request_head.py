@@ -93,6 +93,10 @@ def test_the_length_of_a_body(headers: bytes, length: int) -> None:
         FIRST + b"no colon\r\n\r\n",
         FIRST + b"a\0b: c\r\n\r\n",
         FIRST + b" folded: c\r\n\r\n",
+        FIRST + b"a: b\r\n c\r\n\r\n",
+        FIRST + b"a: b\0c\r\n\r\n",
+        FIRST + b"Content-Length:\r\n\r\n",
+        FIRST + b"Host: x\r\nhost: x\r\n\r\n",
         b"\x00\x01\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\n",
     ],
@@ -113,3 +117,18 @@ def test_a_request() -> None:
     assert parse(FIRST + b"\r\n").keeps_alive
     for ending in (b"Connection: close", b"Connection: Upgrade\r\nUpgrade: h2c", b"Expect: 100-continue"):
         assert not parse(FIRST + ending + b"\r\n\r\n").keeps_alive
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (b"http://shop.example/x", b"shop.example"),
+        (b"http://shop.example:9238/x", b"shop.example:9238"),
+        (b"http://[::1]:9238/x", b"[::1]:9238"),
+        (b"http://user:word@[::1]", b"[::1]"),
+    ],
+)
+def test_an_absolute_target(target: bytes, host: bytes) -> None:
+    """Its host and port override the Host header, in the form of that header."""
+    head = parse(b"GET %b HTTP/1.1\r\nHost: other\r\n\r\n" % target)
+    assert head.headers == [(b"host", host)]

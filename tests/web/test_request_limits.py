@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tools.support.limited_server import LimitedServer, limited_server
@@ -23,7 +23,7 @@ OK = b"HTTP/1.1 200 OK"
 
 @contextlib.contextmanager
 def serving(connections: int = 8) -> Iterator[LimitedServer]:
-    """A server that responds at / with the Host header, and never at /never."""
+    """A server that responds at / with the Host header, never at /never, and fails before the body at /fault."""
 
     async def host(request: Request) -> Response:
         return PlainTextResponse(" ".join(request.headers.getlist("host")))
@@ -32,7 +32,15 @@ def serving(connections: int = 8) -> Iterator[LimitedServer]:
         await asyncio.Event().wait()
         return Response()
 
-    app = Starlette(routes=[Route("/", host), Route("/never", never)])
+    async def fault(_request: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            raise ZeroDivisionError
+            yield b""
+
+        return StreamingResponse(body())
+
+    routes = {"/": host, "/never": never, "/fault": fault}
+    app = Starlette(routes=[Route(path, endpoint, methods=["GET", "POST"]) for path, endpoint in routes.items()])
     with limited_server(app, connections) as server:
         yield server
 
@@ -98,6 +106,29 @@ def test_requests_as_large_as_they_may_be() -> None:
     with serving() as server, connected(server) as client:
         for _ in range(3):
             assert asked(client, whole).startswith(OK)
+
+
+@pytest.mark.parametrize(
+    "head", [b"POST / HTTP/1.0\r\nHost: x\r\n", b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"]
+)
+def test_an_answer_before_the_end_of_its_body(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+    """A client that is still sending a body when its last answer is complete can send it all, and read the answer."""
+    monkeypatch.setattr(bounds, "LINGER_SECONDS", 30.0)
+    with serving() as server, connected(server) as client:
+        client.sendall(head + b"Content-Length: 60000\r\n\r\n")
+        wait_until(lambda: any(not each._takes_data for each in server.connections), what="the answer")
+        for _ in range(60):
+            client.sendall(bytes(1000))
+        assert client.recv(1000, socket.MSG_PEEK).startswith(OK)
+        assert received(client).endswith(b"\r\n\r\nx")
+
+
+def test_a_fault_before_the_body() -> None:
+    """The response is a whole one that names the error, not half a one."""
+    with serving() as server:
+        answer = answers(server, b"GET /fault HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.endswith(b"\r\n\r\nInternal Server Error\n")
 
 
 def test_a_request_behind_another_is_taken_apart() -> None:
@@ -214,9 +245,9 @@ def test_an_upgrade_ends_with_its_answer() -> None:
         assert answers(server, GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n").startswith(OK)
 
 
-@pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other")])
+@pytest.mark.parametrize(("target", "host"), [("/", "x"), ("http://other:1/", "other:1")])
 def test_an_absolute_target_goes_before_the_header(target: str, host: str) -> None:
-    """The host of a request is that of its target, if the target has one."""
+    """The host of a request, with its port, is that of its target, if the target has one."""
     with serving() as server:
         answer = answers(server, f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     assert answer.endswith(b"\r\n\r\n" + host.encode())

@@ -25,9 +25,10 @@ class Builder:
 
     def __init__(self) -> None:
         self.clock = MovableClock()
-        self.builds = SharedBuilds(self.clock.clock)
+        self.builds = SharedBuilds(self.clock.clock, lambda: self.reload)
         self.begun = self.running = self.most_running = self.cancelled = 0
         self.state: object = 1
+        self.reload = 1
         self.error: Exception | None = None
         self.held: asyncio.Event | None = None
         self.seconds = 0.0
@@ -127,6 +128,33 @@ def test_a_server_that_changes_at_every_request() -> None:
             builder.state = object()
             builder.clock.move(moved)
             assert (await builder.ask(kind=Kind("scrapes", rest=0.0, most=4, seconds=3600.0))).plain == expected
+
+    run(test)
+
+
+def test_no_answer_from_before_a_reload_is_given_after_it() -> None:
+    """A request after a reload gets an answer that was built after it, however young the kept answer is, and joins no
+    build that has begun before."""
+
+    kind = Kind("scrapes", rest=0.0, most=4, seconds=3600.0)
+
+    async def test(builder: Builder) -> None:
+        builder.seconds = 1.0  # so the answer is given again for seconds after a reading
+        assert (await builder.ask(kind=kind)).plain == b"1"
+        builder.state = 2
+        assert (await builder.ask(kind=kind)).plain == b"1"
+        builder.reload = 2
+        assert (await builder.ask(kind=kind)).plain == b"2"
+        assert (await builder.ask(kind=kind)).plain == b"2"
+        builder.held = asyncio.Event()
+        builder.reload = 3
+        before = asyncio.create_task(builder.ask(kind=kind))
+        await until(lambda: builder.running)
+        builder.reload = 4
+        after = asyncio.create_task(builder.ask(kind=kind))
+        await asyncio.sleep(0)
+        builder.held.set()
+        assert [(await before).plain, (await after).plain] == [b"3", b"4"]
 
     run(test)
 

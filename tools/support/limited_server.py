@@ -35,11 +35,11 @@ class LimitedServer:
 
     @property
     def connections(self) -> set[HttpConnection]:
-        return self.http.connections.open
+        return self.http.open
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
-        return self.http.connections.tasks
+        return self.http.tasks
 
     def end(self, seconds: float = 1.0) -> None:
         """Begin to stop. seconds: for requests in progress."""

@@ -1,6 +1,7 @@
 """An argument parser that raises errors, suggests the nearest option, and lists the options it knows.
 
-Also makes the parsers of numbers that several commands give it as `type`."""
+Also makes the parsers of numbers that several commands give it as `type`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Prints the failures of `check` in the requested format. Imports little.
+"""Writes the lines of a monitoring plugin, and reports a `check` that has no verdict in the requested format.
 
-Writes the line of a monitoring plugin, `STATUS - text | label=value` (Monitoring Plugins Development Guidelines).
-
-A pipe ends the text and a line break ends the line, so a text contains neither. A label contains no pipes, line breaks,
-quotes, equals signs or spaces. Imports little.
+The line is `STATUS - text | label=value` (Monitoring Plugins Development Guidelines). A pipe ends the text and a line
+break ends the line, so a text contains neither. A label contains no pipes, line breaks, quotes, equals signs or spaces.
+Any command line may fail, so this module imports little.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Writes a verdict for a person: one sentence, the figures behind it, and advice. 80 columns, no colour.
+"""Writes verdicts as text of 80 columns without colour, and as JSON.
 
-Writes a what-if for a person: a table of settings, the model's error, and what it cannot know.
-
-Writes verdicts on several servers for a person: a line for each, worst first, then the details of any problem.
-
-Writes verdicts for a machine: each server's document, as in the exporter's API, over the time it was watched.
-
-Summarizes verdicts in a few words.
+The text of one server has a sentence, the figures behind it, and advice; of several servers, a line for each, worst
+first, then the details of any problem. The JSON is each server's document, as in the exporter's API, over the time that
+it was watched.
 """
 
 from __future__ import annotations
@@ -34,52 +30,6 @@ from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, f
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import WAITS, WORKERS
 
-_TOO_MUCH = "too much"
-_HEAD = "  {:<10}{:>9}  {:<12}"
-_TIMES = "{:>9}{:>9}"
-_MEMORY = "{:>9}"
-
-
-def render_what_if(document: WhatIf, width: int) -> Iterator[str]:
-    """Write the section; for a refusal, its reason."""
-    if document.refusal is not None:
-        yield from wrap(f"What if: not known. {document.refusal}", width)
-        return
-    today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
-    rows = [*today, *document.predictions]
-    loads = rows[0].loads if rows else ()
-    yield "What if (times with the wait in the listen queue; *: the observed setting)"
-    yield (
-        _HEAD.format("", "most", "limited")
-        + "".join(f"{f'at {rate(at.throughput)}':>18}" for at in loads)
-        + _MEMORY.format("")
-    ).rstrip()
-    head = "".join(_TIMES.format("mean", "p95") for _ in loads)
-    yield _HEAD.format("setting", "req/s", "by") + head + _MEMORY.format("memory")
-    for row in rows:
-        yield _row(row).rstrip()
-    yield ""
-    sentences = [document.check.sentence] if document.check else []
-    sentences += [row.memory_sentence for row in rows if row.memory_sentence]
-    for sentence in (*sentences, *document.cautions):
-        yield from wrap(sentence, width, "  ", "  ")
-
-
-def _row(row: PredictedSetting) -> str:
-    name = f"{row.setting}{'*' if row.is_observed else ''}"
-    memory = "-" if row.memory is None else byte_size(row.memory)
-    times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
-    return (
-        _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
-    )
-
-
-def _times(at: PredictedLoad) -> tuple[str, str]:
-    if not at.sustained or at.total_time is None:
-        return _TOO_MUCH, ""
-    return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
-
-
 WIDTH = 80
 
 
@@ -103,7 +53,7 @@ def render_lines(server: Server) -> Iterator[str]:
         yield from _finding(place, finding)
     if server.what_if:
         yield ""
-        yield from render_what_if(server.what_if, WIDTH)
+        yield from _what_if(server.what_if)
 
 
 def _describe_window(server: Server) -> str:
@@ -225,6 +175,52 @@ def _finding(place: int, finding: Finding) -> Iterator[str]:
 
 def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
     return wrap(text, WIDTH, *indent)
+
+
+_TOO_MUCH = "too much"
+_HEAD = "  {:<10}{:>9}  {:<12}"
+_TIMES = "{:>9}{:>9}"
+_MEMORY = "{:>9}"
+
+
+def _what_if(document: WhatIf) -> Iterator[str]:
+    """Write the section; for a refusal, its reason."""
+    if document.refusal is not None:
+        yield from _wrap(f"What if: not known. {document.refusal}")
+        return
+    today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
+    rows = [*today, *document.predictions]
+    loads = rows[0].loads if rows else ()
+    yield "What if (times with the wait in the listen queue; *: the observed setting)"
+    yield (
+        _HEAD.format("", "most", "limited")
+        + "".join(f"{f'at {rate(at.throughput)}':>18}" for at in loads)
+        + _MEMORY.format("")
+    ).rstrip()
+    head = "".join(_TIMES.format("mean", "p95") for _ in loads)
+    yield _HEAD.format("setting", "req/s", "by") + head + _MEMORY.format("memory")
+    for row in rows:
+        yield _row(row).rstrip()
+    yield ""
+    sentences = [document.check.sentence] if document.check else []
+    sentences += [row.memory_sentence for row in rows if row.memory_sentence]
+    for sentence in (*sentences, *document.cautions):
+        yield from _wrap(sentence, ("  ", "  "))
+
+
+def _row(row: PredictedSetting) -> str:
+    name = f"{row.setting}{'*' if row.is_observed else ''}"
+    memory = "-" if row.memory is None else byte_size(row.memory)
+    times = "".join(_TIMES.format(*_times(at)) for at in row.loads)
+    return (
+        _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
+    )
+
+
+def _times(at: PredictedLoad) -> tuple[str, str]:
+    if not at.sustained or at.total_time is None:
+        return _TOO_MUCH, ""
+    return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:

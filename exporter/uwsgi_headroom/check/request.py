@@ -1,8 +1,6 @@
-"""The request of a check. Imports little, so that help appears at once.
+"""The request of a check: its targets, its format, the user's thresholds, and the statuses that it can return.
 
-The user's thresholds for `check`, besides the limits of every verdict. Imports little: help needs this module.
-
-Exit statuses of `check`, as for a monitoring plugin. Imports little, so that help appears at once.
+Help and the command line need this module, so it imports little.
 """
 
 from __future__ import annotations

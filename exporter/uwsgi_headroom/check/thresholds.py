@@ -1,6 +1,6 @@
 """Judges a server's document by the user's thresholds, which can make a verdict worse but never better.
 
-Judges percentiles of response times by the user's thresholds, as far as samples can.
+A percentile of response times is judged as far as samples can show it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Watches servers at the same time, until Ctrl-C at the latest, and fetches the documents of exporters.
+"""Judges the targets of a check: watches stats servers for a while, and fetches the documents of exporters.
 
-Watches a server for a while and judges it.
-
-Fetches documents of servers from exporters, which have their history and answer at once.
-
-Sorts the addresses of `check` into stats servers and globs, which it watches itself, and exporters.
+Targets are watched and fetched at the same time, until Ctrl-C at the latest. An exporter has the history of its
+servers, and answers at once. Addresses that may be either are asked first.
 """
 
 from __future__ import annotations

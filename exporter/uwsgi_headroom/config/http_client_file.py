@@ -23,7 +23,7 @@ from pathlib import Path
 
 import yaml
 
-from uwsgi_headroom.config.pem import load_authorities, load_certificate
+from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source.address import HttpAccess, basic, bearer
@@ -33,7 +33,6 @@ _IGNORED = ("follow_redirects", "enable_http2")
 """Accepted without effect: an exporter redirects no API request, and HTTP/1.1 does for it."""
 
 _TLS = ("ca", "ca_file", "cert", "cert_file", "key", "key_file")
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 
 def load_http_access(path: Path) -> HttpAccess:
@@ -127,10 +126,10 @@ class _HttpClientFile(YamlNodes):
 
     def _version(self, node: yaml.Node | None, default: str) -> ssl.TLSVersion:
         text = default if node is None else self._string(node)
-        if text not in _VERSIONS:
+        if text not in TLS_VERSIONS:
             assert node is not None
-            self._fail(node, f"{text!r} is not one of {', '.join(_VERSIONS)}")
-        return _VERSIONS[text]
+            self._fail(node, f"{text!r} is not one of {', '.join(TLS_VERSIONS)}")
+        return TLS_VERSIONS[text]
 
 
 def load_optional(path: str | None) -> HttpAccess | None:

@@ -25,8 +25,10 @@ Texts = Sequence[tuple[str, str]]
 """Texts of one setting, each with its origin."""
 
 _HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
+NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+"""`NAME=TEXT`: a server or a backend with its name."""
+
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([MGT])B", re.ASCII)
-_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def parse_backends(texts: Texts) -> tuple[tuple[str, str], ...]:
     """Parse the names of backends, each as `NAME=ADDRESS`. Raises ConfigError."""
     backends: dict[str, str] = {}
     for text, where in texts:
-        named = _NAMED.fullmatch(text.strip())
+        named = NAMED.fullmatch(text.strip())
         if not named:
             raise ConfigError(f"{where}: {text!r} is not a backend; write NAME=ADDRESS, such as postgres=10.0.0.5:5432")
         if named[1] in backends:

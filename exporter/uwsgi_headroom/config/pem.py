@@ -15,6 +15,9 @@ from pathlib import Path
 from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
 
+TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+"""By the names that Prometheus has for them in its configuration files."""
+
 _PROBLEMS = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate",

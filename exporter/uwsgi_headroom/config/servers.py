@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, count, takewhile
 
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
+from uwsgi_headroom.config.parsers import NAMED
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import AddressError, ConfigError
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
@@ -21,7 +22,6 @@ from uwsgi_headroom.terminal_text import escape_text
 
 _GLOB = re.compile(r"[*?[]")
 _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
-_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 _APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/stats")
 """Where Debian's uWSGI keeps the sockets of an application, and where `discover` proposes a stats socket."""
@@ -90,7 +90,7 @@ def _as_path(text: str) -> str:
 
 def parse_server_argument(text: str, where: str) -> ServerConfig:
     """Parse a server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
-    named = _NAMED.fullmatch(text.strip())
+    named = NAMED.fullmatch(text.strip())
     try:
         return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
     except AddressError as error:

@@ -27,7 +27,7 @@ def create_application(
 ) -> Starlette:
     """Make the ASGI application of a fleet, for the host names that `hosts` allows. Close `streams` and `builds` before
     shutdown."""
-    builds = builds or SharedBuilds(fleet.clock)
+    builds = builds or SharedBuilds(fleet.clock, lambda: fleet.reload)
 
     async def alive(_request: Request) -> Response:
         return PlainTextResponse("uwsgi-headroom is up\n")
@@ -37,7 +37,6 @@ def create_application(
 
     application = Starlette(
         routes=[
-            metrics_route.route(fleet, builds),
             *metrics_route.routes(fleet, builds),
             Route("/-/healthy", alive),
             Route("/-/ready", alive),

@@ -4,10 +4,9 @@ The oldest idle connection is closed, so that a client that holds connections wi
 Oldest means the longest time without a complete request, so an incomplete request makes no connection younger. If none
 is idle, the slowest is closed: the one whose client has accepted nothing for the longest time.
 
-Shares out the descriptors that the process may open between the HTTP server and the rest.
-
-An excess connection must be accepted before it can be closed, and a closed one keeps its descriptor for another turn of
-the event loop. So about four times those accepted at once can be open beside the connections that are kept.
+The bound follows from the descriptors that the process may open. An excess connection must be accepted before it can be
+closed, and a closed one keeps its descriptor for another turn of the event loop. So about four times those accepted at
+once can be open beside the connections that are kept.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from uwsgi_headroom.web import bounds
+
+_log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
@@ -90,11 +91,6 @@ class ConnectionSlots:
         return None
 
 
-_LEAST_CONNECTIONS, _LEAST_ACCEPTS = 4, 2
-
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """Numbers of connections kept open, of connections that are accepted at once, and of event streams."""
@@ -115,6 +111,9 @@ def raise_soft_limit() -> int:
         return wanted
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted
+
+
+_LEAST_CONNECTIONS, _LEAST_ACCEPTS = 4, 2
 
 
 def share_out(limit: int, servers: int, listeners: int) -> Capacity:

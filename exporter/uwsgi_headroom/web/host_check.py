@@ -4,9 +4,9 @@ A website can have its own name resolve to 127.0.0.1, so that its scripts can re
 (DNS rebinding). The Host header still contains that name. Metrics and health are not checked, since scrapers use any
 name; `/probe` is, since it connects to the address that the request names.
 
-Without that, a page cannot read an answer, but its requests have answers built, as many as it likes. Browsers say so in
-`Sec-Fetch-Site` (Fetch Metadata, W3C), to https and to loopback. A link is no such request: a person follows it, to one
-answer. `/probe` refuses those too.
+Under its own name, such a page cannot read an answer, but its requests have answers built, as many as it likes.
+Browsers mark these requests with `Sec-Fetch-Site` (Fetch Metadata, W3C), to https and to loopback. A link is no such
+request: a person follows it, to one answer. `/probe` refuses links too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _REFUSAL = (
     "421: this exporter does not accept the host name in this address, because the name could be a foreign site's (DNS "
     "rebinding).\nIf the name is yours, start the exporter with --web.allowed-hosts NAME, or use an IP address.\n"
 )
-
 
 _HOSTS_FILE = Path("/etc/hosts")
 

@@ -1,7 +1,8 @@
-"""One connection of the HTTP server: requests are taken one after another, each is answered by the application.
+"""One connection of the HTTP server: takes requests one after another, and has the application answer each.
 
 Written on asyncio's public `Protocol` and `Transport`. Everything that a connection holds (its timers, its task, data)
-ends in `connection_lost`, however the connection ends. No route uses a body, so bodies are counted and discarded.
+ends in `connection_lost`, however the connection ends. No route uses a body, so bodies are counted and discarded. A
+client that ends its side of the connection has left, as for nginx: otherwise nothing would show that nobody waits.
 """
 
 from __future__ import annotations
@@ -15,40 +16,18 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import Message, Scope
 
 from uwsgi_headroom.web import bounds, request_head
-from uwsgi_headroom.web.connection_slots import ConnectionSlots
 from uwsgi_headroom.web.request_head import Head, RefusedHeadError
 from uwsgi_headroom.web.request_turns import EXCHANGE
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.web.security.tls_stream import TlsStream
+    from uwsgi_headroom.web.http_server import HttpServer
 
 _NO_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 _log = logging.getLogger(__name__)
-
-
-class Connections:
-    """All connections of a server, and what they share. tasks: one for each request that is being answered. make_tls:
-    None for plain HTTP."""
-
-    def __init__(
-        self, application: ASGIApp, slots: ConnectionSlots, make_tls: Callable[[], TlsStream] | None = None
-    ) -> None:
-        self.application = application
-        self.slots = slots
-        self.make_tls = make_tls
-        self.open: set[HttpConnection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.is_ending = False
-
-    def end(self) -> None:
-        """End each connection as soon as it has its answer, if one is being made, and each new one at once."""
-        self.is_ending = True
-        for connection in list(self.open):
-            connection.end()
 
 
 class HttpConnection(asyncio.Protocol):
@@ -56,10 +35,10 @@ class HttpConnection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, connections: Connections) -> None:
-        self._all = connections
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
         self._loop = asyncio.get_running_loop()
-        self._tls = connections.make_tls() if connections.make_tls else None
+        self._tls = server.make_tls() if server.make_tls else None
         self._received = bytearray()  # of HTTP, not taken yet
         self._measured = 0  # of them
         self._body_left = 0
@@ -76,8 +55,8 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._all.open.add(self)
-        if self._all.is_ending or not self._all.slots.admit(self):
+        self._server.open.add(self)
+        if self._server.is_ending or not self._server.slots.admit(self):
             self.abort()
             return
         # Data of an answer waits here only while the client accepts none: `pause_writing` begins that time.
@@ -91,8 +70,8 @@ class HttpConnection(asyncio.Protocol):
         self._start_timer(bounds.HANDSHAKE_SECONDS if self._tls else bounds.REQUEST_SECONDS, self._end_late_request)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._all.open.discard(self)
-        self._all.slots.remove(self)
+        self._server.open.discard(self)
+        self._server.slots.remove(self)
         self._cancel_timer()
         self._cancel_stall_timer()
         self._received.clear()
@@ -114,12 +93,12 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self._all.slots.mark_waiting(self)
+        self._server.slots.mark_waiting(self)
         self._start_stall_timer()
 
     def resume_writing(self) -> None:
         self._cancel_stall_timer()
-        self._all.slots.mark_accepted(self)
+        self._server.slots.mark_accepted(self)
         self._writable.set()
 
     # What the server and the application's answers call
@@ -146,7 +125,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_ending(self) -> bool:
-        return self._all.is_ending
+        return self._server.is_ending
 
     # Requests
 
@@ -197,17 +176,17 @@ class HttpConnection(asyncio.Protocol):
         self._body_left = head.body_bytes
         if not self._body_left:
             self._cancel_timer()
-        self._all.slots.mark_busy(self)
+        self._server.slots.mark_busy(self)
         self._exchange = Exchange(self, head)
         scope = self._scope(head)
         scope[EXCHANGE] = self._exchange
         task = self._loop.create_task(self._answer(self._exchange, scope), name="request")
-        self._all.tasks.add(task)
-        task.add_done_callback(self._all.tasks.discard)
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         try:
-            await self._all.application(scope, exchange.receive, exchange.send)
+            await self._server.application(scope, exchange.receive, exchange.send)
         except Exception:  # noqa: BLE001 - an internal error must end only its own connection
             _log.error("internal error", exc_info=True)
         finally:
@@ -224,7 +203,7 @@ class HttpConnection(asyncio.Protocol):
         elif not exchange.keeps_alive or self.is_ending:
             self._close()
         else:
-            self._all.slots.mark_idle(self)
+            self._server.slots.mark_idle(self)
             if not self._body_left:
                 self._wait_for_request()
                 self._take()
@@ -265,22 +244,32 @@ class HttpConnection(asyncio.Protocol):
         """Send bytes as they are, take no more data, and close: at once without an answer, else a little later, because
         TCP would discard the answer if more data arrives."""
         self._takes_data = False
-        self._received.clear()
-        self._cancel_timer()
         if not answer or self._exchange or self._transport.is_closing():
             self.abort()
             return
         self._transport.write(answer)
+        self._linger()
+
+    def _linger(self) -> None:
+        self._received.clear()
+        self._body_left = 0
+        self._server.slots.mark_idle(self)
         with contextlib.suppress(OSError):  # the client has just reset the connection
             self._transport.write_eof()
         self._transport.pause_reading()
         self._start_timer(bounds.LINGER_SECONDS, self.abort)
 
     def _close(self) -> None:
-        if self._tls and self._takes_data and not self._transport.is_closing():
+        """Close, a little later if the client is still sending a body, because it would not read the answer."""
+        if self._transport.is_closing():
+            return
+        if self._tls and self._takes_data:
             self._transport.write(self._tls.end())
         self._takes_data = False
-        self._transport.close()
+        if self._body_left:
+            self._linger()
+        else:
+            self._transport.close()
 
     # Timers
 
@@ -354,7 +343,6 @@ class Exchange:
             return
         if message["type"] == "http.response.start":
             self._unsent_head = self._make_head(message, closes=self._connection.is_ending)
-            self.is_begun = True
             return
         body, more = message.get("body", b""), message.get("more_body", False)
         if not self._has_body:
@@ -362,6 +350,7 @@ class Exchange:
         elif self._is_chunked:
             body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
         body, self._unsent_head = self._unsent_head + body, b""
+        self.is_begun = True
         await self._connection.write(body)
         if not more:
             self.is_complete = True

@@ -1,6 +1,7 @@
-"""Opens the sockets that the exporter listens on, and logs their addresses.
+"""Opens the sockets that the exporter listens on, logs their addresses, and warns about those that others can reach.
 
-Says what other machines can read or overhear at a listener that they can reach, and refuses what they must not.
+A warning says what other machines can read or overhear at a listener. Routes of requests are refused there, not only
+warned about, unless there is a login.
 """
 
 from __future__ import annotations
@@ -18,6 +19,41 @@ from uwsgi_headroom.web import bounds
 if TYPE_CHECKING:
     from uwsgi_headroom.web.security.live_config import LiveConfig
     from uwsgi_headroom.web.security.web_config_file import WebConfig
+
+_log = logging.getLogger(__name__)
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Open a listening socket. Raises ConfigError with the address in its message."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        if host and ":" not in host:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        if not host and socket.has_dualstack_ipv6():
+            listener = socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.LISTEN_QUEUE
+            )
+        else:
+            listener = socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
+        return listener
+    except OSError as error:
+        what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"
+        advice = "choose another address with --web.listen-address HOST:PORT"
+        raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
+
+
+def announce(listeners: Sequence[socket.socket], live: LiveConfig | None) -> None:
+    """Log each address, and a warning about each that others reach without TLS or a login. live: None without both."""
+    for listener in listeners:
+        if listener.family == socket.AF_UNIX:
+            _log.info("listening", extra={"fields": {"path": listener.getsockname(), "version": __version__}})
+            continue
+        host, port = listener.getsockname()[:2]
+        scheme = "https" if live and live.active.context else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+        _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
+        if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
+            _log.warning(warning, extra={"fields": {"url": url}})
 
 
 _OPEN = "anyone who can reach this address can read the page, the API and the metrics: "
@@ -62,39 +98,3 @@ def refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
                 "paths of your users' requests; configure a login with --web.config.file, listen on 127.0.0.1 behind "
                 "a proxy with a login, or allow it with --routes-beyond-loopback"
             )
-
-
-_log = logging.getLogger(__name__)
-
-
-def open_listener(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Raises ConfigError with the address in its message."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        if host and ":" not in host:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        if not host and socket.has_dualstack_ipv6():
-            listener = socket.create_server(
-                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.LISTEN_QUEUE
-            )
-        else:
-            listener = socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
-        return listener
-    except OSError as error:
-        what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"
-        advice = "choose another address with --web.listen-address HOST:PORT"
-        raise ConfigError(f"{host or '*'}:{port} {what}; {advice}") from None
-
-
-def announce(listeners: Sequence[socket.socket], live: LiveConfig | None) -> None:
-    """Log each address, and a warning about each that others reach without TLS or a login. live: None without both."""
-    for listener in listeners:
-        if listener.family == socket.AF_UNIX:
-            _log.info("listening", extra={"fields": {"path": listener.getsockname(), "version": __version__}})
-            continue
-        host, port = listener.getsockname()[:2]
-        scheme = "https" if live and live.active.context else "http"
-        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
-        _log.info("listening", extra={"fields": {"url": url, "version": __version__}})
-        if is_exposed(host) and (warning := describe_exposure(live.config if live else None)):
-            _log.warning(warning, extra={"fields": {"url": url}})

@@ -1,10 +1,8 @@
-"""The routes of the page and of its files. Like the API, they build documents from the watches.
+"""Serves the page and its files. Like the API, it builds documents from the watches.
 
-Writes the HTML from which the page starts. The scripts in `static/` do the rest; without them there is a summary.
-
-`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server.
-
-Serves the static files of the page. They are read and compressed once, and browsers keep them until they change.
+`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server. Each is the HTML from which the
+page starts: the scripts in `static/` do the rest, and without them there is a summary. The static files are read and
+compressed once, and browsers keep them until they change.
 """
 
 from __future__ import annotations
@@ -33,6 +31,17 @@ from uwsgi_headroom.web.negotiation import compressible_response
 from uwsgi_headroom.web.query_parameters import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+MEDIA_TYPE = "text/html; charset=utf-8"
+LEAST_BYTES_TO_COMPRESS = 8192
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
@@ -88,17 +97,6 @@ def _encode(text: str) -> bytes:
     # A socket's name may contain bytes that are not UTF-8.
     return text.encode("utf-8", "replace")
 
-
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "Vary": "Accept-Encoding",
-    "X-Content-Type-Options": "nosniff",
-}
-MEDIA_TYPE = "text/html; charset=utf-8"
-LEAST_BYTES_TO_COMPRESS = 8192
 
 _UPLOT = "vendor/uplot/uPlot.iife.min.js"
 _UPLOT_STYLE = "vendor/uplot/uPlot.min.css"

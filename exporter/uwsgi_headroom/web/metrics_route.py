@@ -1,15 +1,14 @@
-"""Serves `/metrics` from the last readings, without reading any server. It is rendered once for each of them.
+"""Serves `/metrics` and `/probe?target=NAME` from the last readings, without reading any server.
 
-Serves `/probe?target=NAME`: the metrics of one server, in the manner of Prometheus' multi-target exporters.
-
-A request that is refused causes no I/O: no address is resolved or connected to, and no file is looked at. So all
-refusals of targets are the same, whether the target exists or not.
+`/metrics` is rendered once for all readings of all servers. `/probe` has the metrics of one server, in the manner of
+Prometheus' multi-target exporters. A refused probe causes no I/O: no address is resolved or connected to, and no file
+is looked at. So all refusals of targets are the same, whether the target exists or not.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from urllib.parse import parse_qsl
 
 from prometheus_client.metrics_core import Metric
@@ -22,7 +21,7 @@ from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
 from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.observation import ExporterHealth, Observation
+from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
 from uwsgi_headroom.watch.tasks import Turns
 from uwsgi_headroom.watch.watch import Watch
@@ -31,60 +30,12 @@ from uwsgi_headroom.web.negotiation import accepts_openmetrics
 from uwsgi_headroom.web.query_parameters import RefusedError
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
-SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
-"""Without a rest: a scrape waits for no other one longer than that takes."""
+_Endpoint = Callable[[Request], Awaitable[Response]]
 
-
-def route(fleet: Fleet, builds: SharedBuilds) -> Route:
-    """Make the route."""
-
-    async def metrics(request: Request) -> Response:
-        openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
-
-        async def make() -> bytes:
-            return await _render_all(fleet, await fleet.observe(wait=0.0), openmetrics=openmetrics)
-
-        await fleet.wait_for_first(fleet.watches())
-        answer = await builds.get(SCRAPES, ("metrics", openmetrics), fleet_state(fleet), make, request)
-        headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
-        return await answer.respond(request, headers)
-
-    return Route("/metrics", metrics)
-
-
-def fleet_state(fleet: Fleet) -> Callable[[], object]:
-    """What changes with every reading of any server, and with every reload of the configuration."""
-    return lambda: (fleet.reload, *((watch.name, watch.reader.attempts) for watch in fleet.watches()))
-
-
-async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
-    """Render all families. If an internal error concerns one server, that server counts as failed."""
-    try:
-        return await _render(observations, fleet.health, openmetrics=openmetrics)
-    except Exception:  # noqa: BLE001 - rendering each server alone shows which one causes the error
-        rendered: list[Observation] = []
-        for observation in observations:
-            try:
-                await _render([observation], fleet.health, openmetrics=openmetrics)
-                rendered.append(observation)
-            except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
-                rendered += filter(None, [fleet.fail(observation.name, error)])
-        return await _render(rendered, fleet.health, openmetrics=openmetrics)
-
-
-async def _render(observations: Sequence[Observation], health: ExporterHealth, *, openmetrics: bool) -> bytes:
-    texts: list[str] = []
-    turns = Turns()
-    for family in families(observations, health):
-        texts.append(render_family(family, openmetrics=openmetrics))
-        await turns.pause_if_due()
-    if openmetrics:
-        texts.append(END)
-    return "".join(texts).encode()
-
-
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_SCRAPES = Kind("scrapes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
 _PROBES = Kind("probes", rest=0.0, most=bounds.MOST_SCRAPES, seconds=1.0)
+"""Both without a rest: a scrape waits for no other one longer than that takes."""
+
 _FIRST_SECONDS = TIMEOUT_SECONDS + 1.0
 """How long a probe waits for the first reading, in seconds: longer than the timeout of a read, so that a first probe
 never says that a target is down because it is slow."""
@@ -96,18 +47,59 @@ _NOT_ALLOWED = (
 )
 _USAGE = "expected exactly one parameter, `target`: /probe?target=NAME, or an address such as 10.0.3.7:1717"
 
+_PROBE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
-    """Make the route; none unless probes are configured."""
-    probed = fleet.probed
-    if probed is None:
-        return []
+    """Make the routes; that of probes only if they are configured."""
+    metrics = Route("/metrics", _serve_all(fleet, builds))
+    return [metrics, Route("/probe", _serve_probe(fleet, fleet.probed, builds))] if fleet.probed else [metrics]
 
+
+def fleet_state(fleet: Fleet) -> Callable[[], object]:
+    """What changes with every reading of any server, and with the list of servers."""
+    return lambda: [(watch.name, watch.reader.attempts) for watch in fleet.watches()]
+
+
+def _serve_all(fleet: Fleet, builds: SharedBuilds) -> _Endpoint:
+    async def metrics(request: Request) -> Response:
+        openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
+
+        async def make() -> bytes:
+            return await _render_all(fleet, await fleet.observe(wait=0.0), openmetrics=openmetrics)
+
+        await fleet.wait_for_first(fleet.watches())
+        answer = await builds.get(_SCRAPES, ("metrics", openmetrics), fleet_state(fleet), make, request)
+        return await answer.respond(request, _headers(openmetrics=openmetrics))
+
+    return metrics
+
+
+async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, openmetrics: bool) -> bytes:
+    """Render all families. If an internal error concerns one server, that server counts as failed."""
+
+    async def render(observations: Sequence[Observation]) -> bytes:
+        return await _render(families(observations, fleet.health), openmetrics=openmetrics)
+
+    try:
+        return await render(observations)
+    except Exception:  # noqa: BLE001 - rendering each server alone shows which one causes the error
+        rendered: list[Observation] = []
+        for observation in observations:
+            try:
+                await render([observation])
+                rendered.append(observation)
+            except Exception as error:  # noqa: BLE001 - an internal error about one server must not affect others
+                rendered += filter(None, [fleet.fail(observation.name, error)])
+        return await render(rendered)
+
+
+def _serve_probe(fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> _Endpoint:
     async def probe(request: Request) -> Response:
         try:
             watch = _find_watch(fleet, probed, request)
         except NoPlaceError as error:
-            return PlainTextResponse(f"{error}\n", 503, {**_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
+            return PlainTextResponse(f"{error}\n", 503, {**_PROBE_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
         openmetrics = accepts_openmetrics(request.headers.get("accept", ""))
         began = time.monotonic()
         await fleet.wait_for_first([watch], _FIRST_SECONDS)
@@ -118,14 +110,9 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
         key = "probe", watch, openmetrics
         answer = await builds.get(_PROBES, key, lambda: watch.reader.attempts, make, request)
-        headers = {
-            **_HEADERS,
-            "Content-Type": OPENMETRICS if openmetrics else TEXT,
-            "Vary": "Accept, Accept-Encoding",
-        }
-        return await answer.respond(request, headers)
+        return await answer.respond(request, {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)})
 
-    return [Route("/probe", probe)]
+    return probe
 
 
 def _find_watch(fleet: Fleet, probed: ProbedServers, request: Request) -> Watch:
@@ -151,22 +138,13 @@ async def _render_one(fleet: Fleet, watch: Watch, seconds: float, *, openmetrics
     """Render one target. An internal error is the target's failure."""
     observation = watch.observe(fleet.settings.windows)
     try:
-        return await _render_probed(observation, seconds, openmetrics=openmetrics)
+        return await _render(_probe_families(observation, seconds), openmetrics=openmetrics)
     except Exception as error:  # noqa: BLE001 - of a figure of this target, whatever it is
         failed = watch.failed_observation(watch.reader.fault(error))
-        return await _render_probed(failed, seconds, openmetrics=openmetrics)
+        return await _render(_probe_families(failed, seconds), openmetrics=openmetrics)
 
 
-async def _render_probed(observation: Observation, seconds: float, *, openmetrics: bool) -> bytes:
-    texts: list[str] = []
-    turns = Turns()
-    for family in _families(observation, seconds):
-        texts.append(render_family(family, openmetrics=openmetrics))
-        await turns.pause_if_due()
-    return "".join([*texts, END if openmetrics else ""]).encode()
-
-
-def _families(observation: Observation, seconds: float) -> Iterator[Metric]:
+def _probe_families(observation: Observation, seconds: float) -> Iterator[Metric]:
     """Build the families of one target. The exporter's own, which have no label `server`, are in /metrics."""
     yield gauge(
         "probe_success",
@@ -181,3 +159,18 @@ def _families(observation: Observation, seconds: float) -> Iterator[Metric]:
     for family in families([observation]):
         if family.samples and "server" in family.samples[0].labels:
             yield family
+
+
+async def _render(rendered: Iterable[Metric], *, openmetrics: bool) -> bytes:
+    texts: list[str] = []
+    turns = Turns()
+    for family in rendered:
+        texts.append(render_family(family, openmetrics=openmetrics))
+        await turns.pause_if_due()
+    if openmetrics:
+        texts.append(END)
+    return "".join(texts).encode()
+
+
+def _headers(*, openmetrics: bool) -> dict[str, str]:
+    return {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}

@@ -1,6 +1,6 @@
 """Parses query parameters, and refuses requests: an error says what is allowed.
 
-A path parameter for any text, because names of servers may contain slashes and newlines.
+Also registers a path parameter for any text, because names of servers may contain slashes and newlines.
 """
 
 from __future__ import annotations

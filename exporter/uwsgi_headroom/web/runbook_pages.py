@@ -1,160 +1,31 @@
 """Serves the runbooks at `/runbooks/`. Alerts and findings link to the exporter that provides their figures.
 
 `/runbooks/NAME` is a page for people, filled in for a server with `?server=NAME&worker=ID`; `/runbooks/NAME.md` is its
-Markdown source. In the repository the files are in `alerts/runbooks`, beside the rules; the package has a symbolic link
-to that folder, which setuptools follows, so that wheels and source distributions contain the files.
-
-Writes the HTML of the runbooks: a page for each, and their list. Needs no scripts, and has the page's style.
-
-Collects the values of a runbook's placeholders for one server, and the workers to choose from.
-
-Fills in placeholders in the commands of runbooks with the values of one server.
-
-A value comes from uWSGI, from a path or from the request, so it may be hostile. In shell commands, values are quoted as
-one word; in PromQL, they are escaped as part of a string; in HTML, they are escaped once more. Values that cannot be
-typed (with a line break, an invisible or a right-to-left character) are not filled in.
+Markdown source. A page needs no scripts, and has the style of the live page. In the repository the files are in
+`alerts/runbooks`, beside the rules; the package has a symbolic link to that folder, which setuptools follows, so that
+wheels and source distributions contain the files.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
-from unicodedata import bidirectional
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from uwsgi_headroom.documents import build
-from uwsgi_headroom.kernel.identity import find_systemd_unit
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, live_page
 from uwsgi_headroom.web.query_parameters import read_parameter
 from uwsgi_headroom.web.runbook_markdown import Runbook, Style, render_blocks, render_inline, split_runbook
+from uwsgi_headroom.web.runbook_values import MEANINGS, Target, describe_target, fill_code, used_placeholders
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
-
-MEANINGS = {
-    "SERVER": "the server's name, the label `server`",
-    "SERVER_API": "the address of its document at the exporter, `http://HOST:9238/api/v1/servers/NAME`",
-    "STATS": "the address of its stats server",
-    "EXPORTER": "the exporter's address, `http://HOST:9238`",
-    "MASTER_PID": "the PID of uWSGI's master",
-    "WORKER_PID": "the PID of a worker",
-    "WORKER_PIDS": "the PIDs of all workers",
-    "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
-}
-"""The meaning of each placeholder, as in the runbooks' paragraph `In commands`."""
-
-PLACEHOLDER = re.compile(rf"(?<![\w$])(?:{'|'.join(sorted(MEANINGS, key=len, reverse=True))})(?!\w)")
-
-Values = Mapping[str, str]
-"""Values by placeholder. WORKER_PIDS is several words of digits; every other value is one word."""
-
-
-def is_typeable(value: str) -> bool:
-    """Whether a person who copies a value into a terminal sees its effect."""
-    return value != "" and value.isprintable() and not any(map(_is_right_to_left, value))
-
-
-def _is_right_to_left(character: str) -> bool:
-    return bidirectional(character) in ("R", "AL")
-
-
-def fill_code(code: str, language: str, values: Values) -> str:
-    """Write the HTML of a command or a query, with placeholders filled in, or marked if they have no value."""
-    html, end = [], 0
-    for match in PLACEHOLDER.finditer(code):
-        html += [escape(code[end : match.start()]), _fill(match, language, values)]
-        end = match.end()
-    return "".join([*html, escape(code[end:])])
-
-
-def _fill(match: re.Match[str], language: str, values: Values) -> str:
-    name, value = match[0], values.get(match[0])
-    if value is None:
-        return f"<mark>{name}</mark>"
-    in_string = match.string[match.start() - 1 : match.start()] == '"'
-    if in_string or language == "promql":
-        text = value.replace("\\", "\\\\").replace('"', '\\"')
-    else:
-        text = value if name == "WORKER_PIDS" else shlex.quote(value)
-    return f"<b>{escape(text)}</b>"
-
-
-def used_placeholders(text: str) -> set[str]:
-    """Return the placeholders in a text."""
-    return set(PLACEHOLDER.findall(text))
-
-
-_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The server for which a runbook is filled in. values: of the placeholders; workers: those with a process; chosen:
-    the id of the worker in the commands, None if none is chosen."""
-
-    name: str
-    values: Values
-    workers: tuple[Worker, ...] = ()
-    chosen: int | None = None
-
-
-def find_exporter_address(request: Request) -> str | None:
-    """Find the exporter's URL as the reader requested it; None if the Host header is not a plain host."""
-    host = request.headers.get("host", "")
-    return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
-
-
-def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
-    """Collect the values of a server. chosen: the id of a worker as in the request, or any other text for none."""
-    reading = watch.reading
-    address = str(watch.address)
-    values = {"SERVER": watch.name, "STATS": "" if "?" in address else address}  # a query is not shown in full
-    if exporter:
-        values |= {"EXPORTER": exporter, "SERVER_API": f"{exporter}{build.server_path(watch.name)}"}
-    workers = _living_workers(reading)
-    named = [worker for worker in workers if str(worker.worker_id) == chosen] or (workers if len(workers) == 1 else ())
-    if reading and isinstance(reading.snapshot, Snapshot | EmperorSnapshot) and reading.snapshot.pid > 0:
-        values |= collect_pids(reading, reading.snapshot.pid, workers, named)
-    return Target(
-        name=watch.name,
-        values={name: value for name, value in values.items() if is_typeable(value)},
-        workers=tuple(workers),
-        chosen=named[0].worker_id if named else None,
-    )
-
-
-def collect_pids(reading: Reading, master_pid: int, workers: Sequence[Worker], named: Sequence[Worker]) -> Values:
-    """Collect the PIDs for commands on the host. Those of a uWSGI that is process 1 of its container mean other
-    processes there, unless they are proven and so known as they are here."""
-    host = reading.host
-    if host.off and master_pid == 1:
-        return {}
-    pids = {worker.worker_id: host.local_pids.get(worker.pid or 0, worker.pid) for worker in workers}
-    return {
-        "WORKER_PIDS": " ".join(str(pid) for pid in pids.values()),
-        "WORKER_PID": str(pids[named[0].worker_id]) if named else "",
-        "MASTER_PID": str(host.master_pid or master_pid),
-        "UNIT": (host.processes and find_systemd_unit(host.master_pid or master_pid)) or "",
-    }
-
-
-def _living_workers(reading: Reading | None) -> list[Worker]:
-    if reading is None or not isinstance(reading.snapshot, Snapshot):
-        return []
-    return [worker for worker in reading.snapshot.workers if worker.pid and not reading.process_is_missing(worker)]
-
 
 _RUNBOOKS = Kind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
 """Apart from documents: a request may name any server and worker, so requests with many names would take the places of
@@ -227,6 +98,15 @@ async def _show(
     )
 
 
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+def find_exporter_address(request: Request) -> str | None:
+    """Find the exporter's URL as the reader requested it; None if the Host header is not a plain host."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else None
+
+
 _MOST_WORKERS = 64
 """Most workers to choose from: a longer list would hide the runbook."""
 
@@ -263,12 +143,14 @@ def _style(target: Target | None) -> Style:
     )
 
 
-def _address(name: str, target: Target | None, worker: int | None = None) -> str:
-    """Return the URL of a runbook, or of the list if the name is empty, for the same server and worker."""
+def _address(name: str, target: Target | None, worker: Worker | None = None) -> str:
+    """Return the URL of a runbook, or of the list if the name is empty, for the same server and worker, or for another
+    worker."""
     if target is None:
         return f"/runbooks/{name}"
-    chosen = target.chosen if worker is None else worker
-    query = {"server": target.name, **({} if chosen is None else {"worker": str(chosen)})}
+    query = {"server": target.name}
+    if chosen := worker or target.chosen:
+        query["worker"] = str(chosen.worker_id)
     return f"/runbooks/{name}?{urlencode(query)}"
 
 
@@ -294,13 +176,13 @@ def _describe(target: Target, needed: set[str], title: str) -> str:
 
 def _choice(target: Target, title: str) -> str:
     workers = sorted(target.workers, key=lambda worker: worker.worker_id)[:_MOST_WORKERS]
+    chosen = target.chosen
     links = " ".join(
-        f'<a href="{escape(_address(title, target, worker.worker_id))}"'
-        f"{' aria-current=true' if worker.worker_id == target.chosen else ''}>{worker.worker_id}</a>"
+        f'<a href="{escape(_address(title, target, worker))}"'
+        f"{' aria-current=true' if worker == chosen else ''}>{worker.worker_id}</a>"
         for worker in workers
     )
-    chosen = next((worker for worker in workers if worker.worker_id == target.chosen), None)
-    which = f"worker {chosen.worker_id}, PID {chosen.pid}" if chosen else "choose the worker"
+    which = f"worker {chosen.worker_id}, PID {chosen.pid}" if chosen and chosen in workers else "choose the worker"
     return f'<p>For <mark>WORKER_PID</mark>: {which}</p><p class="choice">{links}</p>'
 
 

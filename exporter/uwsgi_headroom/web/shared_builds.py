@@ -5,6 +5,8 @@
 * Builds of one kind take turns. After one that took a second, its kind rests for `rest` seconds, which bounds the CPU
   that requests take, whatever they ask for.
 * A recent answer is given again for `AGAIN` times as long as its build took, even if the server was read since then.
+  Figures of the exporter itself change without a reading: in an answer they are up to its kind's `seconds` old.
+* No answer from before a reload of the configuration is given after it, whether the reload succeeded or failed.
 * Builds that wait, and answers that are kept, are few. A request beyond that is refused with 503 and Retry-After.
 """
 
@@ -116,10 +118,11 @@ class _Running:
 
 
 class SharedBuilds:
-    """All builds and kept answers of the exporter."""
+    """All builds and kept answers of the exporter. reload: returns the outcome of the last reload."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, reload: Callable[[], Hashable] = lambda: None) -> None:
         self._clock = clock
+        self._reload = reload
         self._lanes: dict[Kind, _Lane] = {}
         self._kept: dict[Hashable, _Kept] = {}  # least recently used first
         self._newest: dict[Hashable, _Running] = {}
@@ -133,6 +136,8 @@ class SharedBuilds:
         key: the route and the parameters that matter. state: returns what changes when the answer does. request: ends
         to wait when its client leaves. Raises RefusedError, or ClientDisconnect if the client has left.
         """
+        # Not a part of the state: for a while, an answer of an older state is given.
+        key = self._reload(), key
         if kept := self._find_kept(key, state()):
             return kept
         running = self._join(key, state()) or self._begin(kind, key, state, build)

@@ -89,4 +89,4 @@ def secure_server(directory: Path, config: str, connections: int = 16, app: ASGI
     live = LiveConfig(directory / "web.yml")
     application, make_tls = protect(app, live)
     with limited_server(application, connections, make_tls) as server:
-        yield SecureServer(server.port, directory, live, server, server.http.connections.slots)
+        yield SecureServer(server.port, directory, live, server, server.http.slots)

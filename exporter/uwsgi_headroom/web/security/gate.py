@@ -1,13 +1,7 @@
-"""ASGI middleware around the whole application: the rate limit, the login, and the configured headers.
+"""Guards the whole application: the rate limit, the login and the configured headers, as ASGI middleware.
 
-A token bucket for all requests together, as the key `rate_limit` asks for.
-
-Names the client of a request, so that clients can be treated evenly: its user on this machine, or its network.
-
-An address alone is not enough: every local user may connect from any of the 16 million addresses of 127.0.0.0/8, and
-from this machine's other addresses.
-
-Puts TLS and login in front of an application, and follows the file that configures them.
+The login treats clients evenly. An address alone names no client: every local user may connect from any of the 16
+million addresses of 127.0.0.0/8, and from this machine's other addresses. So a client on this machine is its user.
 """
 
 from __future__ import annotations
@@ -93,7 +87,8 @@ def _ask_user(peer: Address, here: Address) -> int:
 
 
 class RateLimiter:
-    """Allows a burst of requests, then one in each interval."""
+    """Allows a burst of all clients' requests, then one in each interval: a token bucket, as the key `rate_limit` asks
+    for."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

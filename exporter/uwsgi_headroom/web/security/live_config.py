@@ -1,15 +1,11 @@
-"""The web configuration in force, read again in a thread when its files change.
+"""Keeps the web configuration in force, and its TLS context: reads both again in a thread when their files change.
 
-A change counts when two looks in a row see it, so that a half-written file is not read. What cannot be used is logged
-once, and the last good configuration stays. A change that would take away a protection needs a restart: a file that is
-cut short may still be valid, without its users at the end.
-
-Makes the server's TLS context from the configuration.
-
-Says when a server's certificates are not valid, or expire soon; does no I/O.
-
-Python has no public parser of certificates, so the dates are taken from their DER encoding: the fields before them are
-skipped by their length (RFC 5280, 4.1).
+* A change counts when the files are found unchanged a second time, so that a half-written file is not read.
+* A configuration that cannot be used is logged once, and the last good one stays.
+* A change that would take away a protection needs a restart: a file that is cut short may still be valid, without its
+  users at the end.
+* A certificate that is not valid, or expires soon, is logged. Python has no public parser of certificates, so the dates
+  are taken from their DER encoding: the fields before them are skipped by their length (RFC 5280, 4.1).
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from uwsgi_headroom.config.pem import load_authorities, load_certificate
+from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web.security.web_config_file import TlsConfig, WebConfig, load_web_config
@@ -87,15 +83,14 @@ def _date(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {"none": ssl.CERT_NONE, "if_given": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def make_context(tls: TlsConfig) -> ssl.SSLContext:
     """Make the context. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS["TLS13" if tls.ciphers == () else tls.least_version]
-    context.maximum_version = _VERSIONS[tls.most_version]
+    context.minimum_version = TLS_VERSIONS["TLS13" if tls.ciphers == () else tls.least_version]
+    context.maximum_version = TLS_VERSIONS[tls.most_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if not tls.server_chooses_cipher:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE

@@ -1,11 +1,8 @@
 """Decides whether a request's user name and password are right.
 
 A judged pair is remembered as a keyed hash, so that bcrypt runs once for each client and not at each scrape. An unknown
-user takes the same path, and the same time, as a wrong password. `login_queue` says who is next.
-
-Slows clients that send wrong passwords. Keeps nothing else, and forgets within minutes.
-
-Remembers the latest keyed hashes in a fixed amount of memory.
+user takes the same path, and the same time, as a wrong password. Clients that send wrong passwords must wait, and are
+forgotten within minutes; `passwords.LoginQueue` says whose password is checked next.
 """
 
 from __future__ import annotations

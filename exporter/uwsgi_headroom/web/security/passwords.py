@@ -1,8 +1,7 @@
-"""Compares passwords with bcrypt hashes in two threads, never in the event loop.
+"""Compares passwords with bcrypt hashes in two threads, never in the event loop, and chooses which one is next.
 
-Chooses which password is checked next, so that a right login gets its turn while others guess.
-
-A guesser sends each password once; a scraper, a browser and `check` send the same one again. Hence the rules:
+A right login must get its turn while others guess. A guesser sends each password once; a scraper, a browser and `check`
+send the same one again. Hence the rules:
 
 * A login that was sent before, and not judged, is checked beside the new ones, not after them. It takes the place of a
   new one if there is no other.

@@ -18,11 +18,8 @@ basic_auth_users:
   prometheus: $2b$12$...          # from `uwsgi-headroom hash-password`
 rate_limit: {interval: 1s, burst: 20}
 
-The web configuration as data. Contains no parsing.
-
-Go's names for parts of TLS, as the exporter toolkit writes them, with OpenSSL's; and Go's durations.
-
-Parses `tls_server_config` of the web configuration file; reads none of the files that it names.
+Names of TLS versions, suites and curves, and durations, are those of Go, as the toolkit writes them. The files that the
+configuration names are not read here.
 """
 
 from __future__ import annotations
@@ -90,6 +87,48 @@ class WebConfig:
     def needs_identity(self) -> bool:
         """Whether every client must prove who it is, by a password or a certificate."""
         return bool(self.users) or (self.tls is not None and self.tls.client_auth == "required")
+
+
+CIPHERS = {
+    "TLS_AES_128_GCM_SHA256": "",
+    "TLS_AES_256_GCM_SHA384": "",
+    "TLS_CHACHA20_POLY1305_SHA256": "",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+}
+"""What Go's crypto/tls.CipherSuites returns. Suites of TLS 1.3, which neither Go nor Python can choose, have no name
+of OpenSSL's here."""
+
+CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+
+LEAST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {
+    "TLS10": "TLS12",
+    "TLS11": "TLS12",
+    "TLS12": "TLS12",
+    "TLS13": "TLS13",
+}
+"""The lowest version that is really accepted: OpenSSL's security level refuses the versions before TLS 1.2."""
+
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Parse a duration of Go, such as `1s`, `250ms` or `1m30s`, or `0`, to seconds. Raises ValueError."""
+    if text == "0":
+        return 0.0
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text or len(text) > 40:
+        raise ValueError(text)
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 _KEYS = (
@@ -320,45 +359,3 @@ class _WebConfigFile(YamlNodes):
         if not count:
             self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
         return RateLimit(seconds, count)
-
-
-CIPHERS = {
-    "TLS_AES_128_GCM_SHA256": "",
-    "TLS_AES_256_GCM_SHA384": "",
-    "TLS_CHACHA20_POLY1305_SHA256": "",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-}
-"""What Go's crypto/tls.CipherSuites returns. Suites of TLS 1.3, which neither Go nor Python can choose, have no name
-of OpenSSL's here."""
-
-CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
-
-LEAST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {
-    "TLS10": "TLS12",
-    "TLS11": "TLS12",
-    "TLS12": "TLS12",
-    "TLS13": "TLS13",
-}
-"""The lowest version that is really accepted: OpenSSL's security level refuses the versions before TLS 1.2."""
-
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float:
-    """Parse a duration of Go, such as `1s`, `250ms` or `1m30s`, or `0`, to seconds. Raises ValueError."""
-    if text == "0":
-        return 0.0
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text or len(text) > 40:
-        raise ValueError(text)
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)

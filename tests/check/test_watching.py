@@ -146,6 +146,22 @@ def test_sampling_that_ends_is_said() -> None:
     assert judged.error.reason == "internal"
 
 
+@pytest.mark.parametrize("seconds", [0.05, 60])
+def test_a_check_leaves_nothing_running(seconds: float) -> None:
+    """Sampling ends with the time to watch, and with Ctrl-C: nothing reads the server after its verdict."""
+
+    async def run() -> list[str]:
+        watch = _Scripted()
+        if seconds < 1:
+            await judge(watch, watch.clock, seconds)
+        else:
+            await _interrupted(watch, presses=1)
+        await asyncio.sleep(0)  # a cancelled task ends in the next turn
+        return [task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}]
+
+    assert asyncio.run(run()) == []
+
+
 HOSTILE = "2.0\x1b]0;pwned\x07\nOK  forged \u202e\u200b\x9b"
 
 
