@@ -16,8 +16,9 @@ from uwsgi_headroom.tune.finish import MEASURED, RUNS, OutputDirectory, finish, 
 from uwsgi_headroom.tune.measure import Measurer
 from uwsgi_headroom.tune.plan import BACKENDS, Plan, make_plan
 from uwsgi_headroom.tune.request import TuneRequest
+from uwsgi_headroom.tune.search.candidates import predict_scores
 from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.search import predict_scores, search
+from uwsgi_headroom.tune.search.search import search
 
 WIDTH = 100
 

@@ -15,12 +15,8 @@ from uwsgi_headroom.tune.application.application import Application, list_withhe
 from uwsgi_headroom.tune.experiment.run import seconds_of
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
-from uwsgi_headroom.tune.search.evidence import Limits
-from uwsgi_headroom.tune.search.search import Task
+from uwsgi_headroom.tune.search.evidence import DEFAULT_QUEUE_LIMIT, Limits, Task
 from uwsgi_headroom.words.formats import byte_size, counted, duration
-
-DEFAULT_QUEUE_LIMIT = 4096
-"""net.core.somaxconn since Linux 5.4."""
 
 LONGEST_WARM_UP = 2.0
 """Seconds of the load before the measured time."""

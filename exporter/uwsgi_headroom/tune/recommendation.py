@@ -10,8 +10,8 @@ from statistics import median
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.search.candidates import predict_most
 from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.search import predict_most
 from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, figure, fine_percent, percent
 from uwsgi_headroom.words.states import LIMITS
 
