@@ -17,7 +17,6 @@ from uwsgi_headroom.tune.experiment.results import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.container import BarContainer
 
 GREY = "#7a7a7a"
 """Text and axes: a contrast of 4.3 to white and of 4.9 to black (WCAG 2.1)."""
@@ -65,31 +64,30 @@ def draw_bars(
     published = beside or {}
     height_of_row = 0.5 if published else 0.35
     with _chart(path, title, 0.9 + height_of_row * max(1, len(rows))) as axes:
-        ours = _draw_medians(axes, list(rows.values()), shift=-0.2 if published else 0.0)
+        _draw_medians(axes, list(rows.values()), shift=-0.2 if published else 0.0)
         if published:
-            theirs = _draw_published(axes, [published.get(name) for name in rows])
+            _draw_published(axes, [published.get(name) for name in rows], shift=0.2)
             # Outside of the axes: inside, the legend would cover bars.
-            axes.figure.legend(
-                [ours, theirs], ["measured", "published"], loc="outside lower right", ncols=2, fontsize=8
-            )
+            axes.figure.legend(loc="outside lower right", ncols=2, fontsize=8)
         axes.set_yticks(range(len(rows)), list(rows))
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.set_xlabel(unit)
 
 
-def _draw_medians(axes: Axes, spreads: Sequence[Spread], shift: float) -> BarContainer:
+def _draw_medians(axes: Axes, spreads: Sequence[Spread], shift: float) -> None:
     """Draw a bar with its range for each row. shift: from the middle of the row, in rows."""
     places = [row + shift for row in range(len(spreads))]
-    bars = axes.barh(places, [values.median for values in spreads], 0.4, color=BLUE)
+    axes.barh(places, [values.median for values in spreads], 0.4, color=BLUE, label="measured")
     for place, values in zip(places, spreads, strict=True):
         axes.plot([values.low, values.high], [place, place], color=GREY, linewidth=1.5, marker="|")
-    return bars
 
 
-def _draw_published(axes: Axes, values: Sequence[float | None]) -> BarContainer:
-    known = {row + 0.2: value for row, value in enumerate(values) if value is not None}
-    return axes.barh(list(known), list(known.values()), 0.25, color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0)
+def _draw_published(axes: Axes, values: Sequence[float | None], shift: float) -> None:
+    """Draw a bar for each row whose value is known. shift: as for `_draw_medians`."""
+    known = {row + shift: value for row, value in enumerate(values) if value is not None}
+    places, lengths = list(known), list(known.values())
+    axes.barh(places, lengths, 0.25, color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0, label="published")
 
 
 _COLOURS = (BLUE, ORANGE, "#1f9e77", "#cc6699", "#8c7ae6", "#a08040", "#d9534f", "#4db6ac")

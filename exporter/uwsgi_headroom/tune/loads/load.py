@@ -58,11 +58,3 @@ class Answers:
     def throughput(self) -> float:
         """Answers per second."""
         return self.answered / self.seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A load, and the port of 127.0.0.1 that it is for."""
-
-    load: Load
-    port: int

@@ -18,6 +18,9 @@ from uwsgi_headroom.tune.processes import guard
 STOP_SECONDS = 5.0
 """How long a command may take to end after the signal, before it is killed."""
 
+CHECK_SECONDS = 0.2
+"""How often the processes of a run are checked while it is measured."""
+
 _KILL_SECONDS = 20.0
 
 _TAIL_LINES = 15
