@@ -1,4 +1,4 @@
-"""What a call of `tune` will do: checks the options together, and says it before anything starts."""
+"""Plans what a call of `tune` will do: checks the options together, and says it before anything starts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ BACKENDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """application, task and limits of a search. load_words: the load as half a sentence; notes: what is left out of the
-    log, and what memory limit applies."""
+    """A search that can start."""
 
     application: Application
     task: Task
     limits: Limits
     load_words: str
+    """The load as half a sentence."""
+
     notes: tuple[str, ...]
+    """What is left out of the log, and what memory limit applies."""
 
     def list_lines(self) -> Iterator[str]:
         """What will happen, as sentences."""

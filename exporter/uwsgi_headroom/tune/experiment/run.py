@@ -72,9 +72,8 @@ def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str
     before = connection_table.read_table()
     outcome = _attempt(planned, directory)
     if table := connection_table.overfull_since(before):
-        say(
-            f"  {_overfull(table)} It is repeated when there is room again, in {duration(connection_table.MOST_SECONDS)} at most."
-        )
+        longest = duration(connection_table.MOST_SECONDS)
+        say(f"  {_overfull(table)} It is repeated when there is room again, in {longest} at most.")
         connection_table.wait_for_room()
         before = connection_table.read_table()
         outcome = _attempt(planned, directory)
