@@ -43,7 +43,7 @@ def _named(path: Path) -> list[str]:
         "watch.fleet",
         "analysis.findings",
         "documents.build",
-        "top.feeds.local",
+        "top.feeds",
         "check.judge",
         "check.command",
         "top.start",

@@ -10,7 +10,8 @@ from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.rows import route_lines, route_page
+from uwsgi_headroom.top.view.headline import route_lines
+from uwsgi_headroom.top.view.pages import route_page
 
 HOT = hot()
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)

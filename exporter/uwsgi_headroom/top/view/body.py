@@ -12,7 +12,7 @@ from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry, arrange_entries, grow_tree, matches
 from uwsgi_headroom.top.view import pages, plots
 from uwsgi_headroom.top.view.help_page import help_lines
-from uwsgi_headroom.top.view.rows import Page, event_page, route_page
+from uwsgi_headroom.top.view.scrolling import Page
 from uwsgi_headroom.top.view.server_table import detail_lines, server_table, tree_table
 from uwsgi_headroom.top.view.worker_table import worker_table
 
@@ -100,9 +100,9 @@ _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, View], Page]] = {
 
 _SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, View], Page]] = {
     "findings": lambda server, model, _, view: Page(None, list(pages.finding_lines(server, view.width, view.now))),
-    "events": lambda server, _, navigation, view: event_page(
+    "events": lambda server, _, navigation, view: pages.event_page(
         server.events, navigation.row_filter, view.width, view.now
     ),
-    "routes": lambda server, _, navigation, view: route_page(server, navigation.row_filter, view.width),
+    "routes": lambda server, _, navigation, view: pages.route_page(server, navigation.row_filter, view.width),
     "plots": lambda _, model, __, view: Page(None, plots.plot_lines(model.trend, view.width, view.lines)),
 }

@@ -16,7 +16,7 @@ from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.servers import ScreenModel
 from uwsgi_headroom.top.view import headline, server_table
 from uwsgi_headroom.top.view.body import View, build_body, list_keys
-from uwsgi_headroom.top.view.rows import fit_page
+from uwsgi_headroom.top.view.scrolling import fit_page
 from uwsgi_headroom.words.formats import chosen, duration
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
