@@ -42,10 +42,11 @@ class _Request(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The servers that a feed listed, and the time of the list in epoch seconds."""
+    """The servers that a feed listed."""
 
     summaries: tuple[Summary, ...]
     at: float
+    """Epoch seconds."""
 
 
 class Poller:

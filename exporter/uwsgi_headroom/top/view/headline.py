@@ -103,7 +103,7 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
         *(Part(5, line) for line in percentile_lines(server, trend, width)),
-        *_objective(server, width),
+        *(Part(5 if place == 0 else 10, line) for place, line in enumerate(objective_lines(server, width))),
         *_time(server, width),
         *(Part(6, line) for line in route_lines(server, width)),
         *(Part(4 if place == 0 else 10, line) for place, line in enumerate(_queues(server))),
@@ -218,11 +218,6 @@ def objective_lines(server: Server, width: int) -> list[Text]:
     lines = [Text(text, _LEVELS[objective.level]) for text in wrapped]
     lines[0].stylize("bold", 0, _LABEL)
     return lines
-
-
-def _objective(server: Server, width: int) -> Iterator[Part]:
-    for place, line in enumerate(objective_lines(server, width)):
-        yield Part(5 if place == 0 else 10, line)
 
 
 _EDGE = "│"

@@ -15,6 +15,7 @@ from rich.text import Text
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
+from uwsgi_headroom.top.servers import sort_by_figure
 from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
 from uwsgi_headroom.top.view.scrolling import Page
 from uwsgi_headroom.words.formats import mean_count
@@ -227,7 +228,6 @@ SORTS = {
 }
 """The keys that sort the workers."""
 
-
 _NARROW = 60  # terminal columns below which only the worker's number stays in place
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
@@ -251,9 +251,7 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
     """Sort workers: largest first (by number: smallest first), unknown values last."""
     value = next(column.value for column in COLUMNS if column.name == sort)
     descending = (sort != "number") != reverse
-    known = [worker for worker in workers if value(worker) is not None]
-    unknown = [worker for worker in workers if value(worker) is None]
-    return sorted(known, key=lambda worker: value(worker) or 0.0, reverse=descending) + unknown
+    return sort_by_figure(workers, value, descending=descending)
 
 
 def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
