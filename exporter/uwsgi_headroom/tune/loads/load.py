@@ -1,4 +1,4 @@
-"""What a load on a server is, and what its clients saw."""
+"""Defines what a load on a server is, and what its clients saw."""
 
 from __future__ import annotations
 
