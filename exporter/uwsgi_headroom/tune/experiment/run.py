@@ -6,10 +6,8 @@ The figures of a uWSGI over the measured time come from the exporter's own sampl
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,23 +90,14 @@ def _attempt(planned: Planned, directory: Path | None) -> Outcome:
             directory = directory.absolute()
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             return _run(planned, directory)
-        with _temporary() as place:
-            return _run(planned, place, temporary=place)
+        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+            return _run(planned, Path(name), temporary=Path(name))
     except RunError as error:
         return _failed(planned, str(error))
 
 
 def _failed(planned: Planned, error: str) -> Outcome:
     return Outcome(setup=planned.setup.name, load=planned.label, number=planned.number, answers=None, error=error)
-
-
-@contextlib.contextmanager
-def _temporary() -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix=PREFIX))
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _run(planned: Planned, directory: Path, temporary: Path | None = None) -> Outcome:

@@ -214,24 +214,22 @@ Considered = tuple[Variant | None, str]
 def _consider_thunder_lock(best: Variant, _task: Task, evidence: Evidence) -> Considered:
     if best.thunder_lock:
         return replace(best, thunder_lock=False), "each request pays for it"
-    return _if_uneven(best, replace(best, thunder_lock=True), evidence)
+    if best.setting.processes == 1:
+        return None, "one process has nothing to share"
+    seen = [outcome.observed for outcome in evidence.of(best) if outcome.observed]
+    ratios = [figures.hot_ratio for figures in seen if figures.hot_ratio is not None]
+    changed = replace(best, thunder_lock=True)
+    if not ratios:
+        return changed, "how the processes share the requests is not known"
+    hot_ratio = median(ratios)
+    if hot_ratio < UNEVEN:
+        return None, f"the processes of {best.name} share the requests evenly (hot ratio {hot_ratio:.2f})"
+    return changed, f"its processes share the requests unevenly (hot ratio {hot_ratio:.2f})"
 
 
 def _consider_reuse_port(_best: Variant, _task: Task, _evidence: Evidence) -> Considered:
     # uWSGI binds an address once, before it starts its processes, even if it is given several times.
     return None, "it is for several uWSGIs on one port; the processes of one share one socket with it, too"
-
-
-def _if_uneven(best: Variant, changed: Variant, evidence: Evidence) -> Considered:
-    if best.setting.processes == 1:
-        return None, "one process has nothing to share"
-    ratios = [outcome.observed.hot_ratio for outcome in evidence.of(best) if outcome.observed]
-    known = [ratio for ratio in ratios if ratio is not None]
-    if known and median(known) < UNEVEN:
-        return None, f"the processes of {best.name} share the requests evenly (hot ratio {median(known):.2f})"
-    return changed, f"its processes share the requests unevenly (hot ratio {median(known):.2f})" if known else (
-        "how the processes share the requests is not known"
-    )
 
 
 def _consider_cheaper(best: Variant, _task: Task, _evidence: Evidence) -> Considered:

@@ -105,9 +105,8 @@ class _Search:
 
     def _run_candidates(self, first: Outcome) -> list[Variant]:
         present, evidence = self._task.present, self._evidence
-        settings = self._within_memory(
-            list_settings(present.setting, self._task.load, _count_busy(first), self._task.cpus)
-        )
+        busy = first.observed.concurrency if first.observed else 0.0
+        settings = self._within_memory(list_settings(present.setting, self._task.load, busy, self._task.cpus))
         predicted = self._predict(present.setting, first, settings)
         scores: Mapping[Setting, float] = predicted.scores
         if predicted.problem:
@@ -184,7 +183,3 @@ class _Search:
         if comparison.is_worse:
             return f"it was {behind} behind {best.name}, more than noise"
         return f"it was {behind} behind {best.name}, and {others}"
-
-
-def _count_busy(outcome: Outcome) -> float:
-    return outcome.observed.concurrency if outcome.observed else 0.0
