@@ -186,9 +186,9 @@ def _requests(server: Server) -> Iterator[Text]:
     yield line
 
 
-_WORDS = "; inside uWSGI, estimated"
-_FEW = (0.5, 0.95, 0.99)
-_LEVELS = {"fast": "bold red", "slow": "bold yellow", None: ""}
+_HOW_KNOWN = "; inside uWSGI, estimated"
+_FEW_SHARES = (0.5, 0.95, 0.99)
+_OBJECTIVE_STYLES = {"fast": "bold red", "slow": "bold yellow", None: ""}
 
 
 def percentile_lines(server: Server, trend: Trend, width: int) -> Iterator[Text]:
@@ -196,16 +196,17 @@ def percentile_lines(server: Server, trend: Trend, width: int) -> Iterator[Text]
     section = server.response_times
     if section is None or server.state == "down":
         return
-    choices = (
-        ", ".join(list_percentiles(section)),
-        ", ".join(list_percentiles(section, _FEW)),
-        ", ".join(list_percentiles(section, _FEW, short=True)),
-        ", ".join(list_percentiles(section, _FEW[1:], short=True)),
-        ", ".join(list_percentiles(section, _FEW[1:2], short=True)),
+    forms = (
+        list_percentiles(section),
+        list_percentiles(section, _FEW_SHARES),
+        list_percentiles(section, _FEW_SHARES, short=True),
+        list_percentiles(section, _FEW_SHARES[1:], short=True),
+        list_percentiles(section, _FEW_SHARES[1:2], short=True),
     )
+    choices = [", ".join(form) for form in forms]
     room = width - _LABEL
     text = next((choice for choice in choices if cell_len(choice) <= room), choices[-1])
-    text += _WORDS if cell_len(text + _WORDS) <= room else ""
+    text += _HOW_KNOWN if cell_len(text + _HOW_KNOWN) <= room else ""
     yield _with_spark(_label("response").append(text), trend.response_times.column(SHARES[2]), None, trend.step, width)
 
 
@@ -215,19 +216,19 @@ def objective_lines(server: Server, width: int) -> list[Text]:
     if objective is None or server.state == "down":
         return []
     wrapped = wrap(describe_objective(objective), width, f"{'objective':{_LABEL}}", " " * _LABEL)
-    lines = [Text(text, _LEVELS[objective.level]) for text in wrapped]
+    lines = [Text(text, _OBJECTIVE_STYLES[objective.level]) for text in wrapped]
     lines[0].stylize("bold", 0, _LABEL)
     return lines
 
 
-_EDGE = "│"
+_BAR_EDGE = "│"
 _SWITCHED_OFF = "off:"
 
 
 def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
     """Build the line of figures and the bar; None if the time is not known or no request was in service."""
     time = split_request_time(server.waits) if server.waits else None
-    return (_figures(time, width), _bar(time, width)) if time else None
+    return (_time_figures(time, width), _time_bar(time, width)) if time else None
 
 
 def why_not_known(server: Server) -> Text | None:
@@ -239,13 +240,13 @@ def why_not_known(server: Server) -> Text | None:
     return _label("time").append(f"not known: {why.partition(': ')[0]}", "dim")
 
 
-def _figures(time: RequestTime, width: int) -> Text:
+def _time_figures(time: RequestTime, width: int) -> Text:
     """Write the parts, largest first, in the unit of the whole. An ellipsis replaces those that do not fit."""
     whole = time.whole.size if time.whole.per_request is not None else f"{time.whole.size} {time.unit}"
     unit = time.whole.size.removeprefix(time.whole.size.split()[0])
     line = _label("time").append(whole, "bold").append(": ")
     for place, part in enumerate(time.parts):
-        text = f"{', ' if place else ''}{_name(part)} {part.size.removesuffix(unit)}"
+        text = f"{', ' if place else ''}{_part_name(part)} {part.size.removesuffix(unit)}"
         is_last = place == len(time.parts) - 1
         if line.cell_len + cell_len(text) + (0 if is_last else len(" …")) > width:
             return line.append(" …" if place else "…")
@@ -253,20 +254,20 @@ def _figures(time: RequestTime, width: int) -> Text:
     return line
 
 
-def _bar(time: RequestTime, width: int) -> Text:
+def _time_bar(time: RequestTime, width: int) -> Text:
     """Draw the parts in the order of the figures, each as long as its share, with its name if that fits."""
-    room = max(0, width - _LABEL - len(_EDGE))
+    room = max(0, width - _LABEL - len(_BAR_EDGE))
     line = Text(" " * _LABEL)
     start, so_far = 0, 0.0
     for part in time.parts:
         so_far += part.threads
         end = round(room * so_far / time.whole.threads)
-        line.append(set_cell_size(_EDGE + _name(part), end - start), WAITS[part.state].terminal)
+        line.append(set_cell_size(_BAR_EDGE + _part_name(part), end - start), WAITS[part.state].terminal)
         start = end
-    return line.append(_EDGE)
+    return line.append(_BAR_EDGE)
 
 
-def _name(part: TimePart) -> str:
+def _part_name(part: TimePart) -> str:
     return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short
 
 
