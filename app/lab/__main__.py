@@ -18,8 +18,8 @@ from tools.commands import CommandError
 from tools.environments import ROOT, SetupError
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.experiment.results import Outcome, open_results
-from uwsgi_headroom.tune.experiment.run import run_once
-from uwsgi_headroom.tune.experiment.series import Planned, run_series
+from uwsgi_headroom.tune.experiment.run import Planned, run_once
+from uwsgi_headroom.tune.experiment.series import run_series
 
 EXPERIMENTS = (
     flask_steps.EXPERIMENT,

@@ -36,7 +36,7 @@ from app.lab.programs import Machine, Programs
 from tools.lab_environment import COMPILED, compiled_module
 from uwsgi_headroom.tune.experiment.chart import draw_bars
 from uwsgi_headroom.tune.experiment.results import Spread
-from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 

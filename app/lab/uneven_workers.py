@@ -9,7 +9,7 @@ from app.lab.programs import Machine, Programs
 from app.lab.unevenness import compare_costly_case, compare_interpreters, compare_shapes, compare_thunder_lock
 from app.lab.worker_tables import clients_table, published_table, waits_table
 from uwsgi_headroom.tune.experiment.chart import draw_bars
-from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 

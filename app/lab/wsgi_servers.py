@@ -24,7 +24,7 @@ from app.lab.programs import Machine, Programs
 from app.lab.server_orders import compare_orders
 from app.lab.servers import NAMES, left_out, pong_setups
 from uwsgi_headroom.tune.experiment.chart import draw_bars, draw_lines
-from uwsgi_headroom.tune.experiment.series import Planned
+from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.loads.load import Load
 
 KEY = "E3"

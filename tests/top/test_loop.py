@@ -96,9 +96,8 @@ def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch: pytest.
     pressed: list[str] = []
 
     async def leave_and_come_back(keyboard: int, written: bytearray) -> None:
-        there = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), lambda: None)
+        there = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), pressed.append, lambda: None)
         there.enter()
-        there.listen(pressed.append)
         there.leave()
         there.show(["too late"])
         there.clear()

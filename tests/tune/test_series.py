@@ -12,11 +12,11 @@ from uwsgi_headroom.tune.experiment.results import (
     Outcome,
     ResultsError,
     Spread,
-    by_setup,
     open_results,
     spread,
 )
-from uwsgi_headroom.tune.experiment.series import Planned, interleave, run_series
+from uwsgi_headroom.tune.experiment.run import Planned
+from uwsgi_headroom.tune.experiment.series import interleave, run_series
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Answers, Load
 
@@ -150,11 +150,8 @@ def test_one_series_at_a_time(tmp_path):
         run_series(interleave([A], LOADS, 1), tmp_path / "results", print, Runs())
 
 
-def test_spread_and_groups(tmp_path):
-    """The median and the range; failed runs are in no group."""
-    outcomes = run_series(interleave([A, B], LOADS, 2), tmp_path / "results", print, Runs())
-    groups = by_setup(outcomes, "light")
-    assert {name: len(group) for name, group in groups.items()} == {"A": 2, "B": 1}
+def test_spread():
+    """The median and the range."""
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
     with pytest.raises(ValueError, match="no values"):
         spread([])

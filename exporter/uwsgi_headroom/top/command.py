@@ -1,4 +1,4 @@
-"""Shows a live screen on a terminal, and one snapshot anywhere else."""
+"""Shows a live screen on a terminal, and one snapshot anywhere else. Needs rich, unlike `start`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from uwsgi_headroom.top.feeds import Attached, Feed
 from uwsgi_headroom.top.navigation import Navigation, select_server
 from uwsgi_headroom.top.poll import Poller
 from uwsgi_headroom.top.start import exit_status, run_feeds
-from uwsgi_headroom.top.terminal import Painter, detect_capabilities
+from uwsgi_headroom.top.terminal import Painter, detect_capabilities, takes_unicode
 from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw_plain
 
@@ -41,7 +41,7 @@ def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> 
 async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
     """Return the lines of a snapshot, and its exit status."""
     width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-    painter = Painter(colour=False, styles=False, unicode=(sys.stdout.encoding or "").lower() in ("utf-8", "utf8"))
+    painter = Painter(colour=False, styles=False, unicode=takes_unicode(sys.stdout.encoding))
     asked_for = navigation.server
     async with run_feeds(feeds, seconds):
         poller = Poller(feeds)

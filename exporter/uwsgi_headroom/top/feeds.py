@@ -1,12 +1,7 @@
-"""The sources of the documents that `top` shows.
+"""Reads the documents that `top` shows, from running exporters or from servers that `top` itself watches.
 
-The interface of feeds, which bring documents from a running exporter or from servers that `top` itself watches.
-
-A feed that watches servers in this process, as an exporter does.
-
-A feed that reads the API of a running exporter.
-
-Attaches `top` to its arguments, each a page of an exporter or the address of a stats server.
+A `Feed` is one such source. `attach` makes feeds from the arguments of `top`: each is a page of an exporter or the
+address of a stats server.
 """
 
 from __future__ import annotations
@@ -31,6 +26,7 @@ from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.exporter_client import Answer, ApiError, ExporterPage, find_who_answers, parse_page
 from uwsgi_headroom.source import Http, HttpAccess, Tcp, parse_address
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
 
 
 class FeedError(HeadroomError):
@@ -68,13 +64,14 @@ class ResponseTimes(Struct, frozen=True):
 
 
 class Trend(Struct, frozen=True):
-    """The drawn part of `history.History`: a value for each slice of `step` seconds. time: the end of each slice, in
-    epoch seconds."""
+    """The drawn part of `history.History`: a value for each slice of `step` seconds."""
 
     step: float = 1.0
     concurrency: Concurrency = Concurrency()
     headroom: Headroom = Headroom()
     time: list[float] = []
+    """The end of each slice, in epoch seconds."""
+
     throughput: list[float | None] = []
     queue_wait: list[float | None] = []
     threads: Capacity = Capacity()
@@ -129,6 +126,7 @@ async def close_all(feeds: Iterable[Feed]) -> None:
 
 
 WINDOWS = (60.0, 300.0, 900.0)
+"""The windows of the figures of servers that `top` itself watches, in seconds."""
 
 
 class LocalFeed:
@@ -145,18 +143,21 @@ class LocalFeed:
 
     async def server(self, name: str, window: float | None) -> Server:
         """Return the document of one server."""
-        for watch in self._fleet.watches():
-            if watch.name == name:
-                return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
-        raise FeedError(f"server {name!r} no longer exists")
+        watch = self._find(name)
+        if watch is None:
+            raise FeedError(f"server {name!r} no longer exists")
+        return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         """Return the history of one server."""
-        for watch in self._fleet.watches():
-            if watch.name == name:
-                whole = await build_history(watch, self._fleet.clock, seconds, points)
-                return msgspec.convert(whole, Trend, from_attributes=True)
-        return NO_TREND
+        watch = self._find(name)
+        if watch is None:
+            return NO_TREND
+        whole = await build_history(watch, self._fleet.clock, seconds, points)
+        return msgspec.convert(whole, Trend, from_attributes=True)
+
+    def _find(self, name: str) -> Watch | None:
+        return next((watch for watch in self._fleet.watches() if watch.name == name), None)
 
     async def run(self) -> None:
         """Sample all servers until cancelled."""
@@ -226,10 +227,9 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The feeds, and the server to show first: index of its feed, and its name. None: show the list."""
-
     feeds: Sequence[Feed]
     server: tuple[int, str] | None = None
+    """The server to show first: index of its feed, and its name. None: show the list."""
 
 
 def attach(

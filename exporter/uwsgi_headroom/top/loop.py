@@ -16,7 +16,7 @@ from uwsgi_headroom.top import start
 from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
 from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal
+from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, takes_unicode
 from uwsgi_headroom.top.view.body import list_keys
 from uwsgi_headroom.top.view.screen import draw
 from uwsgi_headroom.watch import suspend
@@ -60,9 +60,9 @@ class _Loop:
         self._fault: BaseException | None = None
         self._redraw_timer: asyncio.TimerHandle | None = None
         self._poll_now = asyncio.Event()
-        unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        unicode = takes_unicode(sys.stdout.encoding)
         self._painter = Painter(colour=capabilities.colour, styles=True, unicode=unicode)
-        self.terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), self._ended.set)
+        self.terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), self._on_key, self._ended.set)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -72,7 +72,6 @@ class _Loop:
         loop.add_signal_handler(signal.SIGWINCH, self._on_resize)
         self.terminal.enter()
         suspend.between_reads(self._suspend, self._resume)
-        self.terminal.listen(self._on_key)
         tasks = [asyncio.create_task(feed.run(), name="watching") for feed in self._feeds]
         tasks.append(asyncio.create_task(self._poll_repeatedly(), name="looking"))
         ended = asyncio.create_task(self._ended.wait())

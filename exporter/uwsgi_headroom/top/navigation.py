@@ -1,6 +1,6 @@
-"""The state of the screen, and how each key changes this state.
+"""Holds the state of the screen, changes it with each key, and keeps a server selected as servers come and go.
 
-Keeps a server selected as servers come and go.
+A handler of a key takes the key, the state, and the servers in the order shown, and returns the next state.
 """
 
 from __future__ import annotations
@@ -31,22 +31,27 @@ _ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " "
 
 @dataclass(frozen=True, slots=True)
 class Navigation:
-    """The state of the screen.
-
-    home: the list to which Esc returns; before: the view from which help was opened. server: the selected server, None
-    before the first; chosen: whether a person selected this server, else the first one is selected. first, column:
-    first row and first scrolled column in view. fleet_filter: of the lists of servers; row_filter: of one server's
-    rows; typing: keys edit the filter. interval: seconds between two polls; window: seconds, None for the feed's
-    default; span: seconds that the plots cover, None for the whole history.
-    """
+    """The state of the screen. What begins with `fleet` is of the lists of servers."""
 
     view: View = "servers"
     home: View = "servers"
+    """The list to which Esc returns."""
+
     before: View = "servers"
+    """The view from which help was opened."""
+
     server: Key | None = None
+    """The selected server, None before the first."""
+
     chosen: bool = False
+    """Whether a person selected this server; else the first one is selected."""
+
     first: int = 0
+    """First row in view."""
+
     column: int = 0
+    """First scrolled column in view."""
+
     sort: str = "share"
     fleet_sort: str = "urgency"
     reverse: bool = False
@@ -54,9 +59,17 @@ class Navigation:
     fleet_filter: str = ""
     row_filter: str = ""
     typing: bool = False
+    """Whether keys edit the filter."""
+
     interval: float = NORMAL
+    """Seconds between two polls."""
+
     window: float | None = None
+    """Seconds; None for the feed's default."""
+
     span: float | None = None
+    """Seconds that the plots cover; None for the whole history."""
+
     paused: bool = False
 
     @property

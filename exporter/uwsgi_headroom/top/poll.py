@@ -6,9 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from uwsgi_headroom.documents.schema import Server, Servers, Summary
+from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
@@ -40,14 +41,6 @@ class _Request(Generic[T]):
     asked_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """The servers that a feed listed, and the time of the list in epoch seconds."""
-
-    summaries: tuple[Summary, ...]
-    at: float
-
-
 class Poller:
     """Requests documents from all feeds independently, so that a feed that hangs does not delay others.
 
@@ -59,7 +52,7 @@ class Poller:
         self.model = ScreenModel(where=", ".join(feed.where for feed in feeds))
         self._feeds = feeds
         self._clock = clock
-        self._listed: dict[int, Listed] = {}
+        self._listed: dict[int, list[ServerEntry]] = {}  # by feed
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
         self._page: _Request[tuple[Server, Trend]] | None = None
@@ -94,7 +87,8 @@ class Poller:
         for place in [place for place, request in self._lists.items() if request.task.done()]:
             answer = self._take(place, self._lists.pop(place))
             if answer is not None:
-                self._listed[place] = Listed(answer.servers, time.time())
+                now = time.time()
+                self._listed[place] = [ServerEntry((place, each.name), each, now) for each in answer.servers]
         if self._page and self._page.task.done() and self._page_key:
             page, self._page = self._page, None
             answered = self._take(self._page_key[0][0], page)
@@ -194,7 +188,7 @@ class Poller:
                 troubles[place] = f"{self._feeds[place].where}: no answer for {duration(waited)}"
         self.model = replace(
             self.model,
-            entries=_sort_entries(self._listed),
+            entries=tuple(arrange_entries(list(chain(*self._listed.values())))),
             troubles=dict(sorted(troubles.items())),
             complete=len(self._listed) == len(self._feeds),
         )
@@ -202,11 +196,3 @@ class Poller:
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None
             self.model = replace(self.model, server=None, trend=NO_TREND)
-
-
-def _sort_entries(listed: dict[int, Listed]) -> tuple[ServerEntry, ...]:
-    """Sort the servers of all feeds together."""
-    entries = [
-        ServerEntry((place, summary.name), summary, of.at) for place, of in listed.items() for summary in of.summaries
-    ]
-    return tuple(arrange_entries(entries))

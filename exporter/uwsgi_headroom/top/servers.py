@@ -1,8 +1,6 @@
-"""The data on the screen at one moment.
+"""Holds the data on the screen at one moment, and arranges its servers: as a sorted list, or as a tree.
 
-Filters and sorts the list of servers.
-
-Builds the tree of emperors, their vassals and the vassals' servers.
+The tree has emperors, their vassals, and the vassals' servers.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.documents.emperor_router import Vassal
@@ -18,6 +17,9 @@ from uwsgi_headroom.top.feeds import NO_TREND, Trend
 
 Key = tuple[int, str]
 """Identifies a server: index of its feed, and its name in that feed."""
+
+Family = Mapping[Key, Server]
+"""The documents for the tree of emperors and vassals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +33,29 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScreenModel:
-    """The data on the screen.
-
-    entries: every listed server; server: the document of the selected one; trend: the history of that server.
-    family: documents for the tree of emperors and vassals. troubles: why a feed returned nothing new, by index of the
-    feed, whose servers are then shown as last seen. where: the exporters and servers to which top is attached. notice:
-    a temporary message. complete: whether every feed has listed its servers.
-    """
+    """The data on the screen."""
 
     entries: tuple[ServerEntry, ...] = ()
+    """Every listed server."""
+
     server: Server | None = None
+    """The document of the selected server."""
+
     trend: Trend = NO_TREND
-    family: Mapping[Key, Server] = field(default_factory=dict)
+    """The history of that server."""
+
+    family: Family = field(default_factory=dict)
     troubles: Mapping[int, str] = field(default_factory=dict)
+    """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""
+
     where: str = ""
+    """The exporters and servers to which top is attached."""
+
     notice: str = ""
+    """A temporary message."""
+
     complete: bool = True
+    """Whether every feed has listed its servers."""
 
 
 _DIGITS = re.compile(r"(\d+)")
@@ -84,9 +93,17 @@ def arrange_entries(
     if figure is None:
         key = urgency_key if sort == "urgency" else lambda summary: natural_key(summary.name)
         return sorted(shown, key=lambda entry: key(entry.summary), reverse=reverse)
-    known = [entry for entry in shown if figure(entry.summary) is not None]
-    unknown = [entry for entry in shown if figure(entry.summary) is None]
-    return sorted(known, key=lambda entry: figure(entry.summary) or 0.0, reverse=not reverse) + unknown
+    return sort_by_figure(shown, lambda entry: figure(entry.summary), descending=not reverse)
+
+
+T = TypeVar("T")
+
+
+def sort_by_figure(rows: Sequence[T], figure: Callable[[T], float | None], *, descending: bool) -> list[T]:
+    """Sort rows by a figure. Rows without one are last, in either direction."""
+    known = [row for row in rows if figure(row) is not None]
+    unknown = [row for row in rows if figure(row) is None]
+    return sorted(known, key=lambda row: figure(row) or 0.0, reverse=descending) + unknown
 
 
 def matches(summary: Summary, text: str) -> bool:
@@ -95,19 +112,20 @@ def matches(summary: Summary, text: str) -> bool:
     return text.casefold() in words.casefold()
 
 
-Family = Mapping[Key, Server]
-
-
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree. entry: the server, None for a vassal whose stats are not read; vassal: its emperor's data,
-    None for a throttled vassal, which has no process; depth: 0 for servers that no emperor runs."""
+    """A line of the tree."""
 
     entry: ServerEntry | None
+    """The server; None for a vassal whose stats are not read."""
+
     name: str
     state: str
     vassal: Vassal | None
+    """The data of its emperor; None for a throttled vassal, which has no process."""
+
     depth: int
+    """0 for servers that no emperor runs."""
 
 
 def grow_tree(entries: Sequence[ServerEntry], family: Family) -> list[Branch]:

@@ -1,8 +1,6 @@
-"""Starts `top`: attaches to its arguments, then prints documents or shows a screen.
+"""Starts `top`: attaches to its arguments, then prints documents as JSON or shows a screen.
 
-Reads the documents for one snapshot, for output that is not a terminal.
-
-Writes a server's document to a file, as a record.
+Nothing here needs rich, so that `--json` works without it; `command` does.
 """
 
 from __future__ import annotations
@@ -29,6 +27,37 @@ from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top.feeds import Attached, Feed, LocalFeed, attach, close_all, pause_all, resume_all
 from uwsgi_headroom.watch import suspend
+
+NEEDED_FOR_SCREEN = "rich>=13.7,<16"
+"""The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
+
+
+def run(
+    addresses: Sequence[str],
+    interval: float,
+    seconds: float,
+    *,
+    once: bool,
+    as_json: bool,
+    http_config: str | None = None,
+) -> int:
+    """Run `top` and return its exit status. http_config: the path of an HTTP client configuration. Raises
+    HeadroomError if there is nothing to show or rich is missing."""
+    logs.configure("critical", "logfmt")  # the screen shows errors
+    attached = attach(addresses, discover_servers, load_optional(http_config))
+    if as_json:
+        documents = asyncio.run(read_documents(attached, seconds))
+        print_lines(render_json(documents if len(documents) > 1 else documents[0]).splitlines())
+        return exit_status(server.state for server in documents)
+    try:
+        from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
+        install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
+        raise HeadroomError(f"top needs rich: {install} (--json works without rich)") from None
+    return command.main(attached, interval, seconds, once=once)
 
 
 async def read_documents(attached: Attached, seconds: float) -> list[Server]:
@@ -73,38 +102,6 @@ async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None
         for task in tasks:
             task.cancel()
         await close_all(feeds)
-
-
-NEEDED_FOR_SCREEN = "rich>=13.7,<16"
-"""The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
-
-
-def run(
-    addresses: Sequence[str],
-    interval: float,
-    seconds: float,
-    *,
-    once: bool,
-    as_json: bool,
-    http_config: str | None = None,
-) -> int:
-    """Run `top` and return its exit status. http_config: the path of an HTTP client configuration. Raises
-    HeadroomError if there is nothing to show or rich is missing."""
-    logs.configure("critical", "logfmt")  # the screen shows errors
-    attached = attach(addresses, discover_servers, load_optional(http_config))
-    if as_json:
-        documents = asyncio.run(read_documents(attached, seconds))
-        print_lines(render_json(documents if len(documents) > 1 else documents[0]).splitlines())
-        return exit_status(server.state for server in documents)
-    try:
-        from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rich":
-            raise
-        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
-        install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
-        raise HeadroomError(f"top needs rich: {install} (--json works without rich)") from None
-    return command.main(attached, interval, seconds, once=once)
 
 
 def render_json(document: object) -> str:

@@ -1,13 +1,10 @@
-"""The terminal: keys, screen and escape sequences.
-
-Draws on the terminal, reads its keys, and restores its previous state.
+"""Draws on the terminal, reads its keys, and restores its previous state.
 
 A terminal may accept no output for minutes (a slow line, Ctrl-S), so a thread writes and drawing never waits: a new
 screen is drawn only after the last one has been written. Only changed lines are written.
 
-Decodes the keys that a terminal sends.
-
-Turns lines of styled text into the characters for a terminal.
+`Terminal` handles the screen, `split_keys` decodes what the keyboard sends, and `Painter` turns styled text into
+characters.
 """
 
 from __future__ import annotations
@@ -38,9 +35,11 @@ _REST_OF_A_KEY_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Features of a terminal. addressable: can move the cursor; without that, there is no screen to draw on."""
+    """Features of a terminal."""
 
     addressable: bool
+    """Whether the cursor can be moved: else there is no screen to draw on."""
+
     colour: bool
 
 
@@ -58,18 +57,24 @@ def detect_capabilities(environment: Mapping[str, str], descriptor: int) -> Capa
     return Capabilities(bool(curses.tigetstr("cup")), colour_wanted and curses.tigetnum("colors") >= 8)
 
 
-class Terminal:
-    """Draws and takes keys only between `enter` and `leave`. Calls `on_hangup` when the terminal is gone."""
+def takes_unicode(encoding: str | None) -> bool:
+    """Whether an encoding of standard output has every character."""
+    return (encoding or "").lower().replace("-", "") == "utf8"
 
-    def __init__(self, source: int, target: int, on_hangup: Callable[[], None]) -> None:
-        self._source, self._target, self._on_hangup = source, target, on_hangup
+
+class Terminal:
+    """Draws, and calls `on_key` with every key, only between `enter` and `leave`. Calls `on_hangup` when the terminal
+    is gone."""
+
+    def __init__(self, source: int, target: int, on_key: Callable[[str], None], on_hangup: Callable[[], None]) -> None:
+        self._source, self._target = source, target
+        self._on_key, self._on_hangup = on_key, on_hangup
         self._before: list[int | list[bytes | int]] | None = None
         self._shown: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._writer = BackgroundWriter(target, "terminal", on_failure=self._hang_up)
         self._unfinished = ""
         self._entered = False
-        self._pressed: Callable[[str], None] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -91,7 +96,8 @@ class Terminal:
         self._shown = []
         self._entered = True
         self._write(_ENTER)
-        self._watch_keys()
+        if os.isatty(self._source):
+            self._loop.add_reader(self._source, self._read)
 
     def leave(self) -> None:
         """Restore the terminal's previous state."""
@@ -129,15 +135,6 @@ class Terminal:
         if changed:
             self._write("".join(changed))
 
-    def listen(self, pressed: Callable[[str], None]) -> None:
-        """Call `pressed` with every key from now on."""
-        self._pressed = pressed
-        self._watch_keys()
-
-    def _watch_keys(self) -> None:
-        if self._entered and self._pressed and os.isatty(self._source):
-            self._loop.add_reader(self._source, self._read, self._pressed)
-
     def _write(self, text: str) -> None:
         self._writer.put(text.encode("utf-8", "replace"))
 
@@ -146,26 +143,25 @@ class Terminal:
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             self._loop.call_soon_threadsafe(self._on_hangup)
 
-    def _read(self, pressed: Callable[[str], None]) -> None:
+    def _read(self) -> None:
         try:
             received = os.read(self._source, 1024)
         except OSError:
             received = b""
-        loop = asyncio.get_running_loop()
         if not received:
-            loop.remove_reader(self._source)
+            self._loop.remove_reader(self._source)
             self._on_hangup()
             return
-        pressed_keys, self._unfinished = split_keys(self._unfinished + received.decode("utf-8", "replace"))
-        for key in pressed_keys:
-            pressed(key)
+        pressed, self._unfinished = split_keys(self._unfinished + received.decode("utf-8", "replace"))
+        for key in pressed:
+            self._on_key(key)
         if self._unfinished:
-            loop.call_later(_REST_OF_A_KEY_SECONDS, self._give_up, self._unfinished, pressed)
+            self._loop.call_later(_REST_OF_A_KEY_SECONDS, self._give_up, self._unfinished)
 
-    def _give_up(self, waited_for: str, pressed: Callable[[str], None]) -> None:
+    def _give_up(self, waited_for: str) -> None:
         if self._unfinished == waited_for:
             self._unfinished = ""
-            pressed("escape")
+            self._on_key("escape")
 
 
 _SEQUENCES = {

@@ -1,25 +1,26 @@
-"""Runs `tune`: asks, searches, and writes the recommendation."""
+"""Runs `tune`: asks, measures what the search wants to know, and writes the recommendation."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.results import Outcome, open_results
+from uwsgi_headroom.tune.experiment.results import Line, Outcome, ResultsFile, fingerprint, open_results
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
-from uwsgi_headroom.tune.finish import MEASURED, RUNS, OutputDirectory, finish, open_output, render_table
-from uwsgi_headroom.tune.measure import Measurer
+from uwsgi_headroom.tune.finish import MEASURED, RUNS, WIDTH, OutputDirectory, finish, open_output, render_table
 from uwsgi_headroom.tune.plan import BACKENDS, Plan, make_plan
 from uwsgi_headroom.tune.request import TuneRequest
+from uwsgi_headroom.tune.search.candidates import predict_scores
 from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.search import predict_scores, search
-
-WIDTH = 100
+from uwsgi_headroom.tune.search.search import search
+from uwsgi_headroom.words.formats import duration
 
 RECOMMENDED, NOTHING = 0, 1
 
@@ -66,18 +67,43 @@ def _run(request: TuneRequest, run_planned: Callable[[Planned], Outcome]) -> int
 def _search(
     plan: Plan, evidence: Evidence, output: OutputDirectory, run_planned: Callable[[Planned], Outcome]
 ) -> Variant:
+    predict = partial(predict_scores, load=plan.task.load, cpus=plan.task.cpus)
     with open_results(output.path / RUNS) as results:
-        measurer = Measurer(
-            plan.application,
-            plan.task.load,
-            output.path / MEASURED,
-            results,
-            most_runs=plan.task.most_runs,
-            say=_say,
-            run=run_planned,
-        )
-        predict = partial(predict_scores, load=plan.task.load, cpus=plan.task.cpus)
+        measurer = _Measurer(plan, output.path / MEASURED, results, run_planned)
         return search(plan.task, measurer.measure, predict, evidence)
+
+
+class _Measurer:
+    """Runs variants one after the other, and says how far it is. A run that is in `results` already, of the same
+    application and load, is not repeated: an interrupted search then goes on where it was."""
+
+    def __init__(
+        self, plan: Plan, measured: Path, results: ResultsFile, run_planned: Callable[[Planned], Outcome]
+    ) -> None:
+        self._application, self._task, self._measured = plan.application, plan.task, measured
+        self._results, self._run_planned = results, run_planned
+        digest = hashlib.sha256(plan.application.text.encode(errors="surrogateescape")).hexdigest()
+        self._label = f"tune {digest[:8]}"
+        self._found = {line.key: line for line in results.found if line.outcome.error is None}
+        self._count = 0
+
+    def measure(self, variant: Variant, number: int) -> Outcome:
+        """The outcome of a variant in a round. Raises OSError, ResultsError if the disk is full, KeyboardInterrupt."""
+        setup = self._application.make_setup(variant, self._measured)
+        planned = Planned(setup, self._task.load, self._label, number)
+        print_of_run = fingerprint(planned.setup, planned.load)
+        self._count += 1
+        place = f"Run {self._count} of at most {self._task.most_runs}: {variant.name}"
+        kept = self._found.get((variant.name, self._label, number))
+        if kept is not None and kept.run == print_of_run:
+            _say(f"{place}: measured before: {kept.outcome.sum_up()}")
+            return kept.outcome
+        left = planned.seconds * (self._task.most_runs - self._count + 1)
+        _say(f"{place} (at most {duration(left)} left)")
+        outcome = self._run_planned(planned)
+        self._results.append(Line(run=print_of_run, outcome=outcome))
+        _say(f" {outcome.sum_up()}")
+        return outcome
 
 
 def _is_confirmed(yes: bool) -> bool:

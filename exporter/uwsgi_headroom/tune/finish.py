@@ -1,8 +1,6 @@
-"""Writes the result of a search into its directory, and sums it up for the terminal.
+"""Writes the result of a search into its directory: the ini file, its difference, the report, the chart.
 
-The directory with the result of a `tune`: what is written there, and in which files.
-
-Writes the evidence of a search as Markdown, and its table for a terminal.
+The same result is summed up for the terminal. Nothing outside of the directory is changed.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -22,11 +19,111 @@ from uwsgi_headroom.tune.application.ini import Ini, reread
 from uwsgi_headroom.tune.application.ini_edit import edit_ini, make_diff
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.chart import draw_bars
-from uwsgi_headroom.tune.experiment.results import Outcome, Spread, spread
+from uwsgi_headroom.tune.experiment.results import Outcome, spread
 from uwsgi_headroom.tune.plan import Plan
 from uwsgi_headroom.tune.recommendation import Recommendation, recommend
 from uwsgi_headroom.tune.search.evidence import Evidence
 from uwsgi_headroom.words.formats import byte_size, duration, figure
+
+WIDTH = 100
+"""Columns of the text on a terminal."""
+
+
+def finish(chosen: Variant, plan: Plan, evidence: Evidence, output: OutputDirectory) -> list[str]:
+    """Write all files, and return the lines for the terminal. Raises HeadroomError if a file cannot be written."""
+    application, task = plan.application, plan.task
+    found = recommend(chosen, evidence, task.load, task.cpus, has_ini=application.ini is not None, off=application.off)
+    notes: list[str] = []
+    diff = changed = ""
+    if application.ini is None:
+        output.write(INI, make_ini(application, chosen))
+    elif found.changes:
+        after = edit_ini(application.ini, chosen)
+        diff = make_diff(application.ini.text, after, application.ini.path)
+        changed = make_diff(application.ini.text, after, application.ini.path, context=0)
+        notes += _check_edit(application.ini, after, chosen)
+        output.write(INI, after)
+        output.write(DIFF, diff)
+    has_chart = find_spec("matplotlib") is not None
+    if has_chart:
+        _draw(evidence, output.path / CHART)
+    else:
+        notes.append("There is no chart, because matplotlib is not installed (extra `tune`).")
+    report = _write_report(found, plan, evidence, changed, has_chart=has_chart)
+    output.write(REPORT, "".join(f"{line}\n" for line in report))
+    step = _name_next_step(found, application, output)
+    return list(_list_written(found, evidence, diff, notes, step, output.path / REPORT))
+
+
+def make_ini(application: Application, chosen: Variant) -> str:
+    """A whole ini file for an application that was given without one."""
+    words = chosen.list_words("127.0.0.1:8000")
+    options = [word.removeprefix("--").partition("=") for word in words]
+    lines = [f"{name} = {value or 'true'}" for name, _, value in options]
+    return "\n".join(
+        [
+            application.text.rstrip("\n"),
+            "master = true",
+            "need-app = true",
+            "die-on-term = true",
+            *lines,
+            "; For stats, once it runs: `uwsgi-headroom discover` prints lines that it has tried.",
+            "",
+        ]
+    )
+
+
+def _check_edit(ini: Ini, after: str, chosen: Variant) -> list[str]:
+    """A sentence if the edited file does not give the chosen variant: an included file has the last word."""
+    if reread(ini, after).present == chosen:
+        return []
+    return [
+        f"A file that {ini.path.name} includes sets processes, threads or another of these options after it: change "
+        f"them there to get {chosen.name}."
+    ]
+
+
+def _draw(evidence: Evidence, path: Path) -> None:
+    rates = {variant.name: _list_rates(evidence.of(variant)) for variant in evidence.variants}
+    rows = {name: spread(measured) for name, measured in rates.items() if measured}
+    try:
+        draw_bars(path, title="Requests per second: median and range", unit="requests/s", rows=rows)
+    except OSError as error:
+        raise HeadroomError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _list_rates(outcomes: Sequence[Outcome]) -> list[float]:
+    return [outcome.answers.throughput for outcome in outcomes if outcome.answers]
+
+
+def _name_next_step(found: Recommendation, application: Application, output: OutputDirectory) -> str:
+    if application.ini is None:
+        return (
+            f"The ini file is {output.path / INI}: set http-socket and stats to addresses of yours before you use it."
+        )
+    if not found.changes:
+        return "Nothing has to be changed."
+    return (
+        f"Nothing was changed. To apply it, copy the changed lines to {application.ini.path}, reload uWSGI, and watch "
+        "it with uwsgi-headroom check."
+    )
+
+
+def _list_written(
+    found: Recommendation, evidence: Evidence, diff: str, notes: list[str], next_step: str, report: Path
+) -> Iterator[str]:
+    yield from ("", *wrap(found.headline, WIDTH))
+    yield from wrap(" ".join(found.reasons), WIDTH)
+    if diff:
+        yield from ("", *diff.rstrip("\n").split("\n"))
+    yield from ("", *render_table(evidence, found.chosen), "", "Why:")
+    for sentence in evidence.decisions:
+        yield from wrap(sentence, WIDTH, "  * ", "    ")
+    yield "What the result depends on:"
+    for sentence in [*found.cautions, *notes]:
+        yield from wrap(sentence, WIDTH, "  * ", "    ")
+    yield from ("", *wrap(next_step, WIDTH), f"The evidence, and what the columns mean: {report}")
+
 
 HEAD = ("setting", "runs", "requests/s", "range", "mean", "p99", "memory", "CPUs", "lock wait", "hot ratio")
 
@@ -38,24 +135,9 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """What a report says of the task. lines: one sentence each. changed: the changed lines of the ini file."""
-
-    title: str
-    lines: Sequence[str]
-    changed: str
-    has_chart: bool
-
-
-def list_rows(evidence: Evidence, chosen: Variant | None) -> list[tuple[str, ...]]:
-    """A row of figures for each variant, in the order of HEAD; the chosen one has a mark."""
-    return [_row(variant, evidence, variant == chosen) for variant in evidence.variants]
-
-
 def render_table(evidence: Evidence, chosen: Variant | None) -> list[str]:
     """The table for a terminal, in columns."""
-    rows = [HEAD, *list_rows(evidence, chosen)]
+    rows = [HEAD, *_list_rows(evidence, chosen)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
     return [
         "  ".join(
@@ -65,38 +147,15 @@ def render_table(evidence: Evidence, chosen: Variant | None) -> list[str]:
     ]
 
 
-def render_markdown(found: Recommendation, evidence: Evidence, described: Described) -> str:
-    """The whole report."""
-    return "\n".join(_list_lines(found, evidence, described)) + "\n"
-
-
-def _list_lines(found: Recommendation, evidence: Evidence, described: Described) -> Iterator[str]:
-    yield from (f"# {described.title}", "", f"**{found.headline}**", "", *_paragraph(found.reasons))
-    if described.changed:
-        yield from ("```diff", described.changed.rstrip("\n"), "```", "")
-    yield from ("## What was run", "", *_paragraph(described.lines))
-    if described.has_chart:
-        yield from ("![Requests per second of each setting: median and range](runs.svg)", "")
-    yield f"| {' | '.join(HEAD)} |"
-    yield f"| {' | '.join(['---', *['---:'] * (len(HEAD) - 1)])} |"
-    for row in list_rows(evidence, found.chosen):
-        yield f"| {' | '.join(row)} |"
-    yield from ("", LEGEND, "", "## Why", "")
-    yield from (f"{number}. {sentence}" for number, sentence in enumerate(evidence.decisions, 1))
-    yield from ("", "## What the result depends on", "")
-    yield from (f"* {sentence}" for sentence in found.cautions)
-
-
-def _paragraph(sentences: Iterable[str]) -> list[str]:
-    text = " ".join(sentences)
-    return [text, ""] if text else []
+def _list_rows(evidence: Evidence, chosen: Variant | None) -> list[tuple[str, ...]]:
+    """A row of figures for each variant, in the order of HEAD; the chosen one has a mark."""
+    return [_row(variant, evidence, variant == chosen) for variant in evidence.variants]
 
 
 def _row(variant: Variant, evidence: Evidence, is_chosen: bool) -> tuple[str, ...]:
     outcomes = evidence.of(variant)
     good = [outcome for outcome in outcomes if outcome.answers]
-    rates = [outcome.answers.throughput for outcome in good if outcome.answers]
-    rate = spread(rates) if rates else None
+    rate = spread(_list_rates(good)) if good else None
     return (
         f"{variant.name}{' *' if is_chosen else ''}",
         str(len(outcomes)),
@@ -123,13 +182,38 @@ def _middle(outcomes: Sequence[Outcome], find: Callable[[Outcome], object], show
     return show(median(values)) if values else ""
 
 
-RUNS, MEASURED, REPORT, INI, DIFF, CHART = (
-    *("runs.jsonl", "measured.ini", "report.md", "recommended.ini", "recommended.diff", "runs.svg"),
-)
+def _write_report(
+    found: Recommendation, plan: Plan, evidence: Evidence, changed: str, *, has_chart: bool
+) -> Iterator[str]:
+    """The report in lines of Markdown. changed: the changed lines of the ini file."""
+    yield from (f"# Tuning of {plan.application.name}", "", f"**{found.headline}**", "", *_paragraph(found.reasons))
+    if changed:
+        yield from ("```diff", changed.rstrip("\n"), "```", "")
+    written = time.strftime("Written on %Y-%m-%d at %H:%M.")
+    yield from ("## What was run", "", *_paragraph([*plan.list_lines(), written]))
+    if has_chart:
+        yield from ("![Requests per second of each setting: median and range](runs.svg)", "")
+    yield f"| {' | '.join(HEAD)} |"
+    yield f"| {' | '.join(['---', *['---:'] * (len(HEAD) - 1)])} |"
+    for row in _list_rows(evidence, found.chosen):
+        yield f"| {' | '.join(row)} |"
+    yield from ("", LEGEND, "", "## Why", "")
+    yield from (f"{number}. {sentence}" for number, sentence in enumerate(evidence.decisions, 1))
+    yield from ("", "## What the result depends on", "")
+    yield from (f"* {sentence}" for sentence in found.cautions)
+
+
+def _paragraph(sentences: Iterable[str]) -> list[str]:
+    text = " ".join(sentences)
+    return [text, ""] if text else []
+
+
+RUNS, MEASURED, CHART = "runs.jsonl", "measured.ini", "runs.svg"
+REPORT, INI, DIFF = "report.md", "recommended.ini", "recommended.diff"
 
 
 class OutputDirectory:
-    """Ini files may hold passwords, so files are readable by their owner alone."""
+    """The directory with the result. Ini files may hold passwords: only the owner of a file can read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,106 +247,3 @@ def open_output(given: str | None) -> OutputDirectory:
     if not os.access(path, os.W_OK | os.X_OK):
         raise HeadroomError(f"{path} cannot be written: permission denied")
     return OutputDirectory(path.absolute())
-
-
-WIDTH = 100
-
-
-def finish(chosen: Variant, plan: Plan, evidence: Evidence, output: OutputDirectory) -> list[str]:
-    """Write all files, and return the lines for the terminal. Raises HeadroomError if a file cannot be written."""
-    application, task = plan.application, plan.task
-    found = recommend(chosen, evidence, task.load, task.cpus, has_ini=application.ini is not None, off=application.off)
-    notes: list[str] = []
-    diff = changed = ""
-    if application.ini is None:
-        output.write(INI, make_ini(application, chosen))
-    elif found.changes:
-        after = edit_ini(application.ini, chosen)
-        diff = make_diff(application.ini.text, after, application.ini.path)
-        changed = make_diff(application.ini.text, after, application.ini.path, context=0)
-        notes += _check_edit(application.ini, after, chosen)
-        output.write(INI, after)
-        output.write(DIFF, diff)
-    has_chart, note = _draw(evidence, output)
-    described = Described(
-        title=f"Tuning of {application.name}",
-        lines=(*plan.list_lines(), time.strftime("Written on %Y-%m-%d at %H:%M.")),
-        changed=changed,
-        has_chart=has_chart,
-    )
-    output.write(REPORT, render_markdown(found, evidence, described))
-    step = _name_next_step(found, application, output)
-    return list(_list_written(found, evidence, diff, [*notes, *note], step, output.path / REPORT))
-
-
-def make_ini(application: Application, chosen: Variant) -> str:
-    """A whole ini file for an application that was given without one."""
-    words = chosen.list_words("127.0.0.1:8000")
-    options = [word.removeprefix("--").partition("=") for word in words]
-    lines = [f"{name} = {value or 'true'}" for name, _, value in options]
-    return "\n".join(
-        [
-            application.text.rstrip("\n"),
-            "master = true",
-            "need-app = true",
-            "die-on-term = true",
-            *lines,
-            "; For stats, once it runs: `uwsgi-headroom discover` prints lines that it has tried.",
-            "",
-        ]
-    )
-
-
-def _check_edit(ini: Ini, after: str, chosen: Variant) -> list[str]:
-    """A sentence if the edited file does not give the chosen variant: an included file has the last word."""
-    if reread(ini, after).present == chosen:
-        return []
-    return [
-        f"A file that {ini.path.name} includes sets processes, threads or another of these options after it: change "
-        f"them there to get {chosen.name}."
-    ]
-
-
-def _draw(evidence: Evidence, output: OutputDirectory) -> tuple[bool, list[str]]:
-    if find_spec("matplotlib") is None:
-        return False, ["There is no chart, because matplotlib is not installed (extra `tune`)."]
-    rows: dict[str, Spread] = {}
-    for variant in evidence.variants:
-        rates = [outcome.answers.throughput for outcome in evidence.of(variant) if outcome.answers]
-        if rates:
-            rows[variant.name] = spread(rates)
-    path = output.path / CHART
-    try:
-        draw_bars(path, title="Requests per second: median and range", unit="requests/s", rows=rows)
-    except OSError as error:
-        raise HeadroomError(f"{path} cannot be written: {error.strerror or error}") from None
-    return True, []
-
-
-def _name_next_step(found: Recommendation, application: Application, output: OutputDirectory) -> str:
-    if application.ini is None:
-        return (
-            f"The ini file is {output.path / INI}: set http-socket and stats to addresses of yours before you use it."
-        )
-    if not found.changes:
-        return "Nothing has to be changed."
-    return (
-        f"Nothing was changed. To apply it, copy the changed lines to {application.ini.path}, reload uWSGI, and watch "
-        "it with uwsgi-headroom check."
-    )
-
-
-def _list_written(
-    found: Recommendation, evidence: Evidence, diff: str, notes: list[str], next_step: str, evidence_path: Path
-) -> Iterator[str]:
-    yield from ("", *wrap(found.headline, WIDTH))
-    yield from wrap(" ".join(found.reasons), WIDTH)
-    if diff:
-        yield from ("", *diff.rstrip("\n").split("\n"))
-    yield from ("", *render_table(evidence, found.chosen), "", "Why:")
-    for sentence in evidence.decisions:
-        yield from wrap(sentence, WIDTH, "  * ", "    ")
-    yield "What the result depends on:"
-    for sentence in [*found.cautions, *notes]:
-        yield from wrap(sentence, WIDTH, "  * ", "    ")
-    yield from ("", *wrap(next_step, WIDTH), f"The evidence, and what the columns mean: {evidence_path}")

@@ -1,4 +1,4 @@
-"""What a call of `tune` will do: checks the options together, and says it before anything starts."""
+"""Plans what a call of `tune` will do: checks the options together, and says it before anything starts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,8 @@ from uwsgi_headroom.tune.application.application import Application, list_withhe
 from uwsgi_headroom.tune.experiment.run import seconds_of
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
-from uwsgi_headroom.tune.search.evidence import Limits
-from uwsgi_headroom.tune.search.search import Task
+from uwsgi_headroom.tune.search.evidence import DEFAULT_QUEUE_LIMIT, Limits, Task
 from uwsgi_headroom.words.formats import byte_size, counted, duration
-
-DEFAULT_QUEUE_LIMIT = 4096
-"""net.core.somaxconn since Linux 5.4."""
 
 LONGEST_WARM_UP = 2.0
 """Seconds of the load before the measured time."""
@@ -33,14 +29,16 @@ BACKENDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """application, task and limits of a search. load_words: the load as half a sentence; notes: what is left out of the
-    log, and what memory limit applies."""
+    """A search that can start."""
 
     application: Application
     task: Task
     limits: Limits
     load_words: str
+    """The load as half a sentence."""
+
     notes: tuple[str, ...]
+    """What is left out of the log, and what memory limit applies."""
 
     def list_lines(self) -> Iterator[str]:
         """What will happen, as sentences."""

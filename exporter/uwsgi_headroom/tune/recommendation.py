@@ -1,17 +1,17 @@
-"""What a search found, in words: the recommendation, its reasons and its cautions."""
+"""Puts what a search found into words: the recommendation, its reasons and its cautions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.search.candidates import predict_most
 from uwsgi_headroom.tune.search.evidence import Evidence
-from uwsgi_headroom.tune.search.search import predict_most
 from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, figure, fine_percent, percent
 from uwsgi_headroom.words.states import LIMITS
 
@@ -24,13 +24,18 @@ UNSUCCESSFUL = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """headline: what to do. reasons: the evidence in short, then the headroom. cautions: what the result depends on."""
+    """The result of a search, in sentences."""
 
     chosen: Variant
     present: Variant
     headline: str
+    """What to do."""
+
     reasons: tuple[str, ...]
+    """The evidence in short, then the headroom."""
+
     cautions: tuple[str, ...]
+    """What the result depends on."""
 
     @property
     def changes(self) -> bool:
@@ -52,11 +57,7 @@ def recommend(
         reasons=tuple(
             sentence for sentence in (reason, _describe_needs(chosen, present, evidence), headroom) if sentence
         ),
-        cautions=(
-            *_warn_of_threads(chosen, present),
-            *_warn_of_one_process(chosen, present),
-            *list_cautions(evidence, load, cpus, off),
-        ),
+        cautions=tuple(_list_cautions(chosen, evidence, load, cpus, off)),
     )
 
 
@@ -139,25 +140,42 @@ def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, lo
     )
 
 
-def _warn_of_threads(chosen: Variant, present: Variant) -> list[str]:
-    if present.setting.threads > 1 or chosen.setting.threads == 1:
-        return []
-    return [
-        f"{present.name} has one thread in each process, and {chosen.name} has several: the application, and all "
-        "libraries that it uses, must be safe to run in several threads. This load does not prove that."
-    ]
+def _list_cautions(chosen: Variant, evidence: Evidence, load: Load, cpus: float, off: Sequence[str]) -> Iterator[str]:
+    """What the result depends on, as sentences."""
+    present = evidence.variants[0]
+    if present.setting.threads == 1 and chosen.setting.threads > 1:
+        yield (
+            f"{present.name} has one thread in each process, and {chosen.name} has several: the application, and all "
+            "libraries that it uses, must be safe to run in several threads. This load does not prove that."
+        )
+    if present.setting.processes > 1 and chosen.setting.processes == 1:
+        yield (
+            f"{chosen.name} is a single process: while it restarts, after a crash or by harakiri or max-requests, no "
+            "request is answered, and no other process takes over."
+        )
+    outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
+    yield from _warn_of_statuses(outcomes)
+    yield f"Measured with {_count_cpus(cpus)}. With another number, run tune again."
+    clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
+    if clients:
+        yield f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
+    others = cpus * evidence.neighbours()
+    if others > BUSY_NEIGHBOURS:
+        yield f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet."
+    if load.clients:
+        yield (
+            f"The load was {counted(load.clients, 'client')} that each wait for an answer, then ask again at once. "
+            "With more clients, more threads may pay."
+        )
+    yield (
+        "The requests went straight to uWSGI on loopback: no proxy in front, and no slow clients. Backends answered as "
+        "fast as they do now."
+    )
+    if off:
+        yield f"Left out of the ini file while measuring: {'; '.join(off)}."
 
 
-def _warn_of_one_process(chosen: Variant, present: Variant) -> list[str]:
-    if chosen.setting.processes > 1 or present.setting.processes == 1:
-        return []
-    return [
-        f"{chosen.name} is a single process: while it restarts, after a crash or by harakiri or max-requests, no "
-        "request is answered, and no other process takes over."
-    ]
-
-
-def _warn_of_statuses(outcomes: Sequence[Outcome]) -> list[str]:
+def _warn_of_statuses(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Redirects and errors are answered faster than pages, so they measure something else."""
     statuses: Counter[int] = Counter()
     answered = 0
@@ -166,39 +184,12 @@ def _warn_of_statuses(outcomes: Sequence[Outcome]) -> list[str]:
             answered += outcome.answers.answered
             statuses.update(outcome.answers.statuses)
     part = statuses.total() / answered if answered else 0.0
-    if part < UNSUCCESSFUL:
-        return []
-    named = ", ".join(f"{status}: {count:,}" for status, count in statuses.most_common())
-    return [
-        f"{percent(part)} of the answers were redirects or errors (status {named}): check that this load is the one "
-        "that you want to measure."
-    ]
-
-
-def list_cautions(evidence: Evidence, load: Load, cpus: float, off: Sequence[str]) -> list[str]:
-    """What the result depends on, as sentences."""
-    outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
-    clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
-    found = [*_warn_of_statuses(outcomes), f"Measured with {_count_cpus(cpus)}. With another number, run tune again."]
-    if clients:
-        found.append(
-            f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
+    if part >= UNSUCCESSFUL:
+        named = ", ".join(f"{status}: {count:,}" for status, count in statuses.most_common())
+        yield (
+            f"{percent(part)} of the answers were redirects or errors (status {named}): check that this load is the "
+            "one that you want to measure."
         )
-    others = cpus * evidence.neighbours()
-    if others > BUSY_NEIGHBOURS:
-        found.append(f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet.")
-    if load.clients:
-        found.append(
-            f"The load was {counted(load.clients, 'client')} that each wait for an answer, then ask again at once. "
-            "With more clients, more threads may pay."
-        )
-    found.append(
-        "The requests went straight to uWSGI on loopback: no proxy in front, and no slow clients. Backends answered as "
-        "fast as they do now."
-    )
-    if off:
-        found.append(f"Left out of the ini file while measuring: {'; '.join(off)}.")
-    return found
 
 
 def _count_cpus(cpus: float) -> str:

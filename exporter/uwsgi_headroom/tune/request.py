@@ -1,4 +1,7 @@
-"""What `tune` is asked to do: its options, and their defaults. Imports nothing that takes time."""
+"""Defines the options of `tune`, their ranges and defaults.
+
+It stands alone because the command line needs it at every start: it imports nothing that takes time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
-    """The options of a call. One of ini and app is given. max_memory: bytes. max_p99: seconds. None: not given."""
+    """The options of a call. One of ini and app is given. None: not given."""
 
     ini: str | None = None
     app: str | None = None
@@ -32,7 +35,11 @@ class TuneRequest:
     access_log: str | None = None
     methods: tuple[str, ...] = ("GET",)
     max_memory: float | None = None
+    """Bytes."""
+
     max_p99: float | None = None
+    """Seconds."""
+
     clients: int | None = None
     rate: float | None = None
     seconds: float = DEFAULT_SECONDS

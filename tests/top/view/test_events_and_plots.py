@@ -15,8 +15,8 @@ from tools.support.simulated_server import EPOCH
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation
+from uwsgi_headroom.top.view.pages import event_page
 from uwsgi_headroom.top.view.plots import plot_lines
-from uwsgi_headroom.top.view.rows import event_page
 
 
 @pytest.fixture(autouse=True)

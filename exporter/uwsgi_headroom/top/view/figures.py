@@ -12,6 +12,9 @@ from uwsgi_headroom.words import formats
 
 UNKNOWN = "-"
 
+MOST_HEADROOM = 10.0
+"""Upper end of the scale on which headroom is drawn: more makes no difference."""
+
 _TIME_COLUMNS = 6
 
 

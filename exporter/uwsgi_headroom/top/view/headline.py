@@ -1,12 +1,6 @@
-"""Builds the head of a server's page: verdict, advice, headroom, first limit and load.
+"""Builds the head of a server's page, one line for each topic: verdict, advice, headroom, load, time, queues.
 
-Builds the line that identifies a server: master, host, application, configuration.
-
-Builds the lines of a server's head about percentiles of response times, and about the service level objective.
-
-Builds the lines of a server's head that say what requests spend their time on: figures, and a bar of the parts.
-
-Draws a sparkline at the right end of a line.
+Each function of a topic builds its lines whole. `screen` leaves out those with the largest rank where there is no room.
 """
 
 from __future__ import annotations
@@ -24,142 +18,21 @@ from uwsgi_headroom.documents.sentences import (
     RequestTime,
     TimePart,
     describe_objective,
+    describe_routes,
     list_percentiles,
     split_request_time,
 )
 from uwsgi_headroom.terminal_text import downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import age, cut_middle
-from uwsgi_headroom.top.view.rows import route_lines
+from uwsgi_headroom.top.view.figures import MOST_HEADROOM, age, cut_middle
 from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, rate
 from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES, WAITS
 
-_LABEL = "instance     "
-_LEAST_PATH = 12  # least columns for the name of an application or a file, else the name is left out
+_LABEL = 13  # columns of the name of a line
 
 
-def identity_lines(server: Server, width: int) -> Iterator[Text]:
-    """Build one line: master's PID, uptime and host, then application and configuration file if they fit."""
-    identity = server.identity
-    if identity is None:
-        return
-    short = [
-        f"master pid {identity.pid}" if identity.pid else "",
-        f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
-        f"on {escape_text(identity.host)}" if identity.host else "",
-    ]
-    line = Text(_LABEL + ", ".join(part for part in short if part))
-    line.stylize("bold", 0, len(_LABEL))
-    for label, value in (("app ", identity.application), ("config ", identity.configuration_file)):
-        before = ", " if len(line) > len(_LABEL) else ""
-        room = width - line.cell_len - len(before) - len(label)
-        if value and room >= min(len(value), _LEAST_PATH):
-            line.append(before + label + cut_middle(escape_text(value), room))
-    yield line
-
-
-_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
-
-
-def with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
-    """Append a sparkline of the values at the right end of a line, if there is room."""
-    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
-    if room < _LEAST_SPARK or not any(value is not None for value in values):
-        return line
-    drawn = sparkline(downsample(values, room), of)
-    span = f" {age(len(values) * step)}"
-    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
-    return line.append(drawn, "cyan").append(span, "dim")
-
-
-_RESPONSE_LABEL = len("response     ")
-_WORDS = "; inside uWSGI, estimated"
-_FEW = (0.5, 0.95, 0.99)
-_LEVELS = {"fast": "bold red", "slow": "bold yellow", None: ""}
-
-
-def percentile_lines(server: Server, trend: Trend, width: int) -> Iterator[Text]:
-    """Build the line of the percentiles, with as much about each as fits; none if they are not known."""
-    section = server.response_times
-    if section is None or server.state == "down":
-        return
-    choices = (
-        ", ".join(list_percentiles(section)),
-        ", ".join(list_percentiles(section, _FEW)),
-        ", ".join(list_percentiles(section, _FEW, short=True)),
-        ", ".join(list_percentiles(section, _FEW[1:], short=True)),
-        ", ".join(list_percentiles(section, _FEW[1:2], short=True)),
-    )
-    room = width - _RESPONSE_LABEL
-    text = next((choice for choice in choices if cell_len(choice) <= room), choices[-1])
-    text += _WORDS if cell_len(text + _WORDS) <= room else ""
-    line = Text("response     ", "bold").append(text, "not bold")
-    yield with_spark(line, trend.response_times.column(SHARES[2]), None, trend.step, width)
-
-
-def objective_lines(server: Server, width: int) -> list[Text]:
-    """Build the lines about the objective; none if the server has none."""
-    objective = server.objective
-    if objective is None or server.state == "down":
-        return []
-    wrapped = wrap(describe_objective(objective), width, "objective    ", " " * _RESPONSE_LABEL)
-    lines = [Text(text, _LEVELS[objective.level]) for text in wrapped]
-    lines[0].stylize("bold", 0, _RESPONSE_LABEL)
-    return lines
-
-
-_TIME_LABEL = "time         "
-_EDGE = "│"
-_SWITCHED_OFF = "off:"
-
-
-def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
-    """Build the line of figures and the bar; None if the time is not known or no request was in service."""
-    time = split_request_time(server.waits) if server.waits else None
-    return (_figures(time, width), _bar(time, width)) if time else None
-
-
-def why_not_known(server: Server) -> Text | None:
-    """Build one line with the first clause of the reason why the time is not known; the page of advice has the whole.
-    None if the time is known, if the exporter's settings switch it off, or if the document has no reason."""
-    why = next((unknown.why for unknown in server.unknown if unknown.what == "waits"), None)
-    if server.waits or why is None or why.startswith(_SWITCHED_OFF):
-        return None
-    return Text(_TIME_LABEL, "bold").append(f"not known: {why.partition(': ')[0]}", "not bold dim")
-
-
-def _figures(time: RequestTime, width: int) -> Text:
-    """Write the parts, largest first, in the unit of the whole. An ellipsis replaces those that do not fit."""
-    whole = time.whole.size if time.whole.per_request is not None else f"{time.whole.size} {time.unit}"
-    unit = time.whole.size.removeprefix(time.whole.size.split()[0])
-    line = Text(_TIME_LABEL, "bold").append(whole, "bold").append(": ", "not bold")
-    for place, part in enumerate(time.parts):
-        text = Text(f"{', ' if place else ''}{_name(part)} {part.size.removesuffix(unit)}", "not bold")
-        is_last = place == len(time.parts) - 1
-        if line.cell_len + text.cell_len + (0 if is_last else len(" …")) > width:
-            return line.append(" …" if place else "…", "not bold")
-        line.append_text(text)
-    return line
-
-
-def _bar(time: RequestTime, width: int) -> Text:
-    """Draw the parts in the order of the figures, each as long as its share, with its name if that fits."""
-    room = max(0, width - len(_TIME_LABEL) - len(_EDGE))
-    line = Text(" " * len(_TIME_LABEL))
-    start, so_far = 0, 0.0
-    for part in time.parts:
-        so_far += part.threads
-        end = round(room * so_far / time.whole.threads)
-        line.append(set_cell_size(_EDGE + _name(part), end - start), WAITS[part.state].terminal)
-        start = end
-    return line.append(_EDGE)
-
-
-def _name(part: TimePart) -> str:
-    return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short
-
-
-_MOST_HEADROOM = 10.0  # upper end of its sparkline: more makes no difference
+def _label(name: str) -> Text:
+    return Text().append(f"{name:{_LABEL}}", "bold")
 
 
 def status_word(server: Server | Summary) -> str:
@@ -194,14 +67,32 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
     return [*block, *[Text()] * (lines - len(block))]
 
 
+def _advice(server: Server, width: int, lines: int) -> list[Text]:
+    """Build the lines with the advice of the worst finding; empty if the server is ok."""
+    judged = server.state == "up" and server.status in ("warning", "critical")
+    if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
+        return []
+    wrapped = wrap(server.findings[0].change, width, f"{'change':{_LABEL}}", " " * _LABEL)
+    cut = [Text(line) for line in cut_lines(wrapped, lines)]
+    cut[0].stylize("bold", 0, _LABEL)
+    return cut
+
+
+def cut_lines(lines: list[str], most: int) -> list[str]:
+    """Cut to the first `most` lines; an ellipsis replaces the rest."""
+    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line of the head. Lines with a larger `rank` are left out first. is_spare: left out unless the whole page fits
-    on the screen."""
+    """A line of the head."""
 
     rank: int
+    """Lines with a larger rank are left out first."""
+
     line: Text
     is_spare: bool = False
+    """Whether it is left out unless the whole page fits on the screen."""
 
 
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
@@ -212,33 +103,19 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
         *(Part(2, line) for line in _concurrency(server, trend, width)),
         *(Part(3, line) for line in _requests(server)),
         *(Part(5, line) for line in percentile_lines(server, trend, width)),
-        *_objective(server, width),
+        *(Part(5 if place == 0 else 10, line) for place, line in enumerate(objective_lines(server, width))),
         *_time(server, width),
         *(Part(6, line) for line in route_lines(server, width)),
         *(Part(4 if place == 0 else 10, line) for place, line in enumerate(_queues(server))),
-        *(Part(8, line) for line in identity_lines(server, width)),
+        *(Part(8, line) for line in _identity(server, width)),
         Part(6, Text()),
     ]
-
-
-def _advice(server: Server, width: int, lines: int) -> list[Text]:
-    """Build the lines with the advice of the worst finding; empty if the server is ok."""
-    judged = server.state == "up" and server.status in ("warning", "critical")
-    if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
-        return []
-    wrapped = wrap(server.findings[0].change, width, "change       ", " " * 13)
-    return [_label(line) if place == 0 else Text(line) for place, line in enumerate(cut_lines(wrapped, lines))]
-
-
-def cut_lines(lines: list[str], most: int) -> list[str]:
-    """Cut to the first `most` lines; an ellipsis replaces the rest."""
-    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
 
 
 def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     if server.kind != "server":
         return
-    room, line = server.headroom, _label("headroom     ")
+    room, line = server.headroom, _label("headroom")
     if server.state == "down" or room is None:
         line.append("not known" if server.state == "up" else f"not known: the server is {server.state}")
     elif room.factor is None or room.first is None:
@@ -247,7 +124,7 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
             f", first limit: {LIMITS[room.first].name}"
         )
-    yield with_spark(line, trend.headroom.factor, _MOST_HEADROOM, trend.step, width)
+    yield _with_spark(line, trend.headroom.factor, MOST_HEADROOM, trend.step, width)
 
 
 def _limits(server: Server) -> Iterator[Text]:
@@ -265,14 +142,14 @@ def _limits(server: Server) -> Iterator[Text]:
     }
     limits = [f"{LIMITS[limit].short} {factor(value)}" for limit, value in factors.items() if value is not None]
     limits += [f"{LIMITS[limit].short} >100x" for limit in room.far]
-    yield Text("             " + ", ".join(limits) if limits else "", "dim")
+    yield Text(" " * _LABEL + ", ".join(limits) if limits else "", "dim")
 
 
 def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     threads, flow = server.threads, server.flow
     if threads is None:
         return
-    line = _label("in service   ")
+    line = _label("in service")
     if flow and flow.observed is not None:
         line.append(mean_count(flow.observed), "bold")
         line.append(f" of {threads.available} threads" if threads.available is not None else "")
@@ -286,7 +163,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append(f", {threads.stuck} for over {chosen(threads.stuck_seconds)}", "" if is_async else "bold red")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
-    yield with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
+    yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
 
 
 def _requests(server: Server) -> Iterator[Text]:
@@ -294,9 +171,9 @@ def _requests(server: Server) -> Iterator[Text]:
     if server.kind != "server":
         return
     if flow is None or flow.throughput is None:
-        yield _label("requests     ").append("not known")
+        yield _label("requests").append("not known")
         return
-    line = _label("requests     ").append(rate(flow.throughput), "bold")
+    line = _label("requests").append(rate(flow.throughput), "bold")
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
     if flow.queue_wait is not None:
@@ -309,6 +186,91 @@ def _requests(server: Server) -> Iterator[Text]:
     yield line
 
 
+_HOW_KNOWN = "; inside uWSGI, estimated"
+_FEW_SHARES = (0.5, 0.95, 0.99)
+_OBJECTIVE_STYLES = {"fast": "bold red", "slow": "bold yellow", None: ""}
+
+
+def percentile_lines(server: Server, trend: Trend, width: int) -> Iterator[Text]:
+    """Build the line of the percentiles, with as much about each as fits; none if they are not known."""
+    section = server.response_times
+    if section is None or server.state == "down":
+        return
+    forms = (
+        list_percentiles(section),
+        list_percentiles(section, _FEW_SHARES),
+        list_percentiles(section, _FEW_SHARES, short=True),
+        list_percentiles(section, _FEW_SHARES[1:], short=True),
+        list_percentiles(section, _FEW_SHARES[1:2], short=True),
+    )
+    choices = [", ".join(form) for form in forms]
+    room = width - _LABEL
+    text = next((choice for choice in choices if cell_len(choice) <= room), choices[-1])
+    text += _HOW_KNOWN if cell_len(text + _HOW_KNOWN) <= room else ""
+    yield _with_spark(_label("response").append(text), trend.response_times.column(SHARES[2]), None, trend.step, width)
+
+
+def objective_lines(server: Server, width: int) -> list[Text]:
+    """Build the lines about the objective; none if the server has none."""
+    objective = server.objective
+    if objective is None or server.state == "down":
+        return []
+    wrapped = wrap(describe_objective(objective), width, f"{'objective':{_LABEL}}", " " * _LABEL)
+    lines = [Text(text, _OBJECTIVE_STYLES[objective.level]) for text in wrapped]
+    lines[0].stylize("bold", 0, _LABEL)
+    return lines
+
+
+_BAR_EDGE = "│"
+_SWITCHED_OFF = "off:"
+
+
+def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
+    """Build the line of figures and the bar; None if the time is not known or no request was in service."""
+    time = split_request_time(server.waits) if server.waits else None
+    return (_time_figures(time, width), _time_bar(time, width)) if time else None
+
+
+def why_not_known(server: Server) -> Text | None:
+    """Build one line with the first clause of the reason why the time is not known; the page of advice has the whole.
+    None if the time is known, if the exporter's settings switch it off, or if the document has no reason."""
+    why = next((unknown.why for unknown in server.unknown if unknown.what == "waits"), None)
+    if server.waits or why is None or why.startswith(_SWITCHED_OFF):
+        return None
+    return _label("time").append(f"not known: {why.partition(': ')[0]}", "dim")
+
+
+def _time_figures(time: RequestTime, width: int) -> Text:
+    """Write the parts, largest first, in the unit of the whole. An ellipsis replaces those that do not fit."""
+    whole = time.whole.size if time.whole.per_request is not None else f"{time.whole.size} {time.unit}"
+    unit = time.whole.size.removeprefix(time.whole.size.split()[0])
+    line = _label("time").append(whole, "bold").append(": ")
+    for place, part in enumerate(time.parts):
+        text = f"{', ' if place else ''}{_part_name(part)} {part.size.removesuffix(unit)}"
+        is_last = place == len(time.parts) - 1
+        if line.cell_len + cell_len(text) + (0 if is_last else len(" …")) > width:
+            return line.append(" …" if place else "…")
+        line.append(text)
+    return line
+
+
+def _time_bar(time: RequestTime, width: int) -> Text:
+    """Draw the parts in the order of the figures, each as long as its share, with its name if that fits."""
+    room = max(0, width - _LABEL - len(_BAR_EDGE))
+    line = Text(" " * _LABEL)
+    start, so_far = 0, 0.0
+    for part in time.parts:
+        so_far += part.threads
+        end = round(room * so_far / time.whole.threads)
+        line.append(set_cell_size(_BAR_EDGE + _part_name(part), end - start), WAITS[part.state].terminal)
+        start = end
+    return line.append(_BAR_EDGE)
+
+
+def _part_name(part: TimePart) -> str:
+    return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short
+
+
 def _time(server: Server, width: int) -> Iterator[Part]:
     lines = time_lines(server, width)
     if lines:
@@ -317,15 +279,25 @@ def _time(server: Server, width: int) -> Iterator[Part]:
         yield Part(11, reason, is_spare=True)
 
 
-def _objective(server: Server, width: int) -> Iterator[Part]:
-    for place, line in enumerate(objective_lines(server, width)):
-        yield Part(5 if place == 0 else 10, line)
+def route_lines(server: Server, width: int) -> Iterator[Text]:
+    """Build one line with the routes that hold most busy threads, as many as fit; none if routes are off, or no thread
+    was busy."""
+    parts = [escape_text(part) for part in describe_routes(server.routes or ())]
+    if not parts or server.state == "down":
+        return
+    room = width - _LABEL
+    text = parts[0]
+    for part in parts[1:]:
+        if cell_len(f"{text}; {part}") > room:
+            break
+        text = f"{text}; {part}"
+    yield _label("routes").append(cut_middle(text, room))
 
 
 def _queues(server: Server) -> Iterator[Text]:
     """Build the lines of the queues: longest first, then those that are not known."""
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
-        line = _label("queue        ")
+        line = _label("queue")
         if socket.queue is None:
             line.append(f"not known: {socket.reason}", "magenta")
         else:
@@ -336,7 +308,37 @@ def _queues(server: Server) -> Iterator[Text]:
         yield line.append(f"  {socket.name}", "dim")
 
 
-def _label(text: str) -> Text:
-    line = Text(text)
-    line.stylize("bold", 0, 13)
-    return line
+_LEAST_PATH = 12  # least columns for the name of an application or a file, else the name is left out
+
+
+def _identity(server: Server, width: int) -> Iterator[Text]:
+    """Build one line: the master's PID, uptime and host, then application and configuration file if they fit."""
+    identity = server.identity
+    if identity is None:
+        return
+    short = [
+        f"master pid {identity.pid}" if identity.pid else "",
+        f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
+        f"on {escape_text(identity.host)}" if identity.host else "",
+    ]
+    line = _label("instance").append(", ".join(part for part in short if part))
+    for label, value in (("app ", identity.application), ("config ", identity.configuration_file)):
+        before = ", " if len(line) > _LABEL else ""
+        room = width - line.cell_len - len(before) - len(label)
+        if value and room >= min(len(value), _LEAST_PATH):
+            line.append(before + label + cut_middle(escape_text(value), room))
+    yield line
+
+
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
+
+
+def _with_spark(line: Text, values: Sequence[float | None], of: float | None, step: float, width: int) -> Text:
+    """Append a sparkline of the values at the right end of a line, if there is room."""
+    room = min(width - line.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
+    if room < _LEAST_SPARK or not any(value is not None for value in values):
+        return line
+    drawn = sparkline(downsample(values, room), of)
+    span = f" {age(len(values) * step)}"
+    line.append(" " * (width - line.cell_len - len(drawn) - len(span)))
+    return line.append(drawn, "cyan").append(span, "dim")

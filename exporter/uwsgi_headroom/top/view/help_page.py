@@ -1,7 +1,4 @@
-"""The keys and their descriptions in the help.
-
-Builds the help: the keys, and the columns of the tables.
-"""
+"""Builds the help: the keys and what they do, how tables are sorted, and what their columns mean."""
 
 from __future__ import annotations
 
@@ -13,11 +10,14 @@ from uwsgi_headroom.terminal_text import wrap
 
 
 class Binding(NamedTuple):
-    """Keys with the same meaning. keys: as `handle_key` takes them; label: as the help shows them."""
+    """Keys with the same meaning."""
 
     label: str
+    """The keys as the help shows them."""
+
     meaning: str
     keys: tuple[str, ...]
+    """The keys as `handle_key` takes them."""
 
 
 BINDINGS = (
@@ -50,7 +50,6 @@ SERVER_SORT_LABEL = "u urgency, n name, r requests/s, w response time, b in serv
 WORKER_SORT_LABEL = (
     "s share, b busy, c CPU%, w response time, r requests, m memory, o oldest, x exceptions, g age, n number"
 )
-
 
 _LABEL = 12  # columns of the keys themselves
 _ENTRY = _LABEL + 24  # columns of one entry

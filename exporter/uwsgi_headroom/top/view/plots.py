@@ -10,26 +10,27 @@ from rich.text import Text
 
 from uwsgi_headroom.terminal_text import downsample
 from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import rate
+from uwsgi_headroom.top.view.figures import MOST_HEADROOM, rate
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 
 _AXIS = 9  # columns of the labels on the left
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_MOST_HEADROOM = 10.0  # upper end of its chart: more makes no difference
 _TALLEST = 8  # most lines of one chart
 
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A chart. values: one per slice; top: the value at the upper edge, None for the largest; text: writes a value;
-    unknown: what is shown if there is no value."""
-
     name: str
     values: Sequence[float | None]
+    """One for each slice."""
+
     top: float | None
+    """The value at the upper edge, None for the largest."""
+
     text: Callable[[float], str]
     style: str
     unknown: str = "not known"
+    """What is shown if there is no value."""
 
 
 def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
@@ -38,7 +39,7 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     available = [threads for threads in trend.threads.available if threads]
     charts = (
         _Chart("load, requests per second", trend.throughput, None, rate, "cyan"),
-        _Chart("headroom (top: 10x or more)", trend.headroom.factor, _MOST_HEADROOM, factor, "green"),
+        _Chart("headroom (top: 10x or more)", trend.headroom.factor, MOST_HEADROOM, factor, "green"),
         *_response_time_charts(trend),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), mean_count, "blue"),

@@ -1,6 +1,7 @@
-"""Builds the whole screen: lines for a terminal of any size.
+"""Builds the whole screen, for a terminal of any size: the head, the body, and the last line.
 
-Builds the last line: the filter being typed, a notice, or the most useful keys and the window of the figures.
+The head has the most informative of its lines. The last line has the filter that is being typed, a notice, or the most
+useful keys and the window of the figures.
 """
 
 from __future__ import annotations
@@ -15,72 +16,10 @@ from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.servers import ScreenModel
 from uwsgi_headroom.top.view import headline, server_table
-from uwsgi_headroom.top.view.body import View, build_body, list_keys
-from uwsgi_headroom.top.view.rows import fit_page
+from uwsgi_headroom.top.view.body import Space, build_body, list_keys
+from uwsgi_headroom.top.view.scrolling import fit_page
 from uwsgi_headroom.words.formats import chosen, duration
 
-_LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
-_TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
-_ROUTES_KEY = "P routes"
-_SERVER_KEYS = (
-    "q quit",
-    "? help",
-    "a advice",
-    "e events",
-    "p plots",
-    "t threads",
-    _ROUTES_KEY,
-    "esc back",
-    "left right columns",
-    "/ filter",
-    "[ ] window",
-    "srwcbm sort",
-)
-
-
-def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
-    """Build the line. Hints that do not fit are left out from the right."""
-    if navigation.typing:
-        return (
-            Text("filter: ", "bold")
-            .append(navigation.filter)
-            .append("_", "blink")
-            .append("   enter keeps the filter, esc clears the filter", "dim")
-        )
-    if model.notice:
-        return Text(model.notice, "reverse")
-    right = _scope(model, navigation)
-    line = Text()
-    if navigation.filter and navigation.view != "help":
-        line.append(f"filter: {escape_text(navigation.filter)} (esc clears)  ", "bold")
-    for hint in _hints(model, navigation):
-        if line.cell_len + len(hint) + len(right) + 2 > width:
-            break
-        line.append(f"{hint}  ", "dim")
-    line.append(" " * max(0, width - len(right) - line.cell_len))
-    return line.append(right)
-
-
-def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
-    if navigation.view == "help":
-        return ("q quit", "esc back")
-    if navigation.view in LISTS:
-        return _TREE_KEYS if navigation.view == "tree" else _LIST_KEYS
-    has_routes = model.server is not None and model.server.routes is not None
-    return tuple(hint for hint in _SERVER_KEYS if has_routes or hint != _ROUTES_KEY)
-
-
-def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """Return the window of the figures, and the interval between two polls."""
-    often = f"every {chosen(navigation.interval)}"
-    window = model.server.window if model.server and navigation.view not in LISTS else None
-    if window is None or navigation.view in ("help", "plots"):
-        return often
-    young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""
-    return f"over {young}{duration(window.asked)}, {often}"
-
-
-_MOST_TROUBLES = 3
 _TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
 _UNBOUNDED = 10_000  # lines of a pipe
 _BODY = 0.45
@@ -89,17 +28,18 @@ _BODY = 0.45
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """The lines of a screen. first, column: the first row and the first scrolled column in view."""
-
     lines: list[Text]
     first: int = 0
+    """The first row in view."""
+
     column: int = 0
+    """The first scrolled column in view."""
 
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:
     """Build exactly `height` lines, none wider than `width`. now: epoch seconds."""
-    view = View(width, height - 2 - _block_lines(height), now)
-    above, first, column = _draw_above_foot(model, navigation, view, height)
+    space = Space(width, height - 2 - _block_lines(height), now)
+    above, first, column = _draw_above_foot(model, navigation, space, height)
     lines = above[: height - 1] + [Text()] * (height - 1 - len(above))
     lines = [*lines, foot_line(model, navigation, width)][:height]
     for line in lines:
@@ -109,19 +49,19 @@ def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, no
 
 def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
     """Build all lines, for a pipe: no line of keys, and no limit of height."""
-    view = View(width, _UNBOUNDED, now, detailed=False)
-    lines, _, _ = _draw_above_foot(model, navigation, view, _UNBOUNDED)
+    space = Space(width, _UNBOUNDED, now, detailed=False)
+    lines, _, _ = _draw_above_foot(model, navigation, space, _UNBOUNDED)
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
 
 
 def _draw_above_foot(
-    model: ScreenModel, navigation: Navigation, view: View, height: int
+    model: ScreenModel, navigation: Navigation, space: Space, height: int
 ) -> tuple[list[Text], int, int]:
     """Build the lines above the foot; returns also the first row and the first scrolled column in view."""
-    body, column = build_body(model, navigation, view)
-    head = _head(model, navigation, view.width, height, body.height, view.now)
+    body, column = build_body(model, navigation, space)
+    head = _head(model, navigation, space.width, height, body.height, space.now)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
     if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
         in_view = [Text(line.plain, "dim") for line in in_view]
@@ -194,3 +134,67 @@ def _state(server: Server, now: float) -> str:
     if server.state == "up":
         return server.state
     return f"{server.state}, last read {duration(server.age + max(0.0, now - server.time))} ago"
+
+
+_LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
+_TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
+_ROUTES_KEY = "P routes"
+_SERVER_KEYS = (
+    "q quit",
+    "? help",
+    "a advice",
+    "e events",
+    "p plots",
+    "t threads",
+    _ROUTES_KEY,
+    "esc back",
+    "left right columns",
+    "/ filter",
+    "[ ] window",
+    "srwcbm sort",
+)
+
+
+def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
+    """Build the line. Hints that do not fit are left out from the right."""
+    if navigation.typing:
+        return (
+            Text("filter: ", "bold")
+            .append(navigation.filter)
+            .append("_", "blink")
+            .append("   enter keeps the filter, esc clears the filter", "dim")
+        )
+    if model.notice:
+        return Text(model.notice, "reverse")
+    right = _scope(model, navigation)
+    line = Text()
+    if navigation.filter and navigation.view != "help":
+        line.append(f"filter: {escape_text(navigation.filter)} (esc clears)  ", "bold")
+    for hint in _hints(model, navigation):
+        if line.cell_len + len(hint) + len(right) + 2 > width:
+            break
+        line.append(f"{hint}  ", "dim")
+    line.append(" " * max(0, width - len(right) - line.cell_len))
+    return line.append(right)
+
+
+def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
+    if navigation.view == "help":
+        return ("q quit", "esc back")
+    if navigation.view in LISTS:
+        return _TREE_KEYS if navigation.view == "tree" else _LIST_KEYS
+    has_routes = model.server is not None and model.server.routes is not None
+    return tuple(hint for hint in _SERVER_KEYS if has_routes or hint != _ROUTES_KEY)
+
+
+def _scope(model: ScreenModel, navigation: Navigation) -> str:
+    """Return the window of the figures, and the interval between two polls."""
+    often = f"every {chosen(navigation.interval)}"
+    window = model.server.window if model.server and navigation.view not in LISTS else None
+    if window is None or navigation.view in ("help", "plots"):
+        return often
+    young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""
+    return f"over {young}{duration(window.asked)}, {often}"
+
+
+_MOST_TROUBLES = 3

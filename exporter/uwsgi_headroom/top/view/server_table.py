@@ -1,7 +1,4 @@
-"""Builds the list of servers: a row for each, and a row of totals.
-
-Builds the table of the tree of emperors and vassals.
-"""
+"""Builds the tables of all servers: the list with a row of totals, and the tree of emperors and vassals."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from uwsgi_headroom.top.view.figures import (
     seconds_of,
 )
 from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
-from uwsgi_headroom.top.view.rows import Page
+from uwsgi_headroom.top.view.scrolling import Page, title_line
 from uwsgi_headroom.words.formats import counted, duration, factor
 
 _LEAST_NAME = 16
@@ -36,15 +33,17 @@ _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wi
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the list. Columns with a larger `rank` are left out first on a narrow terminal. least: columns of the
-    narrowest terminal that shows it."""
+    """A column of the list."""
 
     title: str
     width: int
     rank: int
+    """Columns with a larger rank are left out first on a narrow terminal."""
+
     text: Callable[[Summary], str]
     total: Callable[[Sequence[Summary]], str] = lambda _: ""
     least: int = 0
+    """Columns of the narrowest terminal that shows it."""
 
 
 def server_table(
@@ -67,7 +66,7 @@ def server_table(
         row.truncate(width, overflow="ellipsis")
     places = [place for place, entry in enumerate(entries) if entry.key == chosen]
     totals = _totals(entries, columns, name_width) if len(entries) > 1 else None
-    return Page(Text(f"{title:{width}}"[:width], "reverse"), rows, totals, places[0] if places else None)
+    return Page(title_line(title, width), rows, totals, places[0] if places else None)
 
 
 def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> list[Text]:
@@ -192,7 +191,7 @@ _VASSAL_STYLES: Mapping[str, str] = {"cursed": "red", "throttled": "bold red", "
 def tree_table(model: ScreenModel, branches: Sequence[Branch], chosen: Key | None, width: int) -> Page:
     """Build the page of the tree, with the chosen server marked."""
     room = max(12, width - 3 - len(_TREE_COLUMNS))
-    title = Text(f"  {'EMPEROR, VASSALS, SERVERS':{room}.{room}} {_TREE_COLUMNS}"[:width].ljust(width), "reverse")
+    title = title_line(f"  {'EMPEROR, VASSALS, SERVERS':{room}.{room}} {_TREE_COLUMNS}", width)
     rows = [_tree_row(model, branches, place, chosen, room) for place in range(len(branches))]
     selected = next((place for place, branch in enumerate(branches) if _is_chosen(branch, chosen)), None)
     return Page(title, rows, selected=selected)

@@ -1,6 +1,6 @@
 """Builds the table of workers: as many columns as fit (others scroll into view), and a row of totals.
 
-The columns of the table of workers, the most informative first.
+The columns stand in the order of what they say: the most informative first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from rich.text import Text
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
+from uwsgi_headroom.top.servers import sort_by_figure
 from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
-from uwsgi_headroom.top.view.rows import Page
+from uwsgi_headroom.top.view.scrolling import Page
 from uwsgi_headroom.words.formats import mean_count
 from uwsgi_headroom.words.states import WORKERS
 
@@ -27,16 +28,20 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table. value: sort key; cell: a worker's text; total: text of the totals; name: of the order;
-    is_known: whether a server has any such value, for a column that is left out otherwise."""
+    """A column of the table."""
 
     title: str
     width: int
     value: Value
+    """The sort key."""
+
     cell: Callable[[Worker, Server], Text]
     total: Callable[[Server], str] = lambda _: ""
     name: str = ""
+    """Of the order by this column; empty without one."""
+
     is_known: Callable[[Server], bool] = lambda _: True
+    """Whether a server has any such value: else the column is left out."""
 
 
 def busy_bar(worker: Worker, cells: int) -> Text:
@@ -223,7 +228,6 @@ SORTS = {
 }
 """The keys that sort the workers."""
 
-
 _NARROW = 60  # terminal columns below which only the worker's number stays in place
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
@@ -247,9 +251,7 @@ def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Wo
     """Sort workers: largest first (by number: smallest first), unknown values last."""
     value = next(column.value for column in COLUMNS if column.name == sort)
     descending = (sort != "number") != reverse
-    known = [worker for worker in workers if value(worker) is not None]
-    unknown = [worker for worker in workers if value(worker) is None]
-    return sorted(known, key=lambda worker: value(worker) or 0.0, reverse=descending) + unknown
+    return sort_by_figure(workers, value, descending=descending)
 
 
 def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:

@@ -30,13 +30,19 @@ _LINE = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """paths: in the order of the log, a random sample of at most MOST_PATHS. requests: lines that could be replayed.
-    left_out: the other requests by method. unreadable: lines in another format."""
+    """What of a log can be requested again."""
 
     paths: tuple[str, ...]
+    """In the order of the log; a random sample of at most MOST_PATHS."""
+
     requests: int
+    """Lines that could be replayed."""
+
     left_out: Mapping[str, int]
+    """The other requests by method."""
+
     unreadable: int
+    """Lines in another format."""
 
 
 def read_access_log(path: Path, methods: Collection[str] = ("GET",)) -> Replay:

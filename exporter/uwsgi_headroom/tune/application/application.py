@@ -1,4 +1,4 @@
-"""The application that is measured: from an ini file, or from its name; and how each variant of it is started."""
+"""Loads the application that is measured, from an ini file or by its name, and says how each variant is started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.kernel.options.ini import LOADS, OTHER_FORMATS
+from uwsgi_headroom.kernel.options.ini import DEFAULT_SECTION, LOADS, OTHER_FORMATS
 from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
 from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant
@@ -28,16 +28,22 @@ _NAME = re.compile(r"\w+(\.\w+)*:\w[\w.]*(\(\))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """name: for people. text: the ini file that is measured, without what each variant sets. present: the variant that
-    is run first. off: sentences about what of the ini file is left out. ini: the file that was given, if any."""
-
     name: str
+    """For people."""
+
     text: str
+    """The ini file that is measured, without what each variant sets."""
+
     present: Variant
+    """The variant that is run first."""
+
     directory: Path
     uwsgi: Path
     off: tuple[str, ...] = ()
+    """What of the ini file is left out, by group."""
+
     ini: Ini | None = None
+    """The file that was given, if any."""
 
     def make_setup(self, variant: Variant, measured: Path) -> Setup:
         """How to start a variant. measured: the file that has `text`."""
@@ -58,10 +64,9 @@ def load_ini(path: Path, directory: Path | None, uwsgi: str | None, cpus: int) -
     ConfigError."""
     place = _find_directory(directory)
     file, colon, section = str(path).rpartition(":")
-    if colon and not path.exists():
-        ini = read_ini(Path(file), cpus, directory=place, section=section)
-    else:
-        ini = read_ini(path, cpus, directory=place)
+    if not colon or path.exists():
+        file, section = str(path), DEFAULT_SECTION
+    ini = read_ini(Path(file), cpus, directory=place, section=section)
     homes = [line.value for line in ini.kept if line.key in ("virtualenv", "venv", "home", "pyhome")]
     return Application(
         name=path.name,

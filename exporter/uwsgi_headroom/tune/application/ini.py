@@ -1,4 +1,4 @@
-"""Reads a uWSGI ini file for `tune`: what of it is measured, and which setting it has."""
+"""Reads a uWSGI ini file for `tune`: decides what of it is measured, and finds the variant that it describes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ _ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ini:
-    """An ini file as `tune` uses it. kept: the lines that are measured; off: the options that are left out, in order;
-    present: the variant that it describes; text: the file itself, without those that it includes. section: the one that
-    is used; cpus, directory: as for `read_ini`."""
+    """An ini file as `tune` uses it. The first four are the arguments of `read_ini`."""
 
     path: Path
     section: str
     cpus: int
     directory: Path
     text: str
+    """The file itself, without those that it includes."""
+
     kept: tuple[Line, ...]
+    """The lines that are measured."""
+
     off: tuple[str, ...]
+    """The options that are left out, in order."""
+
     present: Variant
+    """The variant that the file describes."""
 
     def render(self) -> str:
         """The ini file that is measured, without what each variant sets."""

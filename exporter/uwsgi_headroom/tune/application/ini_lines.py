@@ -23,13 +23,14 @@ _MAGIC = re.compile(r"%([%oOpPsSdDeEnNcCxX0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An option: where it stands, and whether that is within a condition or a loop."""
+    """An option, and where it stands."""
 
     file: Path
     number: int
     key: str
     value: str
     conditional: bool = False
+    """Whether it stands within a condition or a loop."""
 
 
 class Reader:

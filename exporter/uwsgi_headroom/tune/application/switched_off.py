@@ -1,4 +1,4 @@
-"""Which options of an ini file `tune` leaves out, because they could touch something outside of the measured server.
+"""Decides which options of an ini file `tune` leaves out: those that could touch something beside the measured server.
 
 Everything else is kept: what is not known here may decide how fast the application is. The names are those of uWSGI
 2.0 (core/uwsgi.c and its plugins).

@@ -1,4 +1,4 @@
-"""One configuration that `tune` may measure: processes, threads, and the options that decide who takes a request."""
+"""Defines a variant that `tune` may measure: processes, threads, and the options that decide who takes a request."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ DEFAULT_LISTEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """thunder_lock: whether processes take turns to accept. cheaper: the processes that always run; None: all of them.
-    listen: the length of the listen queue; None: uWSGI's default."""
+    """One configuration of a server."""
 
     setting: Setting
     thunder_lock: bool = False
+    """Whether processes take turns to accept."""
+
     cheaper: int | None = None
+    """The processes that always run; None: all of them."""
+
     listen: int | None = None
+    """The length of the listen queue; None: uWSGI's default."""
 
     @property
     def name(self) -> str:

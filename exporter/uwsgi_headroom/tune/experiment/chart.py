@@ -1,12 +1,14 @@
-"""Draws the results of experiments as SVG files, on a transparent ground: readable on light and dark pages.
+"""Draws results of experiments as SVG files, on a transparent ground: readable on light and dark pages.
 
-Equal input gives equal bytes with one version of matplotlib, which is imported when a chart is drawn (extra `tune`).
+Equal input gives equal bytes with one version of matplotlib. It is imported when a chart is drawn, because only the
+extra `tune` has it: every function raises `HeadroomError` if it is missing, and OSError if the file cannot be written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +22,9 @@ GREY = "#7a7a7a"
 """Text and axes: a contrast of 4.3 to white and of 4.9 to black (WCAG 2.1)."""
 
 BLUE, ORANGE = "#3a86c8", "#d98100"
-_COLOURS = (BLUE, ORANGE, "#1f9e77", "#cc6699", "#8c7ae6", "#a08040", "#d9534f", "#4db6ac")
-_MARKERS = "osD^vPX*"
+
+WIDTH = 7.1
+"""Of a chart, in inches, as are the heights."""
 
 _SETTINGS: Any = {
     "svg.fonttype": "none",
@@ -44,8 +47,6 @@ _SETTINGS: Any = {
     "legend.frameon": False,
 }
 
-_WIDTH = 7.1
-
 
 def draw_bars(
     path: Path,
@@ -55,48 +56,58 @@ def draw_bars(
     rows: Mapping[str, Spread],
     beside: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw a bar for each row: the median, with a line from the lowest to the highest value.
+    """Draw a horizontal bar for each row: the median, with a line from the lowest to the highest value.
 
-    beside: published values of some rows, as thin bars below ours. Their scale is the same, so pass values that can be
-    compared. Raises OSError, `HeadroomError` if matplotlib is missing.
+    beside: published values of some rows, as thin hatched bars below ours. Both have one scale: pass values that can be
+    compared.
     """
     published = beside or {}
-
-    def paint(axes: Axes) -> None:
-        offset = 0.2 if published else 0.0
-        for place, (name, values) in enumerate(rows.items()):
-            axes.barh(place - offset, values.median, 0.4, color=BLUE, label="measured" if not place else None)
-            axes.plot([values.low, values.high], [place - offset] * 2, color=GREY, linewidth=1.5, marker="|")
-            if name in published:
-                axes.barh(place + offset, published[name], 0.25, color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0)
+    height_of_row = 0.5 if published else 0.35
+    with _chart(path, title, 0.9 + height_of_row * max(1, len(rows))) as axes:
+        _draw_medians(axes, list(rows.values()), shift=-0.2 if published else 0.0)
         if published:
-            axes.barh([0], [0], color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0, label="published")
-            axes.figure.legend(loc="outside lower right", ncols=2, fontsize=8)  # inside, it would cover bars
+            _draw_published(axes, [published.get(name) for name in rows], shift=0.2)
+            # Outside of the axes: inside, the legend would cover bars.
+            axes.figure.legend(loc="outside lower right", ncols=2, fontsize=8)
         axes.set_yticks(range(len(rows)), list(rows))
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.set_xlabel(unit)
 
-    _draw(path, title, 0.9 + (0.5 if published else 0.35) * max(1, len(rows)), paint)
+
+def _draw_medians(axes: Axes, spreads: Sequence[Spread], shift: float) -> None:
+    """Draw a bar with its range for each row. shift: from the middle of the row, in rows."""
+    places = [row + shift for row in range(len(spreads))]
+    axes.barh(places, [values.median for values in spreads], 0.4, color=BLUE, label="measured")
+    for place, values in zip(places, spreads, strict=True):
+        axes.plot([values.low, values.high], [place, place], color=GREY, linewidth=1.5, marker="|")
+
+
+def _draw_published(axes: Axes, values: Sequence[float | None], shift: float) -> None:
+    """Draw a bar for each row whose value is known. shift: as for `_draw_medians`."""
+    known = {row + shift: value for row, value in enumerate(values) if value is not None}
+    places, lengths = list(known), list(known.values())
+    axes.barh(places, lengths, 0.25, color=ORANGE, hatch="//", edgecolor=GREY, linewidth=0, label="published")
+
+
+_COLOURS = (BLUE, ORANGE, "#1f9e77", "#cc6699", "#8c7ae6", "#a08040", "#d9534f", "#4db6ac")
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", ":")
 
 
 def draw_lines(path: Path, *, title: str, x: str, y: str, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-    """Draw a line for each name through its points (x, y). x, y: the names of the axes, with units.
-
-    Raises OSError, `HeadroomError` if matplotlib is missing.
-    """
-
-    def paint(axes: Axes) -> None:
+    """Draw a line for each name through its points (x, y). x, y: the names of the axes, with units."""
+    with _chart(path, title, 3.2) as axes:
         for place, (name, points) in enumerate(lines.items()):
             axes.plot(
-                [point[0] for point in points],
-                [point[1] for point in points],
-                color=_COLOURS[place % len(_COLOURS)],
-                # Colour alone shall not distinguish lines.
-                marker=_MARKERS[place % len(_MARKERS)],
-                linestyle=("-", "--", ":")[place // len(_COLOURS) % 3],
-                markersize=4,
+                [horizontal for horizontal, _ in points],
+                [vertical for _, vertical in points],
                 label=name,
+                color=_COLOURS[place % len(_COLOURS)],
+                # Readers who cannot tell colours apart tell lines apart by markers and dashes.
+                marker=_MARKERS[place % len(_MARKERS)],
+                linestyle=_DASHES[place // len(_COLOURS) % len(_DASHES)],
+                markersize=4,
             )
         if lines:
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
@@ -104,10 +115,10 @@ def draw_lines(path: Path, *, title: str, x: str, y: str, lines: Mapping[str, Se
         axes.set_xlabel(x)
         axes.set_ylabel(y)
 
-    _draw(path, title, 3.2, paint)
 
-
-def _draw(path: Path, title: str, height: float, paint: Callable[[Axes], None]) -> None:
+@contextlib.contextmanager
+def _chart(path: Path, title: str, height: float) -> Iterator[Axes]:
+    """Yield empty axes to draw on, and write the chart when the block ends without an error."""
     try:
         import matplotlib as mpl  # noqa: PLC0415  an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -115,8 +126,8 @@ def _draw(path: Path, title: str, height: float, paint: Callable[[Axes], None]) 
         raise HeadroomError(f"charts need matplotlib ({error}): pip install 'matplotlib>=3.8,<4'") from error
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that the measuring font lacks: the reader's fonts may have it
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.subplots()
         axes.set_title(title)
-        paint(axes)
+        yield axes
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

@@ -1,6 +1,4 @@
-"""What one run of an experiment found: kept as one line of JSON.
-
-Keeps outcomes in a file as JSON lines, and sums up repetitions.
+"""Keeps what the runs of an experiment found in a file, one line of JSON for each, and sums up repetitions.
 
 A line has the outcome and a fingerprint of its setup and load. So a file is only continued by runs that do the same.
 """
@@ -27,23 +25,30 @@ from uwsgi_headroom.words.formats import duration, figure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """This project's figures of a uWSGI in the measured time, from its stats server; all as the API defines them.
-
-    shares: of the requests, by worker id. residency: CPU seconds of each worker on each CPU, by worker id; empty if
-    unknown. waits: threads in each wait state, on average. interpreter_waits: threads that wait for the interpreter
-    lock, by worker id. interpreter_load: the busiest worker's. cost: of unevenness, 0 to 1.
-    """
+    """This project's figures of a uWSGI in the measured time, from its stats server; all as the API defines them."""
 
     throughput: float
     response_time: float | None
     concurrency: float
     shares: Mapping[int, float]
+    """Of the requests, by worker id."""
+
     hot_ratio: float | None
     cost: float | None
+    """Of unevenness, 0 to 1."""
+
     interpreter_load: float | None
+    """The busiest worker's."""
+
     interpreter_waits: Mapping[int, float] = field(default_factory=dict)
+    """Threads that wait for the interpreter lock, by worker id."""
+
     waits: Mapping[str, float] = field(default_factory=dict)
+    """Threads in each wait state, on average."""
+
     residency: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    """CPU seconds of each worker on each CPU, by worker id; empty if unknown."""
+
     headroom: float | None = None
     limit: str | None = None
     verdict: str = ""
@@ -51,24 +56,31 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run of one setup under one load.
-
-    number: of the repetition, from 0. cpus: the part of each CPU of the machine that was busy, 0 to 1, in order.
-    server_cpu, clients_cpu: CPUs that the server's processes and the load's clients used. memory: the most bytes that
-    all processes of the server took together, shared pages counted once (PSS). observed: None for other servers.
-    error: why there is no result, as a sentence; then `answers` is None.
-    """
+    """One run of one setup under one load."""
 
     setup: str
     load: str
     number: int
+    """Of the repetition, from 0."""
+
     answers: Answers | None
     cpus: tuple[float, ...] = ()
+    """The part of each CPU of the machine that was busy, 0 to 1, in order."""
+
     server_cpu: float | None = None
+    """CPUs that the server's processes used."""
+
     clients_cpu: float | None = None
+    """CPUs that the load's clients used."""
+
     memory: int | None = None
+    """The most bytes that all processes of the server took together, shared pages counted once (PSS)."""
+
     observed: Observed | None = None
+    """None for other servers than uWSGI."""
+
     error: str | None = None
+    """Why there is no result, as a sentence; then `answers` is None."""
 
     def sum_up(self) -> str:
         """Return the result in one line."""
@@ -92,9 +104,11 @@ class ResultsError(HeadroomError):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a results file. run: the fingerprint of the setup and the load."""
+    """A line of a results file."""
 
     run: str
+    """The fingerprint of the setup and the load."""
+
     outcome: Outcome
 
     @property
@@ -117,15 +131,6 @@ def spread(values: Sequence[float]) -> Spread:
     if not values:
         raise ValueError("no values")
     return Spread(median(values), min(values), max(values), len(values))
-
-
-def by_setup(outcomes: Sequence[Outcome], label: str) -> dict[str, list[Outcome]]:
-    """Return the outcomes of a load by setup, in their order. The list of a setup without a successful run is empty."""
-    found: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.load == label:
-            found.setdefault(outcome.setup, []).extend([outcome] if outcome.answers else [])
-    return found
 
 
 def fingerprint(setup: Setup, load: Load) -> str:

@@ -20,8 +20,6 @@ from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.words.formats import duration
 
-__all__ = ["Planned", "interleave", "run_series"]
-
 
 def interleave(setups: Sequence[Setup], loads: Mapping[str, Load], repetitions: int) -> list[Planned]:
     """Plan all setups under all loads (by label), then again: A B A B. So a slow change of the machine meets all alike.

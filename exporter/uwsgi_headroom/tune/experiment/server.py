@@ -1,6 +1,7 @@
 """Starts the server of a setup on loopback and waits until it is ready for a load.
 
-A server under one configuration, ready to be started on loopback.
+It must listen on 127.0.0.1 only, and be the only one on its port: no load reaches a server that this module has not
+started.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,31 +26,34 @@ from uwsgi_headroom.tune.processes.guarded import Guarded, RunError, guarded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A server to measure.
-
-    name: unique among the setups of one experiment, such as `4x8`.
-    command: its words; `{port}` is replaced by a free port on 127.0.0.1 that it has to listen on, and `{directory}` by
-        a private directory of the run.
-    is_uwsgi: whether it is a uWSGI with a stats server on the UNIX socket `{directory}/stats`: only then figures are
-        sampled.
-    environment, withheld: variables that it gets, and names of those of this process that it does not get.
-    """
+    """A server to measure."""
 
     name: str
+    """Unique among the setups of one experiment, such as `4x8`."""
+
     command: tuple[str, ...]
+    """Its words. `{port}` is replaced by a free port of 127.0.0.1 that it has to listen on, `{directory}` by a private
+    directory of the run."""
+
     is_uwsgi: bool = True
+    """Whether it is a uWSGI with a stats server on the UNIX socket `{directory}/stats`: only then figures are
+    sampled."""
+
     cwd: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it gets beside those of this process."""
+
     withheld: tuple[str, ...] = ()
+    """Names of variables of this process that it does not get."""
 
 
 START_SECONDS = 60.0
 """How long a server may take until it is ready: an application may import for long on a busy machine."""
 
-_FAILING_SECONDS = 3.0  # how long the first answers may be errors
 CLOSED = 0
 """In place of a status: the server closed the connection without a response."""
 
+_FAILING_SECONDS = 3.0  # how long the first answers may be errors
 _POLL_SECONDS = 0.02
 _LONGEST_PATH = 107  # of a UNIX socket, in bytes
 _LOWEST_PORT, _PORT_TRIES = 10_240, 100
@@ -58,11 +62,12 @@ _LISTENS = b"0A"  # the state TCP_LISTEN in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs. stats: the socket of its stats server, None if it has none."""
+    """A server that runs."""
 
     guarded: Guarded
     port: int
     stats: Path | None
+    """The socket of its stats server, None if it has none."""
 
     def wait_until_ready(self, path: str) -> None:
         """Return when the server answers a request of `path`, and all workers of a uWSGI accept requests.
@@ -83,8 +88,7 @@ class Server:
             raise RunError(f"{self.guarded.name} {answer}{self.guarded.last_words()}")
         self._wait(self._accepts, end, "has workers that do not accept requests")
 
-    def _wait(self, condition: object, end: float, what: str) -> None:
-        assert callable(condition)
+    def _wait(self, condition: Callable[[], bool], end: float, what: str) -> None:
         while not condition():
             self._check(end, what)
             time.sleep(_POLL_SECONDS)

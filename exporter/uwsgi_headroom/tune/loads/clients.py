@@ -1,14 +1,12 @@
-"""The clients of a load. They load 127.0.0.1 only, and print `begin` at the start of the measured time.
+"""Applies a load to 127.0.0.1 and counts what its clients see, in one loop that serves all connections.
+
+`Clients` prints `begin` at the start of the measured time.
 
 * Closed loop: an answer counts if it ends in the measured time. A client pauses only after a failure.
 * Open loop: a request counts if it was due in the measured time, however late its answer comes; so the clients wait for
   the last answers, up to the timeout. A request does not wait for earlier answers, and its response time counts from
   the time at which it was due, even if this process was late.
 * Idle connections are opened first, and again when the server closes them.
-
-One HTTP connection of a client, without blocking: sends a request, and recognises the end of the response.
-
-Counts what the clients of a load see in the measured time.
 """
 
 from __future__ import annotations
@@ -48,12 +46,7 @@ def error_kind(number: int | None) -> str:
 
 
 class Connection:
-    """A connection that carries one request at a time.
-
-    calls: requests sent on it. began: the time from which the present request's response time counts. error: the kind
-    of the failure of the last call of `send` or `receive`, empty without one. stays_open: whether the server keeps the
-    connection open after the response.
-    """
+    """An HTTP connection that carries one request at a time, without blocking."""
 
     __slots__ = (
         "_head",
@@ -74,12 +67,12 @@ class Connection:
         """Begin to connect to 127.0.0.1. Raises OSError."""
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.fd = self.sock.fileno()
-        self.calls = 0
-        self.began = 0.0
+        self.calls = 0  # requests sent on it
+        self.began = 0.0  # the time from which the present request's response time counts
         self.target = b""
-        self.error = ""
+        self.error = ""  # the kind of the failure of the last call of `send` or `receive`
         self.done = True
-        self.stays_open = False
+        self.stays_open = False  # whether the server keeps the connection open after the response
         self._head = self._is_sized = False
         self._unsent = b""
         self._parser = httptools.HttpResponseParser(self)

@@ -1,4 +1,4 @@
-"""What a load on a server is, and what its clients saw."""
+"""Defines what a load on a server is, and what its clients saw."""
 
 from __future__ import annotations
 
@@ -12,57 +12,59 @@ Tool = Literal["own", "ab", "wrk"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Requests on one server, in one of three shapes.
-
-    clients: closed loop: so many clients repeat their requests without a pause. rate: open loop: arrivals per second
-        that do not wait for earlier answers. One of the two is 0.
-    idle: connections that are opened before the others, and send nothing.
-    paths: requested in turn, each with its query. keep_alive: calls per connection; 1 is HTTP/1.0 without keep-alive.
-    warm_up: seconds of the same load that do not count. seconds: of the measurement. timeout: seconds after which a
-    request counts as failed.
-    """
+    """Requests on one server, in one of two shapes: one of `clients` and `rate` is 0."""
 
     paths: tuple[str, ...] = ("/",)
+    """Requested in turn, each with its query."""
+
     clients: int = 0
+    """Closed loop: so many clients repeat their requests without a pause."""
+
     rate: float = 0.0
+    """Open loop: arrivals per second that do not wait for earlier answers."""
+
     idle: int = 0
+    """Connections that are opened before the others, and send nothing."""
+
     keep_alive: int = 1
+    """Calls per connection; 1 is HTTP/1.0 without keep-alive."""
+
     tool: Tool = "own"
     warm_up: float = 2.0
+    """Seconds of the same load that do not count."""
+
     seconds: float = 15.0
+    """Of the measurement."""
+
     timeout: float = 30.0
+    """Seconds after which a request counts as failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """What the clients of a load saw in the measured time. Times in seconds.
 
-    answered: complete responses with a status below 500. errors: the other requests, by kind (`refused`, `timeout`,
-    `reset`, `status 503`, `left out`: not sent because too many were in flight). mean to longest: response times of
-    those answered. In an open loop they count from the time at which the request was due, so that a server that stops
-    for a second delays all requests of that second (no coordinated omission). p95 and the like are None if the tool
-    does not report them. statuses: how many of those answered had a status of 300 or more, by status.
+    In an open loop, response times count from the time at which the request was due, so that a server that stops for a
+    second delays all requests of that second (no coordinated omission). A figure that the tool does not report is None.
     """
 
     seconds: float
     answered: int
+    """Complete responses with a status below 500."""
+
     errors: Mapping[str, int] = field(default_factory=dict)
+    """The other requests, by kind: `refused`, `timeout`, `reset`, `status 503`, `left out` (not sent because too many
+    were in flight)."""
+
     mean: float | None = None
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
     longest: float | None = None
     statuses: Mapping[int, int] = field(default_factory=dict)
+    """How many of those answered had a status of 300 or more, by status."""
 
     @property
     def throughput(self) -> float:
         """Answers per second."""
         return self.answered / self.seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A load, and the port of 127.0.0.1 that it is for."""
-
-    load: Load
-    port: int

@@ -1,26 +1,223 @@
-"""The programs that apply a load: this package's clients, ApacheBench (ab) and wrk.
+"""Applies a load with a program: this package's clients, ApacheBench (ab) or wrk.
 
-Reads what ApacheBench (ab) prints.
-
-Reads what wrk prints.
+Here is how each program is called, how its output is read while the server is watched, and what the output says. The
+program runs under a guard, so that it does not outlive the run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import select
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 
 import msgspec
 
-from uwsgi_headroom.tune.loads.load import Answers, Load, Task
-from uwsgi_headroom.tune.processes.guarded import RunError
+from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, Guarded, RunError, guarded
+
+PACKAGES = {"ab": "apache2-utils", "wrk": "wrk"}
+"""The package of Debian and Ubuntu that holds each tool."""
+
+_AB_MOST_PER_SECOND = 50_000  # ab reserves 32 bytes for each request in advance
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTool:
+    """How a load is applied."""
+
+    name: str
+    warm_up: Sequence[str] | None
+    """The command of the warm-up; None if `measured` warms up itself, and prints `begin` when the measured time
+    begins."""
+
+    measured: Sequence[str]
+    """The command of the measured load."""
+
+    parse: Callable[[str], Answers]
+    """Makes the answers of the output of `measured`. Raises ValueError."""
+
+
+def find_tool(load: Load, port: int, directory: Path) -> LoadTool:
+    """Return how a load is applied to a port of 127.0.0.1. Raises `RunError` if its tool is missing, or cannot do it.
+
+    directory: where a script, or the task of the clients, may be written.
+    """
+    if load.tool == "own":
+        command = [sys.executable, "-m", "uwsgi_headroom.tune.loads", str(_write_task(load, port, directory))]
+        return LoadTool("the clients", None, command, lambda text: msgspec.json.decode(text, type=Answers))
+    binary = shutil.which(load.tool)
+    if not binary:
+        raise RunError(f"{load.tool} is not installed: install the package {PACKAGES[load.tool]}.")
+    _refuse_impossible(load)
+    make = _ab if load.tool == "ab" else _wrk
+    warm_up = make(binary, load, port, load.warm_up, directory) if load.warm_up else ["true"]
+    parse = functools.partial(_read_ab, file=_percentiles(directory)) if load.tool == "ab" else parse_wrk
+    return LoadTool(load.tool, warm_up, make(binary, load, port, load.seconds, directory), parse)
+
+
+def _write_task(load: Load, port: int, directory: Path) -> Path:
+    """Write what the clients have to do into a file that they remove."""
+    path = directory / "task.json"
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(msgspec.json.encode((load, port)))
+    return path
+
+
+def _percentiles(directory: Path) -> Path:
+    """The file for the percentiles of ab: those on its standard output are whole milliseconds."""
+    return directory / "percentiles.csv"
+
+
+def _read_ab(text: str, file: Path) -> Answers:
+    """Return the answers of ab, which writes no percentiles if there was no answer."""
+    return parse_ab(text, file.read_text() if file.exists() else "")
+
+
+def _refuse_impossible(load: Load) -> None:
+    for is_asked, what in (
+        (load.rate > 0 or load.clients < 1, "only loads with a number of clients (a closed loop)"),
+        (load.idle > 0, "no idle connections"),
+        (load.tool == "ab" and len(load.paths) > 1, "one path only"),
+    ):
+        if is_asked:
+            raise RunError(f"{load.tool} knows {what}: use the tool `own` for this load.")
+
+
+def _url(load: Load, port: int) -> str:
+    return f"http://127.0.0.1:{port}{load.paths[0]}"
+
+
+def _ab(binary: str, load: Load, port: int, seconds: float, directory: Path) -> list[str]:
+    """The command of ab. -r: go on after a failure; -l: responses may differ in length; -n after -t, which sets it."""
+    seconds = max(1, ceil(seconds))  # whole seconds are all that it takes
+    command = [binary, "-q", "-r", "-l", "-t", str(seconds), "-n", str(_AB_MOST_PER_SECOND * seconds)]
+    command += ["-c", str(load.clients), "-s", str(max(1, ceil(load.timeout)))]
+    return [*command, "-e", str(_percentiles(directory)), *(["-k"] if load.keep_alive > 1 else []), _url(load, port)]
+
+
+def _wrk(binary: str, load: Load, port: int, seconds: float, directory: Path) -> list[str]:
+    script = []
+    if len(load.paths) > 1:
+        lua = directory / "paths.lua"
+        lua.write_text(lua_script(load.paths))
+        script = ["-s", str(lua)]
+    times = ["-d", f"{max(1, ceil(seconds))}s", "--timeout", f"{max(1, ceil(load.timeout))}s"]
+    return [binary, "-t", "1", "-c", str(load.clients), *times, "--latency", *script, _url(load, port)]
+
+
+def lua_script(paths: Sequence[str]) -> str:
+    """Return a script for wrk that requests paths in turn."""
+    quoted = ", ".join('"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"' for path in paths)
+    return (
+        f"local paths = {{{quoted}}}\nlocal place = 0\n"
+        "request = function()\n  place = place % #paths + 1\n  return wrk.format(nil, paths[place])\nend\n"
+    )
+
+
+_LATE_SECONDS = 60.0
+"""How much longer than planned a load tool may take: on a busy machine, starting Python alone takes seconds."""
+
+
+@dataclass
+class Loading:
+    """A load that is being applied, by a program whose output is read meanwhile."""
+
+    tool: LoadTool
+    guarded: Guarded
+    _pipe: int
+    _check: Callable[[], None]
+    """Raises `RunError` if the server has ended."""
+
+    _longest: float
+    _output: bytearray = field(default_factory=bytearray)
+
+    def wait_for_begin(self) -> None:
+        """Return when the measured time begins. Raises `RunError` if the server or the tool ends before."""
+        if self.tool.warm_up is not None:
+            return  # its process has just been started, after that of the warm-up
+        self._read(lambda: b"begin\n" in self._output)
+        if b"begin\n" not in self._output:
+            self.refuse_if_failed()
+            raise RunError(f"{self.tool.name} ended before the measured time{self.guarded.last_words()}")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the tool has not ended yet."""
+        return self.guarded.process.poll() is None
+
+    def refuse_if_failed(self) -> None:
+        """Raise `RunError` if the server has ended, or the tool without a result."""
+        self._check()
+        if self.guarded.process.poll():
+            self.guarded.refuse_if_ended()
+
+    def wait(self) -> None:
+        """Wait for the end of the tool. Raises `RunError` if it fails."""
+        self._read(lambda: False)
+        self.guarded.process.wait(_LATE_SECONDS)
+        self.refuse_if_failed()
+
+    def answers(self) -> Answers:
+        """Wait for the end of the load and return what its clients saw. Raises `RunError`."""
+        self.wait()
+        try:
+            return self.tool.parse(self._output.partition(b"begin\n")[2 if self.tool.warm_up is None else 0].decode())
+        except ValueError as error:
+            raise RunError(
+                f"The output of {self.tool.name} cannot be read: {error}{self.guarded.last_words()}"
+            ) from error
+
+    def _read(self, enough: Callable[[], bool]) -> None:
+        """Read the output until there is enough of it, or to its end."""
+        give_up_at = time.monotonic() + self._longest + _LATE_SECONDS
+        while not enough():
+            ready, _, _ = select.select([self._pipe], [], [], CHECK_SECONDS)
+            if ready:
+                received = os.read(self._pipe, 1 << 16)
+                if not received:
+                    return
+                self._output += received
+            self._check()
+            if time.monotonic() > give_up_at:
+                raise RunError(f"{self.tool.name} did not end in time{self.guarded.last_words()}")
+
+
+@contextlib.contextmanager
+def loading(
+    tool: LoadTool, load: Load, check: Callable[[], None], directory: Path, temporary: Path | None = None
+) -> Iterator[Loading]:
+    """Warm up the server, then run the measured load during the block.
+
+    check: raises `RunError` if the server has ended. directory: for the tool's log. temporary: as for `guarded`.
+    """
+
+    @contextlib.contextmanager
+    def started(command: Sequence[str]) -> Iterator[Loading]:
+        reading, writing = os.pipe()
+        log, longest = directory / "clients.log", load.warm_up + load.seconds + load.timeout
+        with (
+            os.fdopen(reading, "rb"),
+            os.fdopen(writing, "wb") as output,
+            guarded(tool.name, command, log=log, temporary=temporary, output=output) as process,
+        ):
+            output.close()  # the end of the output is the end of the tool
+            yield Loading(tool, process, reading, check, longest)
+
+    if tool.warm_up is not None:
+        with started(tool.warm_up) as warming:
+            warming.wait()
+    with started(tool.measured) as measured:
+        yield measured
+
 
 _TEXT = {
     "seconds": r"^Time taken for tests: +([\d.]+) seconds",
@@ -69,11 +266,6 @@ def parse_ab(text: str, percentiles: str = "") -> Answers:
         p99=at.get(99),
         longest=int(longest[1]) / 1000 if longest else None,
     )
-
-
-def read_ab(text: str, file: Path) -> Answers:
-    """Return the answers, with the percentiles of the file of option `-e`, which ab omits without an answer."""
-    return parse_ab(text, file.read_text() if file.exists() else "")
 
 
 def _count(pattern: str, text: str) -> int:
@@ -128,92 +320,3 @@ def _errors(text: str, complete: int) -> dict[str, int]:
 
 def _seconds(value: str, unit: str) -> float:
     return float(value) * _SECONDS[unit]
-
-
-PACKAGES = {"ab": "apache2-utils", "wrk": "wrk"}
-"""The package of Debian and Ubuntu that holds each tool."""
-
-_AB_MOST_PER_SECOND = 50_000  # ab reserves 32 bytes for each request in advance
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTool:
-    """How a load is applied. warm_up: the command of the warm-up, None if `measured` warms up itself and prints `begin`
-    when the measured time begins. parse: makes the answers of the output of `measured`; raises ValueError."""
-
-    name: str
-    warm_up: Sequence[str] | None
-    measured: Sequence[str]
-    parse: Callable[[str], Answers]
-
-
-def find_tool(load: Load, port: int, directory: Path) -> LoadTool:
-    """Return how a load is applied to a port of 127.0.0.1. Raises `RunError` if its tool is missing, or cannot do it.
-
-    directory: where a script, or the task of the clients, may be written.
-    """
-    if load.tool == "own":
-        command = [sys.executable, "-m", "uwsgi_headroom.tune.loads", str(_write_task(Task(load, port), directory))]
-        return LoadTool("the clients", None, command, lambda text: msgspec.json.decode(text, type=Answers))
-    binary = shutil.which(load.tool)
-    if not binary:
-        raise RunError(f"{load.tool} is not installed: install the package {PACKAGES[load.tool]}.")
-    _refuse_impossible(load)
-    make = _ab if load.tool == "ab" else _wrk
-    warm_up = make(binary, load, port, load.warm_up, directory) if load.warm_up else ["true"]
-    parse = functools.partial(read_ab, file=_percentiles(directory)) if load.tool == "ab" else parse_wrk
-    return LoadTool(load.tool, warm_up, make(binary, load, port, load.seconds, directory), parse)
-
-
-def _write_task(task: Task, directory: Path) -> Path:
-    """Write the task of the clients into a file that they remove."""
-    path = directory / "task.json"
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(msgspec.json.encode(task))
-    return path
-
-
-def _percentiles(directory: Path) -> Path:
-    """The file for the percentiles of ab: those on its standard output are whole milliseconds."""
-    return directory / "percentiles.csv"
-
-
-def _refuse_impossible(load: Load) -> None:
-    for is_asked, what in (
-        (load.rate > 0 or load.clients < 1, "only loads with a number of clients (a closed loop)"),
-        (load.idle > 0, "no idle connections"),
-        (load.tool == "ab" and len(load.paths) > 1, "one path only"),
-    ):
-        if is_asked:
-            raise RunError(f"{load.tool} knows {what}: use the tool `own` for this load.")
-
-
-def _url(load: Load, port: int) -> str:
-    return f"http://127.0.0.1:{port}{load.paths[0]}"
-
-
-def _ab(binary: str, load: Load, port: int, seconds: float, directory: Path) -> list[str]:
-    """The command of ab. -r: go on after a failure; -l: responses may differ in length; -n after -t, which sets it."""
-    seconds = max(1, ceil(seconds))  # whole seconds are all that it takes
-    command = [binary, "-q", "-r", "-l", "-t", str(seconds), "-n", str(_AB_MOST_PER_SECOND * seconds)]
-    command += ["-c", str(load.clients), "-s", str(max(1, ceil(load.timeout)))]
-    return [*command, "-e", str(_percentiles(directory)), *(["-k"] if load.keep_alive > 1 else []), _url(load, port)]
-
-
-def _wrk(binary: str, load: Load, port: int, seconds: float, directory: Path) -> list[str]:
-    script = []
-    if len(load.paths) > 1:
-        lua = directory / "paths.lua"
-        lua.write_text(lua_script(load.paths))
-        script = ["-s", str(lua)]
-    times = ["-d", f"{max(1, ceil(seconds))}s", "--timeout", f"{max(1, ceil(load.timeout))}s"]
-    return [binary, "-t", "1", "-c", str(load.clients), *times, "--latency", *script, _url(load, port)]
-
-
-def lua_script(paths: Sequence[str]) -> str:
-    """Return a script for wrk that requests paths in turn."""
-    quoted = ", ".join('"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"' for path in paths)
-    return (
-        f"local paths = {{{quoted}}}\nlocal place = 0\n"
-        "request = function()\n  place = place % #paths + 1\n  return wrk.format(nil, paths[place])\nend\n"
-    )

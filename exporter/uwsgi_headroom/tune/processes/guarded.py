@@ -18,6 +18,9 @@ from uwsgi_headroom.tune.processes import guard
 STOP_SECONDS = 5.0
 """How long a command may take to end after the signal, before it is killed."""
 
+CHECK_SECONDS = 0.2
+"""How often the processes of a run are checked while it is measured."""
+
 _KILL_SECONDS = 20.0
 
 _TAIL_LINES = 15
@@ -71,33 +74,27 @@ def guarded(
     """Run a command during the block; then end it, first with the signal `stop`.
 
     log: the file for its errors, and for its output unless `output` is given. temporary: a directory that the guard
-    removes if this process is killed. Raises `RunError` if a process cannot be ended, OSError if no process
-    can be started.
+    removes if this process is killed. Raises `RunError` if the setup is wrong, or a process cannot be ended, and
+    OSError if no process can be started.
     """
-    with log.open("ab") as errors, _explained(name, cwd):
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, str(temporary or ""), *command],
-            stdin=subprocess.PIPE,
-            stdout=errors if output is None else output,
-            stderr=errors,
-            cwd=cwd,
-            env=environment,
-            start_new_session=True,  # Ctrl-C in a terminal reaches the runner only
-        )
+    try:
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__, str(temporary or ""), *command],
+                stdin=subprocess.PIPE,
+                stdout=errors if output is None else output,
+                stderr=errors,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,  # Ctrl-C in a terminal reaches the runner only
+            )
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
+        raise RunError(f"{name} cannot be started in {cwd or Path.cwd()}: {error}.") from error
     running = Guarded(name, process, log)
     try:
         yield running
     finally:
         _end(running, stop)
-
-
-@contextlib.contextmanager
-def _explained(name: str, cwd: Path | None) -> Iterator[None]:
-    """Turn the errors of a wrong setup into `RunError`."""
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
-        raise RunError(f"{name} cannot be started in {cwd or Path.cwd()}: {error}.") from error
 
 
 def _end(running: Guarded, stop: signal.Signals) -> None:

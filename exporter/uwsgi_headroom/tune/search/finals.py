@@ -1,6 +1,6 @@
-"""Runs the variants that are left in turn, until the noise is small enough to choose one.
+"""Runs the variants that are left in turn, until the noise is small enough to choose one, then tries its options.
 
-Tries options beside processes and threads, one at a time, where the figures say that they can matter.
+These are steps 3 to 5 of `search`. An option is tried only where the figures say that it can matter.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import ceil, log2
 from statistics import median
-from typing import Protocol
 
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.loads.load import Load
-from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, describe_nothing_within
+from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, Task, describe_nothing_within
 from uwsgi_headroom.words.formats import counted, fine_percent, percent
+
+Run = Callable[[Variant, int], None]
+"""Runs a variant in a round, and adds the outcome to the evidence."""
 
 MOST_ROUNDS = 4
 """More rounds rarely separate what these have not."""
@@ -25,7 +26,6 @@ CLOSE = 0.05
 EQUAL = 0.03
 """A smaller variant is taken only if it is at most this much behind: noise alone is no reason to lose more."""
 
-
 MORE_MEMORY = 0.1
 """A change that is not better beyond the noise may take this much more memory."""
 
@@ -34,7 +34,7 @@ def compare_again(
     alive: list[Variant],
     present: Variant,
     evidence: Evidence,
-    run: Callable[[Variant, int], None],
+    run: Run,
     left: Callable[[], int],
 ) -> list[Variant]:
     """Run rounds of these variants until one is the best beyond the noise, or the differences are known to be small, or
@@ -161,43 +161,30 @@ UNEVEN = 1.2
 ROUNDS = 2
 """Rounds of the variant with the option and without it."""
 
-Run = Callable[[Variant, int], None]
 
-
-class Situation(Protocol):
-    """What decides which options are tried: see `search.Task`."""
-
-    @property
-    def load(self) -> Load: ...
-    @property
-    def most_runs(self) -> int: ...
-    @property
-    def longest_queue(self) -> int: ...
-
-
-def try_options(best: Variant, situation: Situation, run: Run, evidence: Evidence) -> Variant:
+def try_options(best: Variant, task: Task, run: Run, evidence: Evidence) -> Variant:
     """The best variant after the options were tried, each beside the best so far."""
     for name, consider in _OPTIONS.items():
-        changed, reason = consider(best, situation, evidence)
+        changed, reason = consider(best, task, evidence)
         if changed is None:
             evidence.decide(f"{name} was not tried: {reason}.")
-        elif situation.most_runs - len(evidence.runs) < 2:
+        elif task.most_runs - len(evidence.runs) < 2:
             evidence.decide(f"{name} was not tried, although {reason}: no runs are left (--most-runs).")
         else:
-            best = _try(name, best, changed, situation, run, evidence)
+            best = _try(name, best, changed, task, run, evidence)
     return best
 
 
-def is_worth_runs(best: Variant, situation: Situation, evidence: Evidence) -> bool:
+def is_worth_runs(best: Variant, task: Task, evidence: Evidence) -> bool:
     """Whether one of the options will be tried."""
-    return any(consider(best, situation, evidence)[0] is not None for consider in _OPTIONS.values())
+    return any(consider(best, task, evidence)[0] is not None for consider in _OPTIONS.values())
 
 
-def _try(name: str, best: Variant, changed: Variant, situation: Situation, run: Run, evidence: Evidence) -> Variant:
+def _try(name: str, best: Variant, changed: Variant, task: Task, run: Run, evidence: Evidence) -> Variant:
     # Rounds of their own: the two are compared in runs that follow each other.
     first = 1 + max(done.number for done in evidence.runs)
     for number in range(first, first + ROUNDS):
-        if situation.most_runs - len(evidence.runs) < 2:
+        if task.most_runs - len(evidence.runs) < 2:
             break
         run(best, number)
         run(changed, number)
@@ -224,46 +211,44 @@ Considered = tuple[Variant | None, str]
 """What to try, and why; or None, and why not."""
 
 
-def _consider_thunder_lock(best: Variant, _situation: Situation, evidence: Evidence) -> Considered:
+def _consider_thunder_lock(best: Variant, _task: Task, evidence: Evidence) -> Considered:
     if best.thunder_lock:
         return replace(best, thunder_lock=False), "each request pays for it"
-    return _if_uneven(best, replace(best, thunder_lock=True), evidence)
+    if best.setting.processes == 1:
+        return None, "one process has nothing to share"
+    seen = [outcome.observed for outcome in evidence.of(best) if outcome.observed]
+    ratios = [figures.hot_ratio for figures in seen if figures.hot_ratio is not None]
+    changed = replace(best, thunder_lock=True)
+    if not ratios:
+        return changed, "how the processes share the requests is not known"
+    hot_ratio = median(ratios)
+    if hot_ratio < UNEVEN:
+        return None, f"the processes of {best.name} share the requests evenly (hot ratio {hot_ratio:.2f})"
+    return changed, f"its processes share the requests unevenly (hot ratio {hot_ratio:.2f})"
 
 
-def _consider_reuse_port(_best: Variant, _situation: Situation, _evidence: Evidence) -> Considered:
+def _consider_reuse_port(_best: Variant, _task: Task, _evidence: Evidence) -> Considered:
     # uWSGI binds an address once, before it starts its processes, even if it is given several times.
     return None, "it is for several uWSGIs on one port; the processes of one share one socket with it, too"
 
 
-def _if_uneven(best: Variant, changed: Variant, evidence: Evidence) -> Considered:
-    if best.setting.processes == 1:
-        return None, "one process has nothing to share"
-    ratios = [outcome.observed.hot_ratio for outcome in evidence.of(best) if outcome.observed]
-    known = [ratio for ratio in ratios if ratio is not None]
-    if known and median(known) < UNEVEN:
-        return None, f"the processes of {best.name} share the requests evenly (hot ratio {median(known):.2f})"
-    return changed, f"its processes share the requests unevenly (hot ratio {median(known):.2f})" if known else (
-        "how the processes share the requests is not known"
-    )
-
-
-def _consider_cheaper(best: Variant, _situation: Situation, _evidence: Evidence) -> Considered:
+def _consider_cheaper(best: Variant, _task: Task, _evidence: Evidence) -> Considered:
     if best.cheaper is None:
         return None, "it stops idle processes, which makes nothing faster under a steady load"
     return replace(best, cheaper=None), "it starts processes while requests wait"
 
 
-def _consider_listen(best: Variant, situation: Situation, _evidence: Evidence) -> Considered:
-    waiting = situation.load.clients - best.setting.in_all
+def _consider_listen(best: Variant, task: Task, _evidence: Evidence) -> Considered:
+    waiting = task.load.clients - best.setting.in_all
     if waiting <= best.queue:
         return None, f"the queue of {best.queue} is longer than this load can fill"
-    longer = min(situation.longest_queue, 2 ** ceil(log2(waiting + 1)))
+    longer = min(task.longest_queue, 2 ** ceil(log2(waiting + 1)))
     if longer <= best.queue:
-        return None, f"the kernel allows at most {situation.longest_queue} (net.core.somaxconn)"
+        return None, f"the kernel allows at most {task.longest_queue} (net.core.somaxconn)"
     return replace(best, listen=longer), f"{counted(waiting, 'client')} may wait in a queue of {best.queue}"
 
 
-_OPTIONS: Mapping[str, Callable[[Variant, Situation, Evidence], Considered]] = {
+_OPTIONS: Mapping[str, Callable[[Variant, Task, Evidence], Considered]] = {
     "thunder-lock": _consider_thunder_lock,
     "reuse-port": _consider_reuse_port,
     "cheaper": _consider_cheaper,

@@ -1,4 +1,4 @@
-"""The page of routes, and its line in the head."""
+"""The page of routes and its line in the head, and the line about CPU in use on the page of findings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pytest
 from rich.cells import cell_len
 
 from tests.support.top_screen import hot, lines, screen_model
+from tools.support import simulated_server
+from tools.support.scripted_watch import ScriptedWatch
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.rows import route_lines, route_page
+from uwsgi_headroom.top.view.headline import route_lines
+from uwsgi_headroom.top.view.pages import finding_lines, route_page
 
 HOT = hot()
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)
@@ -81,3 +84,13 @@ def test_any_route_fits(name: str) -> None:
         for line in (*lines(screen_model(server), PAGE, width), *(line.plain for line in route_lines(server, width))):
             assert cell_len(line) <= width
             assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by others; 0.25 idle."), (None, None)]
+)
+def test_cpu_in_use(idle: float | None, line: str | None) -> None:
+    """One line has the three parts; there is none if the kernel does not report them."""
+    watch = ScriptedWatch().seconds(simulated_server.Server(idle=idle, others=1.75), 5)
+    text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
+    assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])

@@ -1,15 +1,16 @@
-"""Painted lines: names of others have no effect on the terminal."""
+"""What is sent to the terminal, where names of others have no effect, and the keys that it sends."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from uwsgi_headroom.top.terminal import Painter
+from uwsgi_headroom.top.terminal import Painter, split_keys
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -51,3 +52,28 @@ def test_without_colour_there_is_bold() -> None:
 def test_blocks_have_a_stand_in_of_ascii() -> None:
     """Each block character has one ASCII character."""
     assert painter(unicode=False).paint(Text("██▎ ▁▄▇é…↓├└│─"), 20) == "##  _.=?~v|`|-"
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys", "rest"),
+    [
+        ("q", ["q"], ""),
+        ("\x1b[A\x1bOB", ["up", "down"], ""),
+        ("\x1b[5~\x1b[6~\x1b[1~\x1b[F", ["pageup", "pagedown", "home", "end"], ""),
+        ("\x1b", [], "\x1b"),
+        ("j\x1b[", ["j"], "\x1b["),
+        ("\x1b[1;5", [], "\x1b[1;5"),
+        ("\x1bj", ["escape", "j"], ""),
+        ("\x1b[1;5C", ["right"], ""),
+        ("\x1b[17~x", ["x"], ""),
+        ("\x1bOP\x1bOS\x1b[15~\x1b[21~", ["f1", "f4", "f5", "f10"], ""),
+        ("\x1b[[A\x1b[[D\x1b[[E", ["f1", "f4", "f5"], ""),
+        ("\x1b[[", [], "\x1b[["),
+        ("\x1b[Z", ["backtab"], ""),
+        ("\r\t\x7f", ["enter", "tab", "backspace"], ""),
+        ("ä", ["ä"], ""),
+    ],
+)
+def test_keys(sent: str, keys: list[str], rest: str) -> None:
+    """A sequence is one key, even in two halves; unknown sequences are no key; a lone ESC waits for the rest."""
+    assert split_keys(sent) == (keys, rest)
