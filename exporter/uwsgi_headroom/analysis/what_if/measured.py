@@ -1,7 +1,4 @@
-"""What is known of a server as it runs: the input of a prediction.
-
-Makes the input of a prediction from the figures of a window.
-"""
+"""Makes the input of a prediction: what is known of a server as it runs, from the figures of a window."""
 
 from __future__ import annotations
 

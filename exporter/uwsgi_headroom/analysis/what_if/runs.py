@@ -1,6 +1,6 @@
-"""What a prediction says: the output of the model.
+"""Runs the simulation for one setting, for its most throughput and its times under a load, and says what came out.
 
-Runs the simulation for one setting: its most throughput, and its times under a load.
+The classes at the top are the output of a prediction; `Server` is what all its runs have in common.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Literal
+from typing import Any, Literal
 
 from uwsgi_headroom.analysis.what_if.measured import Measured, Observed
 from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.analysis.what_if.simulation import LEAST_SHARE, Outcome, Simulation, System, Work
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, left_beside
 from uwsgi_headroom.nearest_rank import percentile
 
 Resource = Literal["threads", "interpreters", "cpu"]
@@ -42,10 +42,10 @@ class AtLoad:
     load: float
     throughput: float
     sustained: bool
-    response_time: float | None
-    p95: float | None
-    queue_wait: float | None
-    total_p95: float | None
+    response_time: float | None = None
+    p95: float | None = None
+    queue_wait: float | None = None
+    total_p95: float | None = None
     utilization: Utilization
 
     @property
@@ -157,12 +157,11 @@ class Server:
 
     def bound_beside_neighbours(self) -> float:
         """Requests per second that use up the CPUs, together with the neighbours that grow with the requests."""
-        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
-        return left / (self.work.locked + self.work.unlocked + self.others_per_request)
+        return left_beside(self.others, self.cpus) / (self.work.locked + self.work.unlocked + self.others_per_request)
 
-    def with_work(self, work: Work) -> Server:
-        """The same server with other requests."""
-        return replace(self, work=work)
+    def with_work(self, **changes: Any) -> Server:
+        """The same server, with these fields of the work of its requests changed."""
+        return replace(self, work=replace(self.work, **changes))
 
 
 def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
@@ -236,10 +235,6 @@ def describe_load(
             load=load,
             throughput=rate,
             sustained=False,
-            response_time=None,
-            p95=None,
-            queue_wait=None,
-            total_p95=None,
             utilization=most_use,
         )
     outcome, use = run_load(server, setting, rate)
