@@ -2,17 +2,9 @@
 
 Collectors fill it (`kernel` its parts, `reading` the whole), and so does a review from the columns of a history.
 `analysis` takes nothing else, besides windows. This package imports no other, reads nothing and judges nothing. What is
-unknown is None, with the reason beside it.
+unknown is None, with the reason beside it. What grows is not here but in a window (`history.window`).
 
-A server at one instant, as it is judged: its workers, queues, CPUs, memory and setup. What grows is in a window.
-
-How a server is set up: its options, the kernel's limits, its concurrency and the sockets of each worker.
-
-The uWSGI options that advice needs. No other option is kept: a configuration may hold secrets.
-
-The listen queue of a socket.
-
-The states in which a request spends its time, and the state of all request threads at one instant.
+`ServerRecord`, near the end, is the whole; above it are its parts.
 """
 
 from __future__ import annotations
@@ -49,7 +41,8 @@ def is_tcp(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one uWSGI master; None for an option that is not set or not known.
+    """The options of one uWSGI master that advice needs; None for one that is not set or not known. No other option is
+    kept: a configuration may hold secrets.
 
     Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers`
     and `processes` are one option.

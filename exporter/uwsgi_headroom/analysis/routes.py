@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uwsgi_headroom.history.hour import RouteWindow
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.routes.book import OTHER_ROUTE
 from uwsgi_headroom.words.formats import duration, percent

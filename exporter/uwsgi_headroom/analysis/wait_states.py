@@ -1,9 +1,8 @@
-"""Computes what requests spend their time on, from what their threads were seen to wait for.
+"""Computes what requests spend their time on, and judges whether they wait for their interpreter's lock.
 
-Judges whether threads wait for their interpreter's lock: measured where the kernel shows it, else inferred.
-
-Inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
-time. That is wrong for work that a library does without the lock. Measured: the threads that wait for the lock.
+Both rest on what the threads were seen to wait for. Where the kernel does not show that, the wait for the lock is
+inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
+time. That is wrong for work that a library does without the lock.
 """
 
 from __future__ import annotations

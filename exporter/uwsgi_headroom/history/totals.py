@@ -3,8 +3,6 @@
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
 windows are merged and written to a file (`store`). By this table a row takes 52 bytes a worker and 192 for the server,
 without sockets and backends.
-
-The totals of the routes of one server.
 """
 
 from __future__ import annotations
@@ -18,31 +16,6 @@ from msgspec import Struct
 
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
-
-
-@dataclass(slots=True)
-class RouteTotals:
-    """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
-
-    seconds: since the first sample; never reset. names, generations: as in the last sample.
-    bases: what `seconds` was when the route got its number. observed_seconds: time in which the routes are known.
-    """
-
-    seconds: list[float] = field(default_factory=list)
-    names: tuple[str, ...] = ()
-    generations: tuple[int, ...] = ()
-    bases: list[float] = field(default_factory=list)
-    observed_seconds: float = 0.0
-
-    def by_route(self) -> dict[str, float]:
-        """Busy thread seconds of each route since it got its name."""
-        return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
-
-
-def copy_routes(routes: RouteTotals) -> RouteTotals:
-    """A copy that later samples do not change."""
-    return replace(routes, seconds=list(routes.seconds), bases=list(routes.bases))
-
 
 Number = TypeVar("Number", int, float)
 
@@ -213,6 +186,25 @@ class CpuTotals:
 
 
 @dataclass(slots=True)
+class RouteTotals:
+    """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
+
+    seconds: since the first sample; never reset. names, generations: as in the last sample.
+    bases: what `seconds` was when the route got its number. observed_seconds: time in which the routes are known.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    generations: tuple[int, ...] = ()
+    bases: list[float] = field(default_factory=list)
+    observed_seconds: float = 0.0
+
+    def by_route(self) -> dict[str, float]:
+        """Busy thread seconds of each route since it got its name."""
+        return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
+
+
+@dataclass(slots=True)
 class Totals:
     """Totals of one server since the exporter's first attempt to read it. Workers and sockets are those that uWSGI
     lists now.
@@ -259,6 +251,7 @@ def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
 
 def copy_totals(totals: Totals) -> Totals:
     """A copy of the totals, which later samples do not change."""
+    waits, routes = totals.waits, totals.routes
     return replace(
         totals,
         workers=[copy(worker) for worker in totals.workers],
@@ -267,12 +260,7 @@ def copy_totals(totals: Totals) -> Totals:
         queue_full_seconds=dict(totals.queue_full_seconds),
         queue_since=dict(totals.queue_since),
         cpu=None if totals.cpu is None else replace(totals.cpu),
-        waits=None if totals.waits is None else copy_waits(totals.waits),
+        waits=waits and replace(waits, seconds=list(waits.seconds), backends=dict(waits.backends)),
         response_times=totals.response_times.copy() if totals.response_times else None,
-        routes=None if totals.routes is None else copy_routes(totals.routes),
+        routes=routes and replace(routes, seconds=list(routes.seconds), bases=list(routes.bases)),
     )
-
-
-def copy_waits(waits: WaitTotals) -> WaitTotals:
-    """A copy that later samples do not change."""
-    return replace(waits, seconds=list(waits.seconds), backends=dict(waits.backends))

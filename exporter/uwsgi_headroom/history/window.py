@@ -106,6 +106,15 @@ class Window:
     waits: WaitWindow | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RouteWindow:
+    """Busy thread seconds by route in a window, of which observed_seconds were sampled. Time of routes that have been
+    forgotten since counts as `other`."""
+
+    observed_seconds: float
+    seconds: Mapping[str, float]
+
+
 def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
     """The window between two rows. `latest` has the same workers and sockets, and the start of each known figure."""
     (at, start), (until, end) = first, last
@@ -145,7 +154,7 @@ def _hide_unknown(
         known = [total is not None for total in map(attrgetter(quantity.name), totals)]
         if quantity.known != "reported":
             since = map(attrgetter(quantity.known), totals)
-            known = [yes and begin is not None and begin <= start for yes, begin in zip(known, since, strict=True)]
+            known = [yes and _covers(begin, start) for yes, begin in zip(known, since, strict=True)]
         if not all(known):
             columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
     return columns

@@ -1,8 +1,6 @@
-"""Turns the readings of one server into events in its journal.
+"""Records the journal of one server: turns outcomes of reads, and judgements, into events.
 
-Records changes in a server's configuration from one reading to the next.
-
-Records changes of the verdict, and when each finding began.
+Changes of workers are in `workers`; those of the configuration and of the verdict are here.
 """
 
 from __future__ import annotations
@@ -21,126 +19,6 @@ from uwsgi_headroom.kernel.options.model import NAMES
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.words.formats import counted, duration
-
-MOST_NAMED = 6
-
-
-class ConfigurationEvents:
-    """Compares readings of one server. A value that is missing in a reading counts as unchanged."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._seen: tuple[Snapshot, Options | None] | None = None
-        self._known: dict[str, object] = {}
-
-    def compare(self, reading: Reading) -> None:
-        """Add an event if the configuration differs from that of the earlier readings."""
-        snapshot, options = reading.snapshot, reading.host.setup.options if reading.host.setup else None
-        # Without workers in its document, uWSGI is still starting.
-        if not isinstance(snapshot, Snapshot) or not snapshot.workers:
-            return
-        if self._seen and self._seen[0] is snapshot and self._seen[1] is options:
-            return
-        self._seen = snapshot, options
-        now = dict(_describe(snapshot, options))
-        changes = [
-            f"{name} {_words(self._known[name])} → {_words(value)}"
-            for name, value in now.items()
-            if name in self._known and self._known[name] != value
-        ]
-        self._known.update(now)
-        if changes:
-            self._journal.add(
-                reading.time,
-                "configuration_changed",
-                f"Configuration changed: {', '.join(changes[:MOST_NAMED])}"
-                + (f", and {counted(len(changes) - MOST_NAMED, 'other')}." if len(changes) > MOST_NAMED else "."),
-            )
-
-
-def _describe(snapshot: Snapshot, options: Options | None) -> Iterator[tuple[str, object]]:
-    yield "version", snapshot.version
-    yield "workers", len(snapshot.workers)
-    threads = sum_if_all_known([worker.threads for worker in snapshot.workers])
-    if threads is not None:
-        yield "threads", threads
-    yield "sockets", tuple(socket.name for socket in snapshot.sockets)
-    if options is None:
-        return
-    for field, name in NAMES.items():
-        value = getattr(options, field)
-        # Workers and threads are listed above. An unknown option may still be set, so it is left out.
-        if field not in ("processes", "threads", "stats") and (value is not None or options.complete):
-            yield f"`{name}`", value
-
-
-def _words(value: object) -> str:
-    if isinstance(value, tuple):
-        return printable_name(" ".join(map(str, value)))[:200] or "none"
-    return (
-        {None: "unset", True: "on", False: "off"}[value]
-        if value is None or isinstance(value, bool)
-        else (printable_name(str(value)))
-    )
-
-
-JUDGE_SECONDS = 5.0
-"""Seconds between two judgements of a server for its journal; more if a judgement takes long."""
-
-MISSED = 2
-"""A finding persists through this many consecutive judgements without it: a figure near its threshold fluctuates."""
-
-
-EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
-    "harakiri": "worker_ended",
-    "requests_lost": "worker_ended",
-    "respawn_loop": "worker_ended",
-    "workers_ended": "worker_ended",
-    "workers_missing": "worker_ended",
-    "workers_respawned": "worker_ended",
-    "reloaded": "reload",
-}
-"""The kind of the events that a finding is based on, by the finding's code."""
-
-
-class Verdicts:
-    """The verdict of one server over time. It changes when two consecutive judgements agree on a new one."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._verdict: tuple[Status, str | None] = "ok", None
-        self._sentence = ""
-        self._candidate: tuple[tuple[Status, str | None], float] | None = None
-        self._judgements = 0
-        self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
-
-    def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
-        """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
-        since = {finding.code: self.since(finding.code) for finding in findings}
-        self._judgements += 1
-        for code, so_far in since.items():
-            self._findings[code] = time if so_far is None else so_far, self._judgements
-        verdict = status, findings[0].code if status != "ok" else None
-        if verdict == self._verdict:
-            self._sentence, self._candidate = sentence, None
-        elif self._candidate is None or self._candidate[0] != verdict:
-            self._candidate = verdict, time
-        else:
-            before = f"Before: {self._verdict[0]}. {self._sentence}" if self._sentence else ""
-            self._journal.add(self._candidate[1], "verdict_changed", f"Verdict: {status}. {sentence}", before)
-            self._verdict, self._sentence, self._candidate = verdict, sentence, None
-
-    def interrupt(self) -> None:
-        """Forget all findings because the server cannot be read: a later finding is a new one."""
-        self._findings.clear()
-        self._candidate = None
-
-    def since(self, code: str) -> float | None:
-        """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer
-        than the last judgement."""
-        since, last = self._findings.get(code, (None, 0))
-        return since if self._judgements - last <= MISSED else None
-
 
 GAP_SECONDS = 5.0
 """The longest time without samples that is not an event: uWSGI's master is normally silent for up to 3 s."""
@@ -208,3 +86,122 @@ def _growth(before: Sequence[int], now: Sequence[int]) -> list[int]:
 def _sentence(words: str) -> str:
     words = printable_name(words)
     return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?')) else '.'}"
+
+
+MOST_NAMED = 6
+"""The most changes that one event names."""
+
+
+class ConfigurationEvents:
+    """Compares readings of one server. A value that is missing in a reading counts as unchanged."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._seen: tuple[Snapshot, Options | None] | None = None
+        self._known: dict[str, object] = {}
+
+    def compare(self, reading: Reading) -> None:
+        """Add an event if the configuration differs from that of the earlier readings."""
+        snapshot, options = reading.snapshot, reading.host.setup.options if reading.host.setup else None
+        # Without workers in its document, uWSGI is still starting.
+        if not isinstance(snapshot, Snapshot) or not snapshot.workers:
+            return
+        if self._seen and self._seen[0] is snapshot and self._seen[1] is options:
+            return
+        self._seen = snapshot, options
+        now = dict(_describe(snapshot, options))
+        changes = [
+            f"{name} {_words(self._known[name])} → {_words(value)}"
+            for name, value in now.items()
+            if name in self._known and self._known[name] != value
+        ]
+        self._known.update(now)
+        if changes:
+            self._journal.add(
+                reading.time,
+                "configuration_changed",
+                f"Configuration changed: {', '.join(changes[:MOST_NAMED])}"
+                + (f", and {counted(len(changes) - MOST_NAMED, 'other')}." if len(changes) > MOST_NAMED else "."),
+            )
+
+
+def _describe(snapshot: Snapshot, options: Options | None) -> Iterator[tuple[str, object]]:
+    yield "version", snapshot.version
+    yield "workers", len(snapshot.workers)
+    threads = sum_if_all_known([worker.threads for worker in snapshot.workers])
+    if threads is not None:
+        yield "threads", threads
+    yield "sockets", tuple(socket.name for socket in snapshot.sockets)
+    if options is None:
+        return
+    for field, name in NAMES.items():
+        value = getattr(options, field)
+        # Workers and threads are listed above. An unknown option may still be set, so it is left out.
+        if field not in ("processes", "threads", "stats") and (value is not None or options.complete):
+            yield f"`{name}`", value
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return printable_name(" ".join(map(str, value)))[:200] or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "unset", True: "on", False: "off"}[value]
+    return printable_name(str(value))
+
+
+JUDGE_SECONDS = 5.0
+"""Seconds between two judgements of a server for its journal; more if a judgement takes long."""
+
+MISSED = 2
+"""A finding persists through this many consecutive judgements without it: a figure near its threshold fluctuates."""
+
+
+EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
+    "harakiri": "worker_ended",
+    "requests_lost": "worker_ended",
+    "respawn_loop": "worker_ended",
+    "workers_ended": "worker_ended",
+    "workers_missing": "worker_ended",
+    "workers_respawned": "worker_ended",
+    "reloaded": "reload",
+}
+"""The kind of the events that a finding is based on, by the finding's code."""
+
+
+class Verdicts:
+    """The verdict of one server over time. It changes when two consecutive judgements agree on a new one."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._verdict: tuple[Status, str | None] = "ok", None
+        self._sentence = ""
+        self._candidate: tuple[tuple[Status, str | None], float] | None = None
+        self._judgements = 0
+        self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
+
+    def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
+        """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
+        since = {finding.code: self.since(finding.code) for finding in findings}
+        self._judgements += 1
+        for code, so_far in since.items():
+            self._findings[code] = time if so_far is None else so_far, self._judgements
+        verdict = status, findings[0].code if status != "ok" else None
+        if verdict == self._verdict:
+            self._sentence, self._candidate = sentence, None
+        elif self._candidate is None or self._candidate[0] != verdict:
+            self._candidate = verdict, time
+        else:
+            before = f"Before: {self._verdict[0]}. {self._sentence}" if self._sentence else ""
+            self._journal.add(self._candidate[1], "verdict_changed", f"Verdict: {status}. {sentence}", before)
+            self._verdict, self._sentence, self._candidate = verdict, sentence, None
+
+    def interrupt(self) -> None:
+        """Forget all findings because the server cannot be read: a later finding is a new one."""
+        self._findings.clear()
+        self._candidate = None
+
+    def since(self, code: str) -> float | None:
+        """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer
+        than the last judgement."""
+        since, last = self._findings.get(code, (None, 0))
+        return since if self._judgements - last <= MISSED else None
