@@ -73,12 +73,7 @@ class Integrals:
         earlier: tuple[Worker, ...] = (
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
-        totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
-        for gone in totals.workers[len(snapshot.workers) :]:
-            self._removed.requests += gone.requests - gone.static_requests
-            self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
-            self._removed.lost += gone.lost
-        del totals.workers[len(snapshot.workers) :]
+        self._set_slots(len(snapshot.workers))
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
@@ -86,17 +81,7 @@ class Integrals:
         joined = same_slots and not self._broken and not reloaded
         bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
-        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
-            then = earlier[index] if index < len(earlier) else None
-            # An unchanged document has the same Worker objects, and none of their figures has changed.
-            if before is None or now is not then or not _is_as_before(now, before, reading):
-                _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
-                if before and then and self._levels and not reloaded:
-                    total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
-                _add_process(total, before, then, reading, now)
-                _add_residency(total, before, reading, now)
-                _note_known_since(total, reading, now)
-        self._service_time.note(reading, snapshot.workers)
+        self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
         self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
         if before is None or snapshot is not before.snapshot:
             totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
@@ -122,6 +107,34 @@ class Integrals:
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
 
+    def _set_slots(self, number: int) -> None:
+        """Have totals of this number of workers. Those of removed ones still count in the response times."""
+        workers = self.totals.workers
+        workers += [WorkerTotals() for _ in range(number - len(workers))]
+        for gone in workers[number:]:
+            self._removed.requests += gone.requests - gone.static_requests
+            self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
+            self._removed.lost += gone.lost
+        del workers[number:]
+
+    def _add_workers(
+        self, earlier: tuple[Worker, ...], workers: tuple[Worker, ...], reading: Reading, *, reloaded: bool
+    ) -> None:
+        """Add the growth of each worker's own figures since the last reading, of which `earlier` are the workers."""
+        before = self._before
+        for index, (total, now) in enumerate(zip(self.totals.workers, workers, strict=True)):
+            then = earlier[index] if index < len(earlier) else None
+            # An unchanged document has the same Worker objects, and none of their figures has changed.
+            if before is not None and now is then and _is_as_before(now, before, reading):
+                continue
+            _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
+            if before and then and self._levels and not reloaded:
+                total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
+            _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
+            _note_known_since(total, reading, now)
+        self._service_time.note(reading, workers)
+
     def _gap_to(self, at: float) -> None:
         if self._until is None:
             self._until = at
@@ -129,24 +142,24 @@ class Integrals:
         self._until = max(at, self._until)
 
     def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
+        totals = self.totals
         earlier = before.listen_queues() if before else {}
         queues = reading.listen_queues()
-        for gone in self.totals.queue_seconds.keys() - queues.keys():
-            del self.totals.queue_seconds[gone]
-            self.totals.queue_full_seconds.pop(gone, None)
-            self.totals.queue_since.pop(gone, None)
+        for gone in totals.queue_seconds.keys() - queues.keys():
+            for by_socket in (totals.queue_seconds, totals.queue_full_seconds, totals.queue_since):
+                by_socket.pop(gone, None)
         for name, backlog in queues.items():
             if backlog.queue is None:
-                self.totals.queue_since.pop(name, None)
+                totals.queue_since.pop(name, None)
                 continue
-            self.totals.queue_since.setdefault(name, reading.at)
+            totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
             area = full = 0.0
             if then and then.queue is not None:
                 area = step * (then.queue + backlog.queue) / 2
                 full = step * (then.is_full + backlog.is_full) / 2
-            self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
-            self.totals.queue_full_seconds[name] = self.totals.queue_full_seconds.get(name, 0.0) + full
+            totals.queue_seconds[name] = totals.queue_seconds.get(name, 0.0) + area
+            totals.queue_full_seconds[name] = totals.queue_full_seconds.get(name, 0.0) + full
 
     def _add_overflows(self, before: Reading | None, reading: Reading) -> None:
         now, then = reading.host.overflows, before.host.overflows if before else None
