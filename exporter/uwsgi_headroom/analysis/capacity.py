@@ -50,18 +50,16 @@ use plus idle time, so a server that uses little of a saturated machine may have
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The headroom of a server.
-
-    by_limit: the factor of each limit; 1 means that the limit is reached.
-    first: the limit with the smallest factor, or the one that causes the others if several are reached.
-    ceiling: the same among the limits of throughput.
-    far: limits beyond 100 times the present load; no other field includes them.
-    """
+    """The headroom of a server."""
 
     by_limit: dict[Limit, float]
+    """The factor of each limit; 1 means that the limit is reached."""
     first: Limit | None
+    """The limit with the smallest factor, or the one that causes the others if several are reached."""
     ceiling: Limit | None
+    """The same among the limits of throughput."""
     far: tuple[Limit, ...] = ()
+    """Limits beyond 100 times the present load; no other field includes them."""
 
     @property
     def factor(self) -> float | None:

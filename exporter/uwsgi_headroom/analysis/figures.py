@@ -24,29 +24,30 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 class Figures:
     """The figures of one window.
 
-    server: at the end of the window.
-    configured, available: threads; None if uWSGI omits them.
-    ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
-        count in proportion to its presence in the window.
-    cpu, waits: None if the kernel does not report them. response_times: None without completed requests, or if uWSGI
-        omits threads. objective: None if the server has none. routes: None while they are off.
-    stuck_seconds: the age from which on a request in service counts as stuck.
+    configured, available: threads; None if uWSGI omits them. cpu, waits: None if the kernel does not report them.
     """
 
     window: Window
     server: ServerRecord
+    """At the end of the window."""
     flow: Flow
     balance: Balance
     headroom: Headroom
     configured: int | None
     available: int | None
     ceiling: int | None
+    """The most threads that can serve at the end of the window. The threads of a worker that is gone by then count in
+    proportion to its presence in the window."""
     cpu: CpuShares | None
     waits: WaitFigures | None = None
     response_times: ResponseTimes | None = None
+    """None without completed requests, or if uWSGI omits threads."""
     objective: ObjectiveFigures | None = None
+    """None if the server has none."""
     routes: RouteFigures | None = None
+    """None while they are off."""
     stuck_seconds: float = STUCK_SECONDS
+    """The age from which on a request in service counts as stuck."""
 
 
 def compute_figures(

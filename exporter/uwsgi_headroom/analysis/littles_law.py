@@ -24,21 +24,21 @@ from uwsgi_headroom.words.formats import duration
 class Flow:
     """The flow of requests in a window.
 
-    requests: completed requests.
-    throughput: λ, requests per second.
-    response_time: W, in seconds, without static files.
     littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
-    queue_wait: mean seconds that a request waited in a listen queue before uWSGI accepted it.
-    queue_length: mean number of requests in the listen queues.
     """
 
     requests: int
+    """Completed ones."""
     throughput: float | None
+    """λ, requests per second."""
     response_time: float | None
+    """W, in seconds, without static files."""
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    """Mean seconds that a request waited in a listen queue before uWSGI accepted it."""
     queue_length: float | None
+    """Mean number of requests in the listen queues."""
 
 
 def compute_flow(window: Window) -> Flow:

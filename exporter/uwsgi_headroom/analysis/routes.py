@@ -16,10 +16,12 @@ from uwsgi_headroom.words.formats import duration, percent
 
 @dataclass(frozen=True, slots=True)
 class RouteFigures:
-    """Which routes hold the busy threads in a window. threads: mean busy threads of each route; total: of all."""
+    """Which routes hold the busy threads in a window."""
 
     threads: Mapping[str, float]
+    """Mean busy threads of each route."""
     total: float
+    """Mean busy threads of all routes."""
 
     def share(self, route: str) -> float:
         """The share of a route in the busy threads, 0 to 1."""

@@ -18,22 +18,20 @@ from uwsgi_headroom.record import ServerRecord, State
 
 @dataclass(frozen=True, slots=True)
 class WaitFigures:
-    """What requests spend their time on in a window.
-
-    threads: the mean number of threads in each state that was seen; their sum, `total`, is the concurrency. backends:
-        the same for configured backends, by name.
-    per_request: seconds of a mean request in each state, and for each backend; None without completed requests. By
-        Little's law, a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little,
-        Operations Research 9 (3), 1961); so the sum is the response time, if requests neither pile up nor get lost.
-    disagreement: mean difference, in threads, between the kernel and uWSGI's document at one instant.
-    """
+    """What requests spend their time on in a window."""
 
     threads: Mapping[State, float]
+    """The mean number of threads in each state that was seen; their sum, `total`, is the concurrency."""
     backends: Mapping[str, float]
+    """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
+    """Seconds of a mean request in each state, and for each backend; None without completed requests. By Little's law,
+    a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9
+    (3), 1961); so the sum is the response time, if requests neither pile up nor get lost."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
+    """Mean difference, in threads, between the kernel and uWSGI's document at one instant."""
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""

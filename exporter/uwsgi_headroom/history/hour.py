@@ -121,11 +121,13 @@ _PLAIN_ROWS = 65
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Rows of one size. step: the time between them; size: bytes of each."""
+    """Rows of one size."""
 
     step: float
+    """The time between them."""
     times: array[float]
     size: int
+    """Bytes of each."""
     compressed: bytes
 
     def rows(self) -> list[bytes]:

@@ -169,10 +169,10 @@ class Integrals:
 
 
 class _Levels(NamedTuple):
-    """Levels at one instant. workers: for each, its busy threads (None if uWSGI omits threads), and whether it accepts
-    requests. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
+    """Levels at one instant. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
 
     workers: list[tuple[int | None, bool]]
+    """For each, its busy threads (None if uWSGI omits threads), and whether it accepts requests."""
     busy: int
     available: int
 

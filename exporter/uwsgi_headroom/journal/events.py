@@ -43,20 +43,23 @@ JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_
 class Event(Struct, frozen=True, kw_only=True):
     """A change at `time` (epoch seconds).
 
-    id: grows from event to event. title, evidence: one sentence each, without the time; evidence may be empty. workers:
-    ids of the workers concerned. cause: the reason for a worker's end. count: how often it happened, if several
-    consecutive events were joined; the first was at `since`, the last at `time`.
+    title, evidence: one sentence each, without the time; evidence may be empty.
     """
 
     id: int
+    """Grows from event to event."""
     time: float
     since: float
     kind: Kind
     title: str
     evidence: str = ""
     workers: tuple[int, ...] = ()
+    """Ids of the workers concerned."""
     cause: Cause | None = None
+    """The reason for a worker's end."""
     count: int = 1
+    """How often it happened, if several consecutive events were joined; the first was at `since`, the last at
+    `time`."""
 
 
 class Journal:

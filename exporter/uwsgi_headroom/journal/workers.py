@@ -43,7 +43,6 @@ class _End:
     """The end of a worker's process, noticed at `time` (epoch seconds).
 
     then, resident_bytes, kills: its slot, its memory and the count of OOM kills at the reading before.
-    lost: requests lost with the process. recorded: whether the end is in the journal.
     """
 
     time: float
@@ -51,7 +50,9 @@ class _End:
     resident_bytes: int | None
     kills: OomKills | None
     lost: int = 0
+    """Requests lost with the process."""
     recorded: bool = False
+    """Whether the end is in the journal."""
 
 
 class WorkerEvents:
@@ -192,13 +193,14 @@ REACHED_REQUESTS = 0.7
 
 @dataclass(frozen=True, slots=True)
 class EndedProcess:
-    """A worker's process that ended between two samples. then, now: its slot at both. age: in seconds. resident_bytes:
-    at the first sample; None if unknown."""
+    """A worker's process that ended between two samples. then, now: its slot at both."""
 
     then: Worker
     now: Worker
     age: float
+    """In seconds."""
     resident_bytes: int | None
+    """At the first sample; None if unknown."""
 
 
 def find_cause(

@@ -90,22 +90,25 @@ thread as in service while it writes the log, but not as running time; with a la
 
 @dataclass(slots=True)
 class Division:
-    """The requests of a batch by bin. counts: expected numbers. doubt: the variance of the number of requests in the
-    bin and all below it, given the estimate."""
+    """The requests of a batch by bin."""
 
     counts: Sequence[float]
+    """Expected numbers."""
     doubt: Sequence[float]
+    """The variance of the number of requests in the bin and all below it, given the estimate."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """Requests of the last minutes, the earlier ones with less weight. exact: by bin. seconds: the sum of the response
-    times; exact_seconds: of those that are known exactly."""
+    """Requests of the last minutes, the earlier ones with less weight."""
 
     groups: dict[Kind, tuple[float, Group]]
     exact: list[float]
+    """By bin, those whose response time is known exactly."""
     exact_seconds: float = 0.0
+    """The sum of their response times."""
     seconds: float = 0.0
+    """The sum of all response times."""
 
     @property
     def requests(self) -> float:

@@ -41,19 +41,20 @@ _MOST_SCALE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """server: with the demands. from_waits: whether wait states gave them; else the time spent waiting was derived
-    from the response time. from_percentiles: whether the spread of requests was. lock_wait: seconds that a request of
-    the observed setting waits for the lock by the model."""
+    """The demands with which the model of the observed setting agrees with the observation."""
 
     server: Server
+    """In it, the work of a request."""
     from_waits: bool
+    """Whether wait states gave them; else the time spent waiting was derived from the response time."""
     from_percentiles: bool
+    """Whether the percentiles gave the spread of requests; else it is taken to be exponential."""
     lock_wait: float
+    """Seconds that a request of the observed setting waits for the lock by the model."""
 
 
 def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
-    """Find the demands with which the model of the observed setting agrees with the observation. Raises
-    CannotPredictError if the measurements do not support it."""
+    """Find the demands from the measurements. Raises CannotPredictError if these do not support it."""
     window = measured.window
     response_time, cpu = _known(measured)
     waits = measured.waits
