@@ -40,26 +40,23 @@ with the same workers and cause: otherwise a worker that crashes five times a se
 JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down"))
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True):  # its docstring is in the API description, whole
     """A change at `time` (epoch seconds).
 
-    title, evidence: one sentence each, without the time; evidence may be empty.
+    id: grows from event to event. title, evidence: one sentence each, without the time; evidence may be empty. workers:
+    ids of the workers concerned. cause: the reason for a worker's end. count: how often it happened, if several
+    consecutive events were joined; the first was at `since`, the last at `time`.
     """
 
     id: int
-    """Grows from event to event."""
     time: float
     since: float
     kind: Kind
     title: str
     evidence: str = ""
     workers: tuple[int, ...] = ()
-    """Ids of the workers concerned."""
     cause: Cause | None = None
-    """The reason for a worker's end."""
     count: int = 1
-    """How often it happened, if several consecutive events were joined; the first was at `since`, the last at
-    `time`."""
 
 
 class Journal:

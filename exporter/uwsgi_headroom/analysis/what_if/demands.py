@@ -48,7 +48,7 @@ class Calibrated:
     from_waits: bool
     """Whether wait states gave them; else the time spent waiting was derived from the response time."""
     from_percentiles: bool
-    """Whether the percentiles gave the spread of requests; else it is taken to be exponential."""
+    """Whether the 95th percentile gave the spread of requests."""
     lock_wait: float
     """Seconds that a request of the observed setting waits for the lock by the model."""
 
