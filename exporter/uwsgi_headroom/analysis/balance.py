@@ -59,6 +59,11 @@ class Balance:
     hottest: WorkerFigures | None
     """The worker with the largest share."""
 
+    @property
+    def active(self) -> tuple[WorkerFigures, ...]:
+        """The workers that can be compared: those that accepted requests for nearly the whole window."""
+        return tuple([worker for worker in self.workers if worker.active])
+
 
 def compute_balance(window: Window) -> Balance:
     """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""

@@ -82,7 +82,7 @@ def compute_headroom(
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
     the CPU use of other programs grows with the server's requests."""
-    loads = [worker.interpreter_load for worker in balance.workers if worker.active]
+    loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     uses: dict[Limit, float | None] = {

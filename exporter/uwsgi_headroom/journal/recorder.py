@@ -70,11 +70,11 @@ class Recorder:
         away = duration(time - (self._down_since or time))
         self._down_since = None
         same = reading.has_same_master(before) if before else None
-        evidence = (
-            ""
-            if same is None
-            else ("Its master is the same process." if same else "Its master is another process: uWSGI was restarted.")
-        )
+        evidence = {
+            None: "",
+            True: "Its master is the same process.",
+            False: "Its master is another process: uWSGI was restarted.",
+        }[same]
         self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
 
 

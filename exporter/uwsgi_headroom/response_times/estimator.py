@@ -22,41 +22,6 @@ from typing import NamedTuple
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
 
-
-class Group(NamedTuple):
-    """Requests of one kind, of which samples saw the same: the first bin that it allows; for each bin the likelihood of
-    what they saw, and the mean response time there."""
-
-    first: int
-    likelihoods: Sequence[float]
-    means: Sequence[float]
-
-
-def make_group(kind: Kind, bins: Bins) -> Group:
-    """The group of this kind.
-
-    Samples are taken at times that do not depend on the requests. A request of length d that was first seen within a
-    gap of a seconds between two samples, and last seen b seconds before a sample that did not see it, began in a part
-    of the first gap whose length is a trapezoid in d; its two gaps are taken as equal here, which makes it a triangle.
-    A request between two samples that are a gap apart began in the first gap - d seconds of it.
-    """
-    between, gap = kind
-    shortest, longest = (0.0, gap) if between == UNSEEN else (between, between + 2 * gap)
-    first, last = bins.find(shortest), bins.find(longest)
-    edges = [shortest, *bins.edges[first:last], longest]
-    if between == UNSEEN:
-        areas = [edge * (gap - edge / 2) for edge in edges]
-    else:  # a triangle that rises until its peak and falls again, integrated up to each edge
-        peak = between + gap
-        areas = [(edge - shortest) ** 2 / 2 if edge < peak else gap * gap - (longest - edge) ** 2 / 2 for edge in edges]
-    widths = bins.widths[first : last + 1]
-    return Group(
-        first,
-        [max(0.0, high - low) / width for (low, high), width in zip(pairwise(areas), widths, strict=True)],
-        [(low + high) / 2 for low, high in pairwise(edges)],
-    )
-
-
 MEMORY_SECONDS = 120.0
 """After this time, a request counts less in the estimate by a factor of e."""
 
@@ -256,6 +221,40 @@ class Estimator:
         elif missing < -0.5:
             counts = [count * requests / (requests - missing) for count in counts]
         return Division(counts, doubt)
+
+
+class Group(NamedTuple):
+    """Requests of one kind, of which samples saw the same: the first bin that it allows; for each bin the likelihood of
+    what they saw, and the mean response time there."""
+
+    first: int
+    likelihoods: Sequence[float]
+    means: Sequence[float]
+
+
+def make_group(kind: Kind, bins: Bins) -> Group:
+    """The group of this kind.
+
+    Samples are taken at times that do not depend on the requests. A request of length d that was first seen within a
+    gap of a seconds between two samples, and last seen b seconds before a sample that did not see it, began in a part
+    of the first gap whose length is a trapezoid in d; its two gaps are taken as equal here, which makes it a triangle.
+    A request between two samples that are a gap apart began in the first gap - d seconds of it.
+    """
+    between, gap = kind
+    shortest, longest = (0.0, gap) if between == UNSEEN else (between, between + 2 * gap)
+    first, last = bins.find(shortest), bins.find(longest)
+    edges = [shortest, *bins.edges[first:last], longest]
+    if between == UNSEEN:
+        areas = [edge * (gap - edge / 2) for edge in edges]
+    else:  # a triangle that rises until its peak and falls again, integrated up to each edge
+        peak = between + gap
+        areas = [(edge - shortest) ** 2 / 2 if edge < peak else gap * gap - (longest - edge) ** 2 / 2 for edge in edges]
+    widths = bins.widths[first : last + 1]
+    return Group(
+        first,
+        [max(0.0, high - low) / width for (low, high), width in zip(pairwise(areas), widths, strict=True)],
+        [(low + high) / 2 for low, high in pairwise(edges)],
+    )
 
 
 def _round_kinds(kinds: Mapping[Kind, float], coarseness: float) -> dict[Kind, float]:
