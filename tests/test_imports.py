@@ -78,7 +78,7 @@ def test_the_kernels_facts_need_no_reading() -> None:
     assert "uwsgi_headroom.reading" not in imported
 
 
-@pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measuring"])
+@pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measured"])
 def test_the_analysis_loads_no_collector(module: str) -> None:
     """What judges a server knows it from a record and a window, whoever made them."""
     imported = _imported(f"uwsgi_headroom.analysis.{module}")

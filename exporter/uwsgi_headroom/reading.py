@@ -27,24 +27,24 @@ from uwsgi_headroom.stats.server import Worker
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading of a server.
-
-    at: the monotonic time, in seconds, at which the document was complete; rates use differences of this.
-    time: the same instant in epoch seconds, for the age of timestamps that uWSGI writes.
-    read_seconds: from connecting to the last byte; transfer_seconds: from the first byte to the last, while uWSGI's
-    master was blocked; document_bytes: size of the document. routes: of the requests in service; None if they are off.
-    address: where it was read, as `check` takes it; empty if that is not known, as for a reading made from history.
-    """
+    """One reading of a server."""
 
     at: float
+    """The monotonic time, in seconds, at which the document was complete; rates use differences of this."""
     time: float
+    """The same instant in epoch seconds, for the age of timestamps that uWSGI writes."""
     read_seconds: float
+    """From connecting to the last byte."""
     transfer_seconds: float
+    """From the first byte to the last, while uWSGI's master was blocked."""
     document_bytes: int
+    """Size of the document."""
     snapshot: AnySnapshot
     host: HostFacts
     routes: ServedRoutes | None = None
+    """Of the requests in service; None if they are off."""
     address: str = ""
+    """Where it was read, as `check` takes it; empty if that is not known, as for a reading made from history."""
 
     def listen_queues(self) -> dict[str, Backlog]:
         """Return each socket's queue: from the kernel, else uWSGI's figure (TCP only), else None and the reason."""

@@ -2,17 +2,9 @@
 
 Collectors fill it (`kernel` its parts, `reading` the whole), and so does a review from the columns of a history.
 `analysis` takes nothing else, besides windows. This package imports no other, reads nothing and judges nothing. What is
-unknown is None, with the reason beside it.
+unknown is None, with the reason beside it. What grows is not here but in a window (`history.window`).
 
-A server at one instant, as it is judged: its workers, queues, CPUs, memory and setup. What grows is in a window.
-
-How a server is set up: its options, the kernel's limits, its concurrency and the sockets of each worker.
-
-The uWSGI options that advice needs. No other option is kept: a configuration may hold secrets.
-
-The listen queue of a socket.
-
-The states in which a request spends its time, and the state of all request threads at one instant.
+`ServerRecord`, near the end, is the whole; above it are its parts.
 """
 
 from __future__ import annotations
@@ -49,22 +41,11 @@ def is_tcp(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one uWSGI master; None for an option that is not set or not known.
+    """The options of one uWSGI master that advice needs; None for one that is not set or not known. No other option is
+    kept: a configuration may hold secrets.
 
-    Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers`
-    and `processes` are one option.
-
-    source: "command line" or the name of the file as uWSGI got it, by field.
-    names_application: whether one of the options that name an application is known to be set, to any value.
-    can_reload_workers: whether an option is known to be set with which the workers can be reloaded while the master
-        stays.
-    application: the module or file that the option names; empty if unknown or not a plain name.
-    configuration_files: those on the command line, as written there, in the order in which uWSGI loads them; empty
-        texts for those whose names are not plain.
-    complete: whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
-        uWSGI's default applies.
-    changed: whether a file was changed after the start of a worker that still runs, so that uWSGI still uses the old
-        options.
+    Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers` and
+    `processes` are one option.
     """
 
     harakiri: int | None = None
@@ -102,12 +83,22 @@ class Options:
     stats: str | None = None
     memory_report: bool | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+    """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
     names_application: bool = False
+    """Whether one of the options that name an application is known to be set, to any value."""
     can_reload_workers: bool = False
+    """Whether an option is known to be set with which the workers can be reloaded while the master stays."""
     application: str = ""
+    """The module or file that the option names; empty if unknown or not a plain name."""
     configuration_files: tuple[str, ...] = ()
+    """Those on the command line, as written there, in the order in which uWSGI loads them; empty texts for those whose
+    names are not plain."""
     complete: bool = False
+    """Whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
+    uWSGI's default applies."""
     changed: bool = False
+    """Whether a file was changed after the start of a worker that still runs, so that uWSGI still uses the old
+    options."""
 
     @property
     def configuration_file(self) -> str:
@@ -127,22 +118,20 @@ SocketHolders = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a server is set up.
-
-    somaxconn: net.core.somaxconn, which caps `listen`; None if the server has another network namespace, and this
-        user may not enter it.
-    concurrency_kind: whether a worker serves one request at a time (single), one per thread (threads), or many on one
-        thread (async: gevent, ugreen and the like); None if unknown.
-    socket_holders: by socket name as in the stats document, the ids of the accepting workers that take requests from
-        the socket; None if descriptors are hidden. A socket that is not found is left out.
-    mapped: whether some worker does not take requests from every socket (`map-socket`); None if unknown.
-    """
+    """How a server is set up."""
 
     options: Options
     somaxconn: int | None
+    """The sysctl net.core.somaxconn, which caps `listen`; None if the server has another network namespace, and
+    this user may not enter it."""
     concurrency_kind: ConcurrencyKind | None
+    """Whether a worker serves one request at a time (single), one per thread (threads), or many on one thread (async:
+    gevent, ugreen and the like); None if unknown."""
     socket_holders: SocketHolders | None
+    """By socket name as in the stats document, the ids of the accepting workers that take requests from the socket;
+    None if descriptors are hidden. A socket that is not found is left out."""
     mapped: bool | None
+    """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)
@@ -178,27 +167,25 @@ STATES: tuple[State, ...] = get_args(State)
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What the request threads of a server wait for at one instant.
-
-    off: why that is unknown, as a sentence for an operator; then nothing else is set but `needs_right`: whether another
-        user of this host, such as root, could see it.
-    threads: the mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
-        numbers are weighted: each is an unbiased estimate.
-    interpreter_lock: the same for the interpreter lock, by worker id.
-    backends: the same for the backends that are configured, by their name; addresses: the address of each.
-        `threads["backend"]` includes them.
-    busy: threads with a request in service according to uWSGI's document, which is read a moment earlier.
-    gaps: why threads are `unknown`, as sentences for an operator.
-    """
+    """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
+    """Why that is unknown, as a sentence for an operator; then nothing else is set but `needs_right`: whether another
+    user of this host, such as root, could see it."""
     needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
+    """The mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
+    numbers are weighted: each is an unbiased estimate."""
     interpreter_lock: Mapping[int, float] = field(default_factory=dict)
+    """The same for the interpreter lock, by worker id."""
     backends: Mapping[str, float] = field(default_factory=dict)
+    """The same for the backends that are configured, by their name."""
     addresses: Mapping[str, str] = field(default_factory=dict)
+    """The address of each. `threads["backend"]` includes them."""
     busy: int = 0
+    """Threads with a request in service according to uWSGI's document, which is read a moment earlier."""
     gaps: tuple[str, ...] = ()
+    """Why threads are `unknown`, as sentences for an operator."""
 
 
 WorkerState = Literal["accepting", "paused", "reserve", "down"]
@@ -207,26 +194,25 @@ down: has no process, or does not accept yet."""
 
 
 class WorkerRecord(Struct, frozen=True, gc=False):
-    """One worker slot.
-
-    threads: None if uWSGI omits them.
-    ended: whether its process is gone before uWSGI's master has noticed. Its requests in service are lost.
-    has_application: whether uWSGI has loaded an application in it.
-    last_spawn: whole epoch seconds.
-    affinity: the CPUs that its process may run on.
-    ages: seconds that the request in each busy thread has been in service, by thread number; None if uWSGI does not
-        report it. routes: the route of the same request; empty while routes are off. Both are empty if it has ended.
-    """
+    """One worker slot."""
 
     worker_id: int
     state: WorkerState
     threads: int | None
+    """None if uWSGI omits them."""
     ended: bool = False
+    """Whether its process is gone before uWSGI's master has noticed. Its requests in service are lost."""
     has_application: bool = False
+    """Whether uWSGI has loaded an application in it."""
     last_spawn: int | None = None
+    """Whole epoch seconds."""
     affinity: tuple[int, ...] | None = None
+    """The CPUs that its process may run on."""
     ages: Mapping[int, float | None] = {}
+    """Seconds that the request in each busy thread has been in service, by thread number; None if uWSGI does not report
+    it."""
     routes: Mapping[int, str] = {}
+    """The route of the same request; empty while routes are off. Both are empty if it has ended."""
 
     @property
     def available_threads(self) -> int | None:
@@ -242,17 +228,15 @@ class Cpus(Struct, frozen=True, gc=False):
 
 
 class Memory(Struct, frozen=True, gc=False):
-    """The memory of a server's workers, and what is available for more of them, in bytes.
-
-    per_worker: of the largest worker; an upper bound if `source` is `anonymous`.
-    together: of all workers.
-    available: on the host, or in the cgroup that limits it.
-    """
+    """The memory of a server's workers, and what is available for more of them, in bytes."""
 
     per_worker: int
+    """Of the largest worker; an upper bound if `source` is `anonymous`."""
     source: Literal["uss", "anonymous"]
     together: int
+    """Of all workers."""
     available: int
+    """On the host, or in the cgroup that limits it."""
     limited_by: Literal["host", "cgroup"]
 
     @property
@@ -262,40 +246,41 @@ class Memory(Struct, frozen=True, gc=False):
 
 
 class ServerRecord(Struct, frozen=True):
-    """A server at one instant: the end of a window. None where it is not known.
-
-    address: where it is read, as `check` takes it; empty if unknown.
-    document_bytes: the size of its stats document; 0 if unknown.
-    processes_off: why nothing is known of the workers' processes, as a sentence for an operator; None if it is.
-    master_affinity: the CPUs that the master may run on, which its workers inherit.
-    memory: None unless all of it is known.
-    waits: of this instant; None if they are switched off.
-    queues: by the name of the socket.
-    """
+    """A server at one instant: the end of a window. None where it is not known."""
 
     workers: tuple[WorkerRecord, ...]
     address: str = ""
+    """Where it is read, as `check` takes it; empty if unknown."""
     document_bytes: int = 0
+    """The size of its stats document; 0 if unknown."""
     thunder_lock: bool | None = None
     processes_off: str | None = None
+    """Why nothing is known of the workers' processes, as a sentence for an operator; None if they are known."""
     master_affinity: tuple[int, ...] | None = None
+    """The CPUs that the master may run on, which its workers inherit."""
     cpus: Cpus | None = None
     memory: Memory | None = None
+    """None unless all of it is known."""
     setup: Setup = UNKNOWN
     waits: Waits | None = None
+    """Of this instant; None if they are switched off."""
     queues: Mapping[str, Backlog] = {}
+    """By the name of the socket."""
 
 
 class ThrottledVassal(Struct, frozen=True, gc=False):
-    """A vassal that fails to start. seconds: the wait before the next attempt; attempts: so far; None if unknown."""
+    """A vassal that fails to start."""
 
     name: str
     seconds: float | None
+    """The wait before the next attempt; None if unknown."""
     attempts: int | None
+    """Attempts so far; None if unknown."""
 
 
 class EmperorRecord(Struct, frozen=True):
-    """An emperor at one instant. vassals: the number that run."""
+    """An emperor at one instant."""
 
     vassals: int
+    """The number that run."""
     throttled: tuple[ThrottledVassal, ...]

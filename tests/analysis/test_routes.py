@@ -12,8 +12,7 @@ from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
-from uwsgi_headroom.history.hour import RouteWindow
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.routes.book import ServedRoutes
 

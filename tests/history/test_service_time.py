@@ -92,6 +92,22 @@ def test_long_request_that_ended_while_the_document_was_written() -> None:
     assert watched.running_time == pytest.approx(60.0)
 
 
+def test_long_request_whose_thread_serves_the_next_one_already() -> None:
+    """If its time is added in a document after one in which its thread serves another request, it is counted in full.
+
+    The thread's age is then that of the earlier request, not of the present one.
+    """
+    watched = Watched()
+    watched.sample(1.0)
+    watched.serving(1, watched.at)
+    watched.sample(60.0)
+    watched.serving(1, watched.at)
+    watched.sample(0.2)
+    watched.server.serve(1, 1, each=60.0)
+    watched.sample(0.2)
+    assert watched.running_time == pytest.approx(60.0)
+
+
 def test_long_request_from_before_the_first_sample() -> None:
     """A request that began before the first sample may be of any age."""
     watched = Watched()

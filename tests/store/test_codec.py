@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.hour import RouteWindow
-from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store import encode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import windows
-from uwsgi_headroom.history.hour import RouteWindow
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write

@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.test_database import NOON, opened
 from tests.support import windows
-from uwsgi_headroom.history.hour import RouteWindow
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import find_share
 from uwsgi_headroom.store.reader import HistoryFile

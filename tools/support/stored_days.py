@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.bins import Bins

@@ -81,7 +81,7 @@ def _find_proven_step(figures: Figures) -> str | None:
     reasons = (_bring_workers_back, _why_free_threads_do_not_serve, _why_threads_would_not_help)
     if other := next(filter(None, (reason(figures) for reason in reasons)), None):
         return other
-    workers = [worker for worker in figures.balance.workers if worker.active] or figures.balance.workers
+    workers = figures.balance.active or figures.balance.workers
     loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
     load = sum(loads) / len(loads) if loads else None
     cpus = figures.server.cpus

@@ -23,43 +23,46 @@ ENOUGH_REQUESTS = 100
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """Figures of one worker in a window.
-
-    share: its fraction of all requests. response_time: in seconds. concurrency: mean busy threads.
-    interpreter_load: CPU seconds per second; a CPython interpreter can use at most one CPU.
-    active: whether it accepted requests for nearly the whole window. lock_waiters: mean number of its threads that wait
-    for the interpreter lock; None if unknown.
-    """
+    """Figures of one worker in a window."""
 
     worker_id: int
     requests: int
     share: float | None
+    """Its fraction of all requests."""
     response_time: float | None
+    """In seconds."""
     interpreter_load: float | None
+    """CPU seconds per second; a CPython interpreter can use at most one CPU."""
     concurrency: float | None
+    """Mean busy threads."""
     active: bool
+    """Whether it accepted requests for nearly the whole window."""
     lock_waiters: float | None = None
+    """Mean number of its threads that wait for the interpreter lock; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of a server's workers in a window.
-
-    hot_ratio: workers x largest share, over the active workers only; 1 is even.
-    noise_floor: the hot ratio below which unevenness is chance.
-    fairness: Jain's index; 1 is even.
-    calm_response_time: that of the half of the workers with the smaller shares, in seconds.
-    cost: the fraction of the mean response time that balancing would save, 0 to 1.
-    hottest: the worker with the largest share.
-    """
+    """The balance of a server's workers in a window."""
 
     workers: tuple[WorkerFigures, ...]
     hot_ratio: float | None
+    """Workers x largest share, over the active workers only; 1 is even."""
     noise_floor: float | None
+    """The hot ratio below which unevenness is chance."""
     fairness: float | None
+    """Jain's index; 1 is even."""
     calm_response_time: float | None
+    """The response time of the half of the workers with the smaller shares, in seconds."""
     cost: float | None
+    """The fraction of the mean response time that balancing would save, 0 to 1."""
     hottest: WorkerFigures | None
+    """The worker with the largest share."""
+
+    @property
+    def active(self) -> tuple[WorkerFigures, ...]:
+        """The workers that can be compared: those that accepted requests for nearly the whole window."""
+        return tuple([worker for worker in self.workers if worker.active])
 
 
 def compute_balance(window: Window) -> Balance:

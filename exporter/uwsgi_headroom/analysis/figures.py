@@ -14,9 +14,8 @@ from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentil
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -25,29 +24,30 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 class Figures:
     """The figures of one window.
 
-    server: at the end of the window.
-    configured, available: threads; None if uWSGI omits them.
-    ceiling: the most threads that can serve at the end of the window. The threads of a worker that is gone by then
-        count in proportion to its presence in the window.
-    cpu, waits: None if the kernel does not report them. response_times: None without completed requests, or if uWSGI
-        omits threads. objective: None if the server has none. routes: None while they are off.
-    stuck_seconds: the age from which on a request in service counts as stuck.
+    configured, available: threads; None if uWSGI omits them. cpu, waits: None if the kernel does not report them.
     """
 
     window: Window
     server: ServerRecord
+    """At the end of the window."""
     flow: Flow
     balance: Balance
     headroom: Headroom
     configured: int | None
     available: int | None
     ceiling: int | None
+    """The most threads that can serve at the end of the window. The threads of a worker that is gone by then count in
+    proportion to its presence in the window."""
     cpu: CpuShares | None
     waits: WaitFigures | None = None
     response_times: ResponseTimes | None = None
+    """None without completed requests, or if uWSGI omits threads."""
     objective: ObjectiveFigures | None = None
+    """None if the server has none."""
     routes: RouteFigures | None = None
+    """None while they are off."""
     stuck_seconds: float = STUCK_SECONDS
+    """The age from which on a request in service counts as stuck."""
 
 
 def compute_figures(
@@ -66,18 +66,18 @@ def compute_figures(
     ceiling = count_ceiling(
         workers, {each.worker_id: ratio(each.up_seconds, seconds) or 0.0 for each in window.workers}
     )
-    rates, shares, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
+    flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     return Figures(
         window=window,
         server=server,
-        flow=rates,
-        balance=shares,
-        headroom=compute_headroom(rates, shares, ceiling, cpus.count if cpus else None, cpu, others_follow),
+        flow=flow,
+        balance=balance,
+        headroom=compute_headroom(flow, balance, ceiling, cpus.count if cpus else None, cpu, others_follow),
         configured=sum_if_all_known([worker.threads for worker in workers]),
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         ceiling=ceiling,
         cpu=cpu,
-        waits=compute_waits(window, rates),
+        waits=compute_waits(window, flow),
         response_times=compute_percentiles(response_times),
         routes=compute_routes(routes),
         stuck_seconds=stuck_seconds,

@@ -1,14 +1,12 @@
-"""Computes throughput, response time and concurrency of a server (Little's law: L = λ W).
+"""Computes throughput, response time and concurrency by Little's law (L = λ W), and judges waits in the listen queue.
 
 J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. The law holds for any
 stable system over a long window, whatever the distributions. uWSGI counts a request, and adds its time, when the
 request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
 by sampling includes both; the difference is work in service, or stuck.
 
-Judges how long requests wait in the listen queue: whether users notice, and whether it is most of their wait.
-
-A wait is compared with absolute thresholds and with the time in service: users do not notice 20 ms before an answer
-that takes 2 ms, nor 0.1 s before one that takes 10 s.
+A wait in the listen queue is compared with absolute thresholds and with the time in service: users do not notice 20 ms
+before an answer that takes 2 ms, nor 0.1 s before one that takes 10 s.
 """
 
 from __future__ import annotations
@@ -26,21 +24,21 @@ from uwsgi_headroom.words.formats import duration
 class Flow:
     """The flow of requests in a window.
 
-    requests: completed requests.
-    throughput: λ, requests per second.
-    response_time: W, in seconds, without static files.
     littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
-    queue_wait: mean seconds that a request waited in a listen queue before uWSGI accepted it.
-    queue_length: mean number of requests in the listen queues.
     """
 
     requests: int
+    """Completed ones."""
     throughput: float | None
+    """λ, requests per second."""
     response_time: float | None
+    """W, in seconds, without static files."""
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    """Mean seconds that a request waited in a listen queue before uWSGI accepted it."""
     queue_length: float | None
+    """Mean number of requests in the listen queues."""
 
 
 def compute_flow(window: Window) -> Flow:

@@ -35,35 +35,39 @@ _FEWEST_MINUTES, _GROUPS = 12, 6
 
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """The use of the error budget over a window. seconds: its length; slow, lost: bad requests, slow ones as an
-    expected number; share: of bad requests; rate: the burn rate. share and rate are None with too few requests."""
+    """The use of the error budget over a window. slow, lost: bad requests, slow ones as an expected number."""
 
     seconds: float
+    """Its length."""
     requests: int
     slow: float
     lost: int
     share: float | None
+    """The share of bad requests; None with too few requests."""
     rate: float | None
+    """The burn rate; None with too few requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadLimit:
-    """The load at which the 95th percentile crosses the threshold, as a multiple of the present load. reached: whether
-    it was seen; otherwise it did not cross up to this multiple."""
+    """The load at which the 95th percentile crosses the threshold, as a multiple of the present load."""
 
     multiple: float
     reached: bool
+    """Whether it was seen; otherwise it did not cross up to this multiple."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveFigures:
-    """How an objective is kept. windows: the burn over BURN_WINDOWS, as far as history reaches; unjudged: why the
-    objective is not judged, as a sentence, or None; load_limit: None unless the load varied enough."""
+    """How an objective is kept."""
 
     slo: Slo
     windows: tuple[Burn, ...]
+    """The burn over BURN_WINDOWS, as far as history reaches."""
     unjudged: str | None
+    """Why the objective is not judged, as a sentence, or None."""
     load_limit: LoadLimit | None = None
+    """None unless the load varied enough."""
 
     @property
     def level(self) -> Literal["fast", "slow"] | None:

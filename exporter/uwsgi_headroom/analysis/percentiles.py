@@ -45,11 +45,11 @@ estimate as certain is too small by a factor of 2 to 6, by simulation."""
 class Percentile:
     """A percentile of response times in seconds.
 
-    seconds: the estimate; None if it is too short for one, and is only known to be below `under`.
     low, high: the interval around the estimate; low is 0 if it is below what samples show.
     """
 
     seconds: float | None
+    """The estimate; None if it is too short for one, and is only known to be below `under`."""
     low: float
     high: float
     under: float | None = None
@@ -57,13 +57,12 @@ class Percentile:
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimes:
-    """Percentiles of a window, by share; those for which there were too few requests are missing.
-
-    requests: completed, without static ones. interval: seconds between two samples.
-    """
+    """Percentiles of a window, by share; those for which there were too few requests are missing."""
 
     requests: int
+    """Completed, without static ones."""
     interval: float
+    """Seconds between two samples."""
     percentiles: Mapping[float, Percentile]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uwsgi_headroom.history.hour import RouteWindow
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.routes.book import OTHER_ROUTE
 from uwsgi_headroom.words.formats import duration, percent
@@ -16,10 +16,12 @@ from uwsgi_headroom.words.formats import duration, percent
 
 @dataclass(frozen=True, slots=True)
 class RouteFigures:
-    """Which routes hold the busy threads in a window. threads: mean busy threads of each route; total: of all."""
+    """Which routes hold the busy threads in a window."""
 
     threads: Mapping[str, float]
+    """Mean busy threads of each route."""
     total: float
+    """Mean busy threads of all routes."""
 
     def share(self, route: str) -> float:
         """The share of a route in the busy threads, 0 to 1."""

@@ -1,9 +1,8 @@
-"""Computes what requests spend their time on, from what their threads were seen to wait for.
+"""Computes what requests spend their time on, and judges whether they wait for their interpreter's lock.
 
-Judges whether threads wait for their interpreter's lock: measured where the kernel shows it, else inferred.
-
-Inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
-time. That is wrong for work that a library does without the lock. Measured: the threads that wait for the lock.
+Both rest on what the threads were seen to wait for. Where the kernel does not show that, the wait for the lock is
+inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
+time. That is wrong for work that a library does without the lock.
 """
 
 from __future__ import annotations
@@ -19,22 +18,20 @@ from uwsgi_headroom.record import ServerRecord, State
 
 @dataclass(frozen=True, slots=True)
 class WaitFigures:
-    """What requests spend their time on in a window.
-
-    threads: the mean number of threads in each state that was seen; their sum, `total`, is the concurrency. backends:
-        the same for configured backends, by name.
-    per_request: seconds of a mean request in each state, and for each backend; None without completed requests. By
-        Little's law, a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little,
-        Operations Research 9 (3), 1961); so the sum is the response time, if requests neither pile up nor get lost.
-    disagreement: mean difference, in threads, between the kernel and uWSGI's document at one instant.
-    """
+    """What requests spend their time on in a window."""
 
     threads: Mapping[State, float]
+    """The mean number of threads in each state that was seen; their sum, `total`, is the concurrency."""
     backends: Mapping[str, float]
+    """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
+    """Seconds of a mean request in each state, and for each backend; None without completed requests. By Little's law,
+    a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9
+    (3), 1961); so the sum is the response time, if requests neither pile up nor get lost."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
+    """Mean difference, in threads, between the kernel and uWSGI's document at one instant."""
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""

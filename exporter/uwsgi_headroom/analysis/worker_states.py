@@ -1,14 +1,6 @@
-"""Determines for how much of a window workers were down, and which workers are paused or have no application loaded.
+"""Finds the workers and slots that cannot serve as they should: down, paused, ended, stuck, pinned to one CPU.
 
-Finds the workers that ended in a window, and whether a reload, cheaper mode or an option explains it.
-
-Finds stuck requests. uWSGI reports the start of each request in service, so one instant is enough.
-
-The age from which on a request counts as stuck is a setting, `--stuck`: some requests last by nature.
-
-Names the slots that serve requests: threads, or async cores, of which one thread has many.
-
-Counts workers that `cpu-affinity` pins to the same CPU.
+Findings and advice share these facts. Each is about the workers of one server, in a window or at its end.
 """
 
 from __future__ import annotations
@@ -148,7 +140,8 @@ ASYNC_FULL = 0.9
 
 
 def name_slots(server: ServerRecord) -> str:
-    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
+    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like, of which one thread has
+    many."""
     return ASYNC if server.setup.concurrency_kind == "async" else "threads"
 
 
@@ -157,7 +150,11 @@ MANY_STUCK = 0.5
 
 
 def find_stuck_requests(workers: Iterable[WorkerRecord], stuck_seconds: float) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first."""
+    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first.
+
+    uWSGI reports the start of each request in service, so one instant is enough. The age from which on a request
+    counts as stuck is a setting, `--stuck`: some requests last by nature.
+    """
     requests = ((age, worker.worker_id) for worker in workers for age in worker.ages.values() if age is not None)
     return sorted(((age, worker_id) for age, worker_id in requests if age >= stuck_seconds), reverse=True)
 
@@ -169,10 +166,8 @@ def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
     hold one for as long as the client stays. So they do harm only if without them cores would be free, or if requests
     wait and none is completed.
     """
-    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
-    if name_slots(figures.server) != ASYNC or is_standing(figures.flow):
-        return stuck
-    return stuck if _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling) else []
+    are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
+    return find_stuck_requests(figures.server.workers, figures.stuck_seconds) if are_harmful else []
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:

@@ -21,9 +21,9 @@ from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.response_times import LEAST_SECONDS, ResponseTimeHistory, append_percentiles
 from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
-from uwsgi_headroom.history.hour import ROW_SECONDS, RouteWindow, finest_step
+from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
 from uwsgi_headroom.store.record import MINUTES, TIERS, Record, Tier, merge_records

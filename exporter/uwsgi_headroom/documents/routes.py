@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
-from uwsgi_headroom.history.hour import RouteHour, RouteWindow
+from uwsgi_headroom.history.route_time import RouteHour
+from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
 
 

@@ -1,20 +1,9 @@
 """Keeps an hour of totals, and gives windows of it: the figures of the last N seconds.
 
 Rows are totals, so a window of any length needs only two of them. There is one row per second, and fewer of older
-times (`row_blocks`): the last one of each whole multiple of the tier's step, so that windows which end at such
-multiples stay the same. A window ends with the latest sample, not with the latest row, so that it agrees with the
-totals exported beside it.
-
-Keeps an hour of the busy threads of each route, one row per second, and gives windows of it.
-
-It is a store of its own beside `hour`, because routes come and go while the shape of a server does not: a row has as
-many numbers as there were routes then. So it costs nothing while routes are off, and 24 bytes and 8 for each route a
-second while they are on.
-
-Keeps the rows of a history: the newest as they are, older ones compressed in blocks, and fewer of them with age.
-
-Successive rows differ little, so a block takes about a sixth of its rows. A row of the last minute costs nothing to
-read; an older one costs the decompression of its block, some 40 microseconds.
+times (TIERS): the last one of each whole multiple of the tier's step, so that windows which end at such multiples stay
+the same. A window ends with the latest sample, not with the latest row, so that it agrees with the totals exported
+beside it.
 """
 
 from __future__ import annotations
@@ -22,24 +11,19 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
-from uwsgi_headroom.history.totals import RouteTotals, Totals, copy_totals
+from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.history.window import Window, window_between
-from uwsgi_headroom.routes.book import OTHER_ROUTE
 
 ROW_SECONDS = 1.0
 
 TIERS = ((360.0, ROW_SECONDS), (960.0, 5.0), (HISTORY_SECONDS, 15.0))
 """Up to which age, in seconds, rows of which step are kept: as charts of 5 minutes, 15 minutes and an hour need."""
-
-_BLOCK_ROWS = 30
-_PLAIN_ROWS = 65
 
 
 def finest_step(age: float) -> float:
@@ -47,13 +31,103 @@ def finest_step(age: float) -> float:
     return next((step for longest, step in TIERS if age <= longest), TIERS[-1][1])
 
 
+class History:
+    """An hour of totals, one row per second. It restarts when the number of workers, their sockets or the backends
+    change."""
+
+    def __init__(self) -> None:
+        self._rows = _RowBlocks()
+        self._shape: tuple[object, ...] = ()
+        self._began = 0.0
+        self._latest_at = 0.0
+        self._latest = Totals()
+        self._latest_row: Row | None = None  # packed when it is first needed
+
+    def add(self, at: float, totals: Totals) -> None:
+        """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
+        second. The caller may keep updating `totals` if it calls `add` after each update. An earlier time than the last
+        one counts as the last: the totals reach until then."""
+        at = max(at, self._latest_at)
+        self._latest_at, self._latest, self._latest_row = at, totals, None
+        shape = shape_of(totals)
+        if shape != self._shape:
+            self._rows = _RowBlocks()
+            self._shape = shape
+            self._began = at
+        if not self._rows.times or at - self._rows.times[-1] >= ROW_SECONDS:
+            self._rows.append(at, self._pack_latest())
+
+    def window(self, seconds: float, until: float | None = None) -> Window | None:
+        """The window of the last `seconds` before the latest totals, or before the row at `until`. It begins with the
+        nearest row; None if that leaves less than a second."""
+        times = self._rows.times
+        rows = len(times) if until is None else bisect_right(times, until)
+        if rows < 2:
+            return None
+        end = self._latest_at if until is None else times[rows - 1]
+        start = end - min(seconds, HISTORY_SECONDS)
+        after = bisect_left(times, start, 0, rows - 1)
+        # Rows are slightly more than a second apart, or far apart around an outage, which no short window may span.
+        first = after if after == 0 or times[after] - start < start - times[after - 1] else after - 1
+        if end - times[first] < ROW_SECONDS:
+            return None
+        last = self._pack_latest() if until is None else self._rows[rows - 1]
+        return window_between(self._latest, (times[first], self._rows[first]), (end, last), seconds)
+
+    def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
+        """Consecutive windows between two monotonic times, each about `step` seconds long and at least one second; an
+        outage falls into one of them.
+
+        Each window ends with the last row of a whole multiple of `step`, so a later call returns the same windows and
+        adds new ones. The history may change while the caller iterates.
+        """
+        times = self._rows.times
+        places: list[int] = []
+        for place in range(bisect_left(times, start), bisect_right(times, until)):
+            at = times[place]
+            if at // step >= self._latest_at // step:
+                break  # this multiple has not ended yet
+            if places and times[places[-1]] // step == at // step:
+                places.pop()
+            places.append(place)
+        rows = self._rows.rows(places[0], places[-1] + 1) if places else iter(())
+        chosen = set(places)
+        marks = ((times[place], row) for place, row in enumerate(rows, places[0] if places else 0) if place in chosen)
+        totals = copy_totals(self._latest)
+        return (window_between(totals, first, last, step) for first, last in pairwise(marks))
+
+    @property
+    def seconds(self) -> float:
+        """The length of the history, up to the latest totals."""
+        return min(HISTORY_SECONDS, self._latest_at - self._rows.times[0]) if self._rows else 0.0
+
+    def newest_slice(self, step: float) -> object:
+        """A value that changes whenever `slices` gains a window, or the history restarts."""
+        return self._began, self._latest_at // step
+
+    def covered(self, seconds: float) -> float:
+        """How many of the last `seconds` the history covers."""
+        return min(seconds, self.seconds)
+
+    def _pack_latest(self) -> Row:
+        if self._latest_row is None:
+            self._latest_row = pack_row(self._latest)
+        return self._latest_row
+
+
+_BLOCK_ROWS = 30
+_PLAIN_ROWS = 65
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Rows of one size. step: the time between them; size: bytes of each."""
+    """Rows of one size."""
 
     step: float
+    """The time between them."""
     times: array[float]
     size: int
+    """Bytes of each."""
     compressed: bytes
 
     def rows(self) -> list[bytes]:
@@ -61,8 +135,13 @@ class _Block:
         return [joined[start : start + self.size] for start in range(0, len(joined), self.size)]
 
 
-class RowBlocks:
-    """The rows of the last hour, all of one size. times: of every row that is kept, ascending, in monotonic seconds."""
+class _RowBlocks:
+    """The rows of the last hour, all of one size: the newest as they are, older ones compressed in blocks, and fewer of
+    them with age. times: of every row that is kept, ascending, in monotonic seconds.
+
+    Successive rows differ little, so a block takes about a sixth of its rows. A row of the last minute costs nothing to
+    read; an older one costs the decompression of its block, some 40 microseconds.
+    """
 
     def __init__(self) -> None:
         self.times = array("d")
@@ -130,152 +209,3 @@ class RowBlocks:
 
 def _compress(step: float, times: array[float], rows: list[bytes]) -> _Block:
     return _Block(step, times, len(rows[0]), zlib.compress(b"".join(rows), 1))
-
-
-class History:
-    """An hour of totals, one row per second. It restarts when the number of workers, their sockets or the backends
-    change."""
-
-    def __init__(self) -> None:
-        self._rows = RowBlocks()
-        self._shape: tuple[object, ...] = ()
-        self._began = 0.0
-        self._latest_at = 0.0
-        self._latest = Totals()
-        self._latest_row: Row | None = None  # packed when it is first needed
-
-    def add(self, at: float, totals: Totals) -> None:
-        """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
-        second. The caller may keep updating `totals` if it calls `add` after each update. An earlier time than the last
-        one counts as the last: the totals reach until then."""
-        at = max(at, self._latest_at)
-        self._latest_at, self._latest, self._latest_row = at, totals, None
-        shape = shape_of(totals)
-        if shape != self._shape:
-            self._rows = RowBlocks()
-            self._shape = shape
-            self._began = at
-        if not self._rows.times or at - self._rows.times[-1] >= ROW_SECONDS:
-            self._rows.append(at, self._pack_latest())
-
-    def window(self, seconds: float, until: float | None = None) -> Window | None:
-        """The window of the last `seconds` before the latest totals, or before the row at `until`. It begins with the
-        nearest row; None if that leaves less than a second."""
-        times = self._rows.times
-        rows = len(times) if until is None else bisect_right(times, until)
-        if rows < 2:
-            return None
-        end = self._latest_at if until is None else times[rows - 1]
-        start = end - min(seconds, HISTORY_SECONDS)
-        after = bisect_left(times, start, 0, rows - 1)
-        # Rows are slightly more than a second apart, or far apart around an outage, which no short window may span.
-        first = after if after == 0 or times[after] - start < start - times[after - 1] else after - 1
-        if end - times[first] < ROW_SECONDS:
-            return None
-        last = self._pack_latest() if until is None else self._rows[rows - 1]
-        return window_between(self._latest, (times[first], self._rows[first]), (end, last), seconds)
-
-    def slices(self, step: float, start: float, until: float) -> Iterator[Window]:
-        """Consecutive windows between two monotonic times, each about `step` seconds long and at least one second; an
-        outage falls into one of them.
-
-        Each window ends with the last row of a whole multiple of `step`, so a later call returns the same windows and
-        adds new ones. The history may change while the caller iterates.
-        """
-        times = self._rows.times
-        places: list[int] = []
-        for place in range(bisect_left(times, start), bisect_right(times, until)):
-            at = times[place]
-            if at // step >= self._latest_at // step:
-                break  # this multiple has not ended yet
-            if places and times[places[-1]] // step == at // step:
-                places.pop()
-            places.append(place)
-        rows = self._rows.rows(places[0], places[-1] + 1) if places else iter(())
-        chosen = set(places)
-        marks = ((times[place], row) for place, row in enumerate(rows, places[0] if places else 0) if place in chosen)
-        totals = copy_totals(self._latest)
-        return (window_between(totals, first, last, step) for first, last in pairwise(marks))
-
-    @property
-    def seconds(self) -> float:
-        """The length of the history, up to the latest totals."""
-        return min(HISTORY_SECONDS, self._latest_at - self._rows.times[0]) if self._rows else 0.0
-
-    def newest_slice(self, step: float) -> object:
-        """A value that changes whenever `slices` gains a window, or the history restarts."""
-        return self._began, self._latest_at // step
-
-    def covered(self, seconds: float) -> float:
-        """How many of the last `seconds` the history covers."""
-        return min(seconds, self.seconds)
-
-    def _pack_latest(self) -> Row:
-        if self._latest_row is None:
-            self._latest_row = pack_row(self._latest)
-        return self._latest_row
-
-
-@dataclass(frozen=True, slots=True)
-class RouteWindow:
-    """Busy thread seconds by route in a window, of which observed_seconds were sampled. Time of routes that have been
-    forgotten since counts as `other`."""
-
-    observed_seconds: float
-    seconds: Mapping[str, float]
-
-
-class RouteHour:
-    """An hour of the routes of one server. Times are monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=HISTORY_SECONDS)
-        self._rows: deque[array[float]] = deque(maxlen=HISTORY_SECONDS)
-        self._latest_at = 0.0
-        self._latest = RouteTotals()
-
-    def add(self, at: float, totals: RouteTotals | None) -> None:
-        """Record the totals at the time `at`, as `History.add` does."""
-        if totals is None:
-            return
-        self._latest_at, self._latest = at, totals
-        if not self._times or at - self._times[-1] >= ROW_SECONDS:
-            self._times.append(at)
-            self._rows.append(_pack(totals))
-
-    def of(self, window: Window) -> RouteWindow | None:
-        """The routes in a window, to within a second; None if they are off or were not sampled."""
-        if not self._times:
-            return None
-        first = self._row_at(window.until - window.seconds)
-        last = _pack(self._latest) if window.until >= self._latest_at else self._row_at(window.until)
-        observed = last[0] - first[0]
-        if observed <= 0:
-            return None
-        return RouteWindow(observed, _compare(self._latest, first[1:], last[1:]))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The routes, without free numbers; empty before the first sample."""
-        return tuple(filter(None, self._latest.names))
-
-    def _row_at(self, at: float) -> array[float]:
-        """The last row at or before a time, or the first one."""
-        return self._rows[max(0, bisect_right(self._times, at) - 1)]
-
-
-def _pack(totals: RouteTotals) -> array[float]:
-    return array("d", (totals.observed_seconds, *totals.seconds))
-
-
-def _compare(latest: RouteTotals, first: array[float], last: array[float]) -> dict[str, float]:
-    """The growth of each route between two rows; of a number without a route, it is growth of `other`."""
-    grown = dict.fromkeys(filter(None, latest.names), 0.0)
-    for number, end in enumerate(last):
-        start = first[number] if number < len(first) else 0.0
-        name = latest.names[number]
-        base = min(max(start, latest.bases[number]), end) if name else end
-        grown[OTHER_ROUTE] += base - start
-        if name:
-            grown[name] += end - base
-    return grown

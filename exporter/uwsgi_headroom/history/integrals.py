@@ -3,8 +3,8 @@
 Only totals show what happens between two scrapes, and they aggregate: any number of Prometheus servers can take rates
 of them, at any interval. Rules of this module:
 
-* Between two samples a level (busy threads, queue length) is assumed to change linearly. Over jittered samples the
-  error is random and averages out: it is sqrt(L/n)/L for n samples of a mean level L.
+* Between two samples a level (busy threads, queue length, threads that wait) is assumed to change linearly. Over
+  jittered samples the error is random and averages out: it is sqrt(L/n)/L for n samples of a mean level L.
 * A time without samples (a failed read, a pause longer than `longest_step`, a full reload) is a gap: it counts as gap
   time and adds nothing to the integral of any level. uWSGI's own counters survive a gap.
 * Only a full reload resets uWSGI's counters (`reloads`). Any other decrease is due to a race in uWSGI (two threads, one
@@ -12,45 +12,24 @@ of them, at any interval. Rules of this module:
 * No worker adds more running time than its threads can have served; see `service_time`.
 * CPU time is counted per process and restarts with each new process; `cpu_use` compares it with the server's CPUs.
 
-Levels of one sample, busy and available threads per worker and in total, and their integration over a step.
-
-Recognizes a full reload of uWSGI, which resets its counters, between two readings.
-
-A reload is visible: either a worker was spawned but its count of spawns did not grow, or the number of slots changed,
-which a master never does. A count of requests may also decrease because of a race in uWSGI (two threads, one unlocked
-++), but only by a little.
-
-Bounds the running time that a worker can have added between two samples, without a wall clock.
-
-uWSGI adds the whole time of a request at its end, by the host's wall clock: if that clock steps forward by an hour,
-each request in service adds an hour. But a thread serves one request at a time. Between two samples it can add at most
-the time between them, plus the age of the request that it served at the first sample. The exporter's monotonic clock
-measures both; any excess is an error of uWSGI's clock.
-
-The age of a request that was in service at the exporter's first sample is unknown, so there is no bound until the
-request ends. If uWSGI does not list threads (stats-no-cores), there is no bound either.
-
-Integrates what the request threads wait for: linear between two samples, as for the number of busy threads.
-
-Integrates the busy threads of each route: linear between two samples, as for the number of busy threads.
+The class is first; below it is what adds each kind of figure, and last what recognizes a reload.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 from uwsgi_headroom.history.cpu_use import CpuUse
+from uwsgi_headroom.history.route_time import add_route_time
+from uwsgi_headroom.history.service_time import ServiceTime
 from uwsgi_headroom.history.totals import (
     OCCUPANCY_BOUNDS,
     QUANTITIES,
     WORKER,
-    RouteTotals,
     Totals,
     WaitTotals,
     WorkerTotals,
@@ -60,191 +39,8 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Waits
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
-from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
-
-
-class Levels(NamedTuple):
-    """Levels at one instant. workers: for each, its busy threads (None if uWSGI omits threads), and whether it accepts
-    requests. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
-
-    workers: list[tuple[int | None, bool]]
-    busy: int
-    available: int
-
-    @property
-    def is_full(self) -> bool:
-        """Whether every available thread is busy."""
-        return self.busy >= self.available > 0
-
-
-def find_levels(reading: Reading, workers: tuple[Worker, ...]) -> Levels:
-    """The levels of a reading whose document has these workers."""
-    levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
-    available = sum([worker.available_threads or 0 for worker in workers])
-    return Levels(levels, sum([busy or 0 for busy, _ in levels]), available)
-
-
-def add_levels(totals: Totals, before: Levels | None, now: Levels, step: float) -> None:
-    """Add the integral over the `step` seconds between two samples to the totals, by linear interpolation. A step of 0
-    adds no time; it only turns totals that become known from None to 0."""
-    then = before.workers if before and step else now.workers
-    for total, (busy_then, up_then), (busy, up) in zip(totals.workers, then, now.workers, strict=True):
-        if busy is not None:
-            area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
-            total.busy_seconds = (total.busy_seconds or 0.0) + area
-        total.up_seconds += step * (up_then + up) / 2
-    if before:
-        totals.full_seconds += step * (before.is_full + now.is_full) / 2
-
-
-LARGEST_RACE = 16
-"""The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
-
-
-def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
-    """Whether uWSGI's master was reloaded in between: every spawn increments a worker's respawns, but a reload resets
-    them."""
-    if not before or now is before:
-        return False
-    return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
-
-
-def _has_restarted(then: Worker, now: Worker) -> bool:
-    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
-        return True
-    if then.respawns is None or now.respawns is None:
-        return False
-    # Spawn times are whole seconds, so only the pid shows a second spawn within one second.
-    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
-    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))
-
-
-def count_by_route(reading: Reading, routes: ServedRoutes) -> Counter[int]:
-    """The busy threads of each route at one sample, by the route's number. A process that is gone has none."""
-    counts: Counter[int] = Counter()
-    if isinstance(reading.snapshot, Snapshot):
-        for worker in reading.snapshot.workers:
-            numbers = routes.numbers.get(worker.worker_id)
-            if numbers and not reading.process_is_missing(worker):
-                counts.update(numbers.values())
-    return counts
-
-
-def add_route_time(
-    totals: RouteTotals | None, before: Reading | None, reading: Reading, step: float
-) -> RouteTotals | None:
-    """Add the `step` seconds between two samples; 0 if the time between them is a gap. Returns the totals, which are
-    None until routes are first known."""
-    now = reading.routes
-    if now is None:
-        return totals
-    totals = totals or RouteTotals()
-    _note_names(totals, now)
-    then = before.routes if before else None
-    if before and then and step:
-        totals.observed_seconds += step
-        for levels, served in ((count_by_route(before, then), then), (count_by_route(reading, now), now)):
-            for number, threads in levels.items():
-                is_same = served.generations[number] == now.generations[number] and now.names[number]
-                totals.seconds[number if is_same else 0] += step / 2 * threads
-    return totals
-
-
-def _note_names(totals: RouteTotals, now: ServedRoutes) -> None:
-    if now.names is totals.names:
-        return
-    new = len(now.names) - len(totals.seconds)
-    totals.seconds += [0.0] * new
-    totals.bases += [0.0] * new
-    for number, generation in enumerate(now.generations):
-        if number >= len(totals.generations) or totals.generations[number] != generation:
-            totals.bases[number] = totals.seconds[number]
-    totals.names, totals.generations = now.names, now.generations
-
-
-SLACK = 1.1
-"""How much faster uWSGI's clock may run than the exporter's. chrony slews by a twelfth at most."""
-
-_Serving = dict[int, tuple[int | None, float]]
-"""For each busy thread: the start of its request according to uWSGI, and a monotonic time before that start."""
-
-
-class ServiceTime:
-    """Records when each busy thread of one server began its request."""
-
-    def __init__(self) -> None:
-        self._serving: dict[int, _Serving] = {}
-        self._earlier: dict[int, _Serving] = {}
-        self._sampled_at = -math.inf  # at or before the time when uWSGI wrote the last document
-
-    def note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
-        """Record the requests in service at a sample. Call this after `bound` was called for each worker."""
-        self._earlier, self._serving = (
-            self._serving,
-            {worker.worker_id: self._since(worker) for worker in workers if worker.serving},
-        )
-        self._sampled_at = reading.at - reading.read_seconds
-
-    def bound(self, worker: Worker, at: float) -> float:
-        """The most seconds of running time that a worker can have added from the last sample until `at`."""
-        if worker.threads is None:
-            return math.inf
-        # uWSGI writes a worker's running time before the states of its threads. If a request ends between the two, its
-        # thread is already idle in this sample, but its time is not added until the next one.
-        since: dict[int, float] = {}
-        for serving in (self._earlier.get(worker.worker_id, {}), self._serving.get(worker.worker_id, {})):
-            for thread, (_, began) in serving.items():
-                since[thread] = min(began, since.get(thread, math.inf))
-        # Infinite for a request from before the first sample.
-        in_hand = sum(self._sampled_at - began for began in since.values())
-        return SLACK * (in_hand + worker.threads * (at - self._sampled_at))
-
-    def _since(self, worker: Worker) -> _Serving:
-        before = self._serving.get(worker.worker_id, {})
-        return {
-            thread: before[thread] if thread in before and before[thread][0] == start else (start, self._sampled_at)
-            for thread, start in worker.serving.items()
-        }
-
-
-_NONE = Waits(off="not looked at")
-
-
-def add_waits(totals: Totals, before: Reading | None, reading: Reading, step: float) -> None:
-    """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
-    now = reading.host.waits
-    if now is None or now.off is not None:
-        if totals.waits is not None:
-            totals.waits.since = None
-        return
-    waits = totals.waits = totals.waits or WaitTotals()
-    for name in now.backends:
-        waits.backends.setdefault(name, 0.0)
-    then = (before.host.waits if before else None) or _NONE
-    if waits.since is None or then.off is not None:
-        waits.since = reading.at
-        return
-    half = step / 2
-    waits.observed_seconds += step
-    waits.disagreement_seconds += half * (_disagreement(then) + _disagreement(now))
-    for levels in (then, now):
-        for state, number in levels.threads.items():
-            waits.seconds[_PLACES[state]] += half * number
-        for name, number in levels.backends.items():
-            waits.backends[name] = waits.backends.get(name, 0.0) + half * number
-        for worker_id, number in levels.interpreter_lock.items():
-            if worker_id <= len(totals.workers):
-                totals.workers[worker_id - 1].interpreter_lock_seconds += half * number
-
-
-_PLACES = {state: place for place, state in enumerate(STATES)}
-
-
-def _disagreement(waits: Waits) -> float:
-    """By how many threads the kernel and uWSGI's document differ."""
-    return abs(sum(waits.threads.values()) - waits.busy)
 
 
 class Integrals:
@@ -254,7 +50,7 @@ class Integrals:
     def __init__(self, bounds: Iterable[float] = ()) -> None:
         self.totals = Totals()
         self._before: Reading | None = None
-        self._levels: Levels | None = None  # at the last sample
+        self._levels: _Levels | None = None  # at the last sample
         self._until: float | None = None  # the end of the time that is accounted for
         self._broken = False
         self._service_time = ServiceTime()
@@ -277,12 +73,7 @@ class Integrals:
         earlier: tuple[Worker, ...] = (
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
-        totals.workers += [WorkerTotals() for _ in range(len(snapshot.workers) - len(totals.workers))]
-        for gone in totals.workers[len(snapshot.workers) :]:
-            self._removed.requests += gone.requests - gone.static_requests
-            self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
-            self._removed.lost += gone.lost
-        del totals.workers[len(snapshot.workers) :]
+        self._set_slots(len(snapshot.workers))
         reloaded = is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
@@ -290,23 +81,13 @@ class Integrals:
         joined = same_slots and not self._broken and not reloaded
         bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
-        for index, (total, now) in enumerate(zip(totals.workers, snapshot.workers, strict=True)):
-            then = earlier[index] if index < len(earlier) else None
-            # An unchanged document has the same Worker objects, and none of their figures has changed.
-            if before is None or now is not then or not _is_as_before(now, before, reading):
-                _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
-                if before and then and self._levels and not reloaded:
-                    total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
-                _add_process(total, before, then, reading, now)
-                _add_residency(total, before, reading, now)
-                _note_known_since(total, reading, now)
-        self._service_time.note(reading, snapshot.workers)
+        self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
         self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
         if before is None or snapshot is not before.snapshot:
             totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
             totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
-        levels = find_levels(reading, snapshot.workers)
-        add_levels(totals, self._levels, levels, step)
+        levels = _find_levels(reading, snapshot.workers)
+        _add_levels(totals, self._levels, levels, step)
         if bridged:
             totals.observed_seconds += step
             self._until = reading.at
@@ -314,7 +95,7 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(before, reading, step)
         self._add_overflows(before, reading)
-        add_waits(totals, before, reading, step)
+        _add_waits(totals, before, reading, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
@@ -326,6 +107,34 @@ class Integrals:
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
 
+    def _set_slots(self, number: int) -> None:
+        """Have totals of this number of workers. Those of removed ones still count in the response times."""
+        workers = self.totals.workers
+        workers += [WorkerTotals() for _ in range(number - len(workers))]
+        for gone in workers[number:]:
+            self._removed.requests += gone.requests - gone.static_requests
+            self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
+            self._removed.lost += gone.lost
+        del workers[number:]
+
+    def _add_workers(
+        self, earlier: tuple[Worker, ...], workers: tuple[Worker, ...], reading: Reading, *, reloaded: bool
+    ) -> None:
+        """Add the growth of each worker's own figures since the last reading, of which `earlier` are the workers."""
+        before = self._before
+        for index, (total, now) in enumerate(zip(self.totals.workers, workers, strict=True)):
+            then = earlier[index] if index < len(earlier) else None
+            # An unchanged document has the same Worker objects, and none of their figures has changed.
+            if before is not None and now is then and _is_as_before(now, before, reading):
+                continue
+            _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
+            if before and then and self._levels and not reloaded:
+                total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
+            _add_process(total, before, then, reading, now)
+            _add_residency(total, before, reading, now)
+            _note_known_since(total, reading, now)
+        self._service_time.note(reading, workers)
+
     def _gap_to(self, at: float) -> None:
         if self._until is None:
             self._until = at
@@ -333,30 +142,64 @@ class Integrals:
         self._until = max(at, self._until)
 
     def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
+        totals = self.totals
         earlier = before.listen_queues() if before else {}
         queues = reading.listen_queues()
-        for gone in self.totals.queue_seconds.keys() - queues.keys():
-            del self.totals.queue_seconds[gone]
-            self.totals.queue_full_seconds.pop(gone, None)
-            self.totals.queue_since.pop(gone, None)
+        for gone in totals.queue_seconds.keys() - queues.keys():
+            for by_socket in (totals.queue_seconds, totals.queue_full_seconds, totals.queue_since):
+                by_socket.pop(gone, None)
         for name, backlog in queues.items():
             if backlog.queue is None:
-                self.totals.queue_since.pop(name, None)
+                totals.queue_since.pop(name, None)
                 continue
-            self.totals.queue_since.setdefault(name, reading.at)
+            totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
             area = full = 0.0
             if then and then.queue is not None:
                 area = step * (then.queue + backlog.queue) / 2
                 full = step * (then.is_full + backlog.is_full) / 2
-            self.totals.queue_seconds[name] = self.totals.queue_seconds.get(name, 0.0) + area
-            self.totals.queue_full_seconds[name] = self.totals.queue_full_seconds.get(name, 0.0) + full
+            totals.queue_seconds[name] = totals.queue_seconds.get(name, 0.0) + area
+            totals.queue_full_seconds[name] = totals.queue_full_seconds.get(name, 0.0) + full
 
     def _add_overflows(self, before: Reading | None, reading: Reading) -> None:
         now, then = reading.host.overflows, before.host.overflows if before else None
         if now:
             grown = max(0, now.overflows - then.overflows) if then else 0
             self.totals.overflows = (self.totals.overflows or 0) + grown
+
+
+class _Levels(NamedTuple):
+    """Levels at one instant. busy, available: threads of all workers, both 0 if uWSGI omits threads."""
+
+    workers: list[tuple[int | None, bool]]
+    """For each, its busy threads (None if uWSGI omits threads), and whether it accepts requests."""
+    busy: int
+    available: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every available thread is busy."""
+        return self.busy >= self.available > 0
+
+
+def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
+    """The levels of a reading whose document has these workers."""
+    levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
+    available = sum([worker.available_threads or 0 for worker in workers])
+    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available)
+
+
+def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:
+    """Add the integral over the `step` seconds between two samples to the totals, by linear interpolation. A step of 0
+    adds no time; it only turns totals that become known from None to 0."""
+    then = before.workers if before and step else now.workers
+    for total, (busy_then, up_then), (busy, up) in zip(totals.workers, then, now.workers, strict=True):
+        if busy is not None:
+            area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
+            total.busy_seconds = (total.busy_seconds or 0.0) + area
+        total.up_seconds += step * (up_then + up) / 2
+    if before:
+        totals.full_seconds += step * (before.is_full + now.is_full) / 2
 
 
 def _completed(workers: Sequence[WorkerTotals]) -> Completed:
@@ -468,3 +311,67 @@ def _since(since: float | None, known: bool, at: float) -> float | None:
 def _cpu_seconds(process: WorkerProcess) -> float | None:
     user, system = process.cpu_user_seconds, process.cpu_system_seconds
     return None if user is None or system is None else user + system
+
+
+_NONE = Waits(off="not looked at")
+
+
+def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: float) -> None:
+    """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
+    now = reading.host.waits
+    if now is None or now.off is not None:
+        if totals.waits is not None:
+            totals.waits.since = None
+        return
+    waits = totals.waits = totals.waits or WaitTotals()
+    for name in now.backends:
+        waits.backends.setdefault(name, 0.0)
+    then = (before.host.waits if before else None) or _NONE
+    if waits.since is None or then.off is not None:
+        waits.since = reading.at
+        return
+    half = step / 2
+    waits.observed_seconds += step
+    waits.disagreement_seconds += half * (_disagreement(then) + _disagreement(now))
+    for levels in (then, now):
+        for state, number in levels.threads.items():
+            waits.seconds[_PLACES[state]] += half * number
+        for name, number in levels.backends.items():
+            waits.backends[name] = waits.backends.get(name, 0.0) + half * number
+        for worker_id, number in levels.interpreter_lock.items():
+            if worker_id <= len(totals.workers):
+                totals.workers[worker_id - 1].interpreter_lock_seconds += half * number
+
+
+_PLACES = {state: place for place, state in enumerate(STATES)}
+
+
+def _disagreement(waits: Waits) -> float:
+    """By how many threads the kernel and uWSGI's document differ."""
+    return abs(sum(waits.threads.values()) - waits.busy)
+
+
+LARGEST_RACE = 16
+"""The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
+
+
+def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
+    """Whether uWSGI's master was fully reloaded between two readings, which resets its counters.
+
+    A reload shows in a worker that was spawned without growth of its respawns, or in the number of slots, which a
+    master never changes. A count of requests may also decrease because of a race in uWSGI (two threads, one unlocked
+    ++), but only by a little.
+    """
+    if not before or now is before:
+        return False
+    return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
+
+
+def _has_restarted(then: Worker, now: Worker) -> bool:
+    if then.requests is not None and now.requests is not None and now.requests < then.requests - LARGEST_RACE:
+        return True
+    if then.respawns is None or now.respawns is None:
+        return False
+    # Spawn times are whole seconds, so only the pid shows a second spawn within one second.
+    spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
+    return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))

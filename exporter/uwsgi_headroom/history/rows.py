@@ -39,11 +39,7 @@ Column = Sequence[Any]
 
 class Growth(NamedTuple):
     """The growth of a server's totals: for each part of the table, a column for each of its quantities. Totals that
-    were unknown count from 0.
-
-    queue_since: for each socket, the start of the uninterrupted measurement that lasts until the end; inf if the queue
-        is not measured at the end.
-    """
+    were unknown count from 0."""
 
     server: list[Column]
     sockets: list[Column]
@@ -51,6 +47,8 @@ class Growth(NamedTuple):
     waits: list[Column]
     workers: list[Column]
     queue_since: Column
+    """For each socket, the start of the uninterrupted measurement that lasts until the end; inf if the queue is not
+    measured at the end."""
 
 
 _NO_CPU, _NO_WAITS = CpuTotals(), WaitTotals()

@@ -3,8 +3,6 @@
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
 windows are merged and written to a file (`store`). By this table a row takes 52 bytes a worker and 192 for the server,
 without sockets and backends.
-
-The totals of the routes of one server.
 """
 
 from __future__ import annotations
@@ -19,31 +17,6 @@ from msgspec import Struct
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 
-
-@dataclass(slots=True)
-class RouteTotals:
-    """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
-
-    seconds: since the first sample; never reset. names, generations: as in the last sample.
-    bases: what `seconds` was when the route got its number. observed_seconds: time in which the routes are known.
-    """
-
-    seconds: list[float] = field(default_factory=list)
-    names: tuple[str, ...] = ()
-    generations: tuple[int, ...] = ()
-    bases: list[float] = field(default_factory=list)
-    observed_seconds: float = 0.0
-
-    def by_route(self) -> dict[str, float]:
-        """Busy thread seconds of each route since it got its name."""
-        return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
-
-
-def copy_routes(routes: RouteTotals) -> RouteTotals:
-    """A copy that later samples do not change."""
-    return replace(routes, seconds=list(routes.seconds), bases=list(routes.bases))
-
-
 Number = TypeVar("Number", int, float)
 
 OCCUPANCY_BOUNDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
@@ -56,26 +29,24 @@ Of = Literal["server", "all workers", "occupancy", "socket", "cpu", "waits", "st
 
 
 class Quantity(NamedTuple):
-    """A figure of a window, by the name of its attribute, in the totals and in the window alike.
-
-    of: what has a value of it. "all workers" is the sum over the workers' totals; "occupancy" has one for each of
-        `OCCUPANCY_BOUNDS`, "state" one for each of `STATES`, and "socket" and "backend" one for each name.
-    kind: a window has the growth of a `count` and of a `time` (in seconds), and the value of a `level` at its end.
-        A `change` is the difference of the level before it in the table. Two windows merge to the sum, or to the last
-        level.
-    per_unit: the whole numbers in which a row keeps a unit of it, modulo 2**32, or DOUBLE.
-    known: "" if it always is; "reported" if it is while its total is not None; "waits" if it is while those of the
-        server are; else the attribute of the totals since when it is. Levels are known while they are not None, and
-        changes if the level was known at both ends.
-    counter: whether it is uWSGI's own counter, a field of the same name in `Worker`. Only a full reload resets it.
-    """
+    """A figure of a window, by the name of its attribute, in the totals and in the window alike."""
 
     of: Of
+    """What has a value of it. "all workers" is the sum over the workers' totals; "occupancy" has one for each of
+    `OCCUPANCY_BOUNDS`, "state" one for each of `STATES`, and "socket" and "backend" one for each name."""
     name: str
     kind: Kind
+    """A window has the growth of a `count` and of a `time` (in seconds), and the value of a `level` at its end. A
+    `change` is the difference of the level before it in the table. Two windows merge to the sum, or to the last
+    level."""
     per_unit: float = 1
+    """The whole numbers in which a row keeps a unit of it, modulo 2**32, or DOUBLE."""
     known: str = ""
+    """Empty if it always is; "reported" if it is while its total is not None; "waits" if it is while those of the
+    server are; else the attribute of the totals since when it is. Levels are known while they are not None, and changes
+    if the level was known at both ends."""
     counter: bool = False
+    """Whether it is uWSGI's own counter, a field of the same name in `Worker`. Only a full reload resets it."""
 
     @property
     def may_be_unknown(self) -> bool:
@@ -141,55 +112,54 @@ class WorkerTotals(Struct):
     """Totals of one worker slot since the exporter's first sample of it: counts, and times in seconds. A total is None
     if uWSGI or the kernel never reported it.
 
-    busy_seconds: busy time, summed over the threads.
-    up_seconds: time in which the worker accepted requests.
-    resident_bytes: not a total but the latest level.
-    write_errors: responses that could not be written to the client to the end.
     running_time_since, cpu_since, write_errors_since: the monotonic time since which the figure has always been known;
-        None while unknown.
-    lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
-    residency: CPU seconds by CPU.
-    children_cpu_seconds: of processes that the worker started and waited for.
-    interpreter_lock_seconds: summed over the threads, the time in which they waited for the interpreter lock;
-        `WaitTotals.since` says since when it is known.
+    None while unknown.
     """
 
     requests: int = 0
     static_requests: int = 0
     running_time: float | None = None
     busy_seconds: float | None = None
+    """Busy time, summed over the threads."""
     up_seconds: float = 0.0
+    """Time in which the worker accepted requests."""
     cpu_seconds: float | None = None
     resident_bytes: int | None = None
+    """Not a total but the latest level."""
     running_time_since: float | None = None
     cpu_since: float | None = None
     exceptions: int = 0
     harakiris: int = 0
     respawns: int = 0
     lost: int = 0
+    """Requests in service at the end of the worker's process that it did not complete; a lower bound."""
     residency: dict[int, float] = {}
+    """CPU seconds by CPU."""
     children_cpu_seconds: float = 0.0
+    """Of processes that the worker started and waited for."""
     interpreter_lock_seconds: float = 0.0
+    """Summed over the threads, the time in which they waited for the interpreter lock; `WaitTotals.since` says since
+    when it is known."""
     write_errors: int = 0
+    """Responses that could not be written to the client to the end."""
     write_errors_since: float | None = None
 
 
 @dataclass(slots=True)
 class WaitTotals:
-    """What the request threads of a server have waited for (`kernel.waits`), in seconds summed over the threads.
-
-    seconds: by `STATES`, in their order. backends: by name; those that are configured.
-    observed_seconds: time in which it is known. since: the monotonic time since which it has always been known; None
-        while unknown.
-    disagreement_seconds: the integral of the difference, in threads, between the number of threads that are not idle
-        according to the kernel and the number in service according to uWSGI.
-    """
+    """What the request threads of a server have waited for (`kernel.waits`), in seconds summed over the threads."""
 
     seconds: list[float] = field(default_factory=lambda: [0.0] * len(STATES))
+    """By `STATES`, in their order."""
     backends: dict[str, float] = field(default_factory=dict)
+    """By name; those that are configured."""
     observed_seconds: float = 0.0
+    """Time in which it is known."""
     disagreement_seconds: float = 0.0
+    """The integral of the difference, in threads, between the number of threads that are not idle according to the
+    kernel and the number in service according to uWSGI."""
     since: float | None = None
+    """The monotonic time since which it has always been known; None while unknown."""
 
 
 @dataclass(slots=True)
@@ -197,19 +167,40 @@ class CpuTotals:
     """CPU seconds that a server could use (`kernel.server_cpu`), over measured_seconds. The three parts add up to the
     capacity.
 
-    own_seconds: of the server's workers and the processes they waited for.
-    idle_seconds: not used by any process.
-    others_seconds: used by other processes.
     since, others_since: the monotonic time since which the figures, and others_seconds, have always been known; None
-        while unknown.
+    while unknown.
     """
 
     measured_seconds: float = 0.0
     own_seconds: float = 0.0
+    """Of the server's workers and the processes they waited for."""
     idle_seconds: float = 0.0
+    """Not used by any process."""
     others_seconds: float = 0.0
+    """Used by other processes."""
     since: float | None = None
     others_since: float | None = None
+
+
+@dataclass(slots=True)
+class RouteTotals:
+    """Busy thread seconds of the routes of a server, by the number of the route (`RouteBook`).
+
+    names, generations: as in the last sample.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    """Since the first sample; never reset."""
+    names: tuple[str, ...] = ()
+    generations: tuple[int, ...] = ()
+    bases: list[float] = field(default_factory=list)
+    """What `seconds` was when the route got its number."""
+    observed_seconds: float = 0.0
+    """Time in which the routes are known."""
+
+    def by_route(self) -> dict[str, float]:
+        """Busy thread seconds of each route since it got its name."""
+        return {name: self.seconds[number] - self.bases[number] for number, name in enumerate(self.names) if name}
 
 
 @dataclass(slots=True)
@@ -217,38 +208,38 @@ class Totals:
     """Totals of one server since the exporter's first attempt to read it. Workers and sockets are those that uWSGI
     lists now.
 
-    observed_seconds, gap_seconds: time with and without samples; together they are the whole time.
-    full_seconds: time in which every available thread was busy.
-    occupancy: counts of samples by `OCCUPANCY_BOUNDS`, and at the end those above the last bound.
-    configured, available: not totals but the latest levels: threads, None if uWSGI omits them.
-    overflows: connections that found a TCP queue of the network namespace full; None if unknown.
-    queue_seconds: the integral of the listen queue's length, by socket.
-    queue_full_seconds: the time at the queue's limit, by socket.
-    queue_since: the monotonic time since which the queue has always been measured, by socket.
-    cpu: None until the kernel first reports CPU times.
-    waits: None until the kernel first says what the threads wait for.
-    response_times: None while uWSGI does not list its threads.
-    routes: None while routes are off.
+    observed_seconds, gap_seconds: time with and without samples; together they are the whole time. configured,
+    available: not totals but the latest levels: threads, None if uWSGI omits them.
     """
 
     samples: int = 0
     observed_seconds: float = 0.0
     gap_seconds: float = 0.0
     full_seconds: float = 0.0
+    """Time in which every available thread was busy."""
     reloads: int = 0
     occupancy: list[int] = field(default_factory=lambda: [0] * (len(OCCUPANCY_BOUNDS) + 1))
+    """Counts of samples by `OCCUPANCY_BOUNDS`, and at the end those above the last bound."""
     occupancy_sum: float = 0.0
     configured: int | None = None
     available: int | None = None
     workers: list[WorkerTotals] = field(default_factory=list)
     overflows: int | None = None
+    """Connections that found a TCP queue of the network namespace full; None if unknown."""
     queue_seconds: dict[str, float] = field(default_factory=dict)
+    """The integral of the listen queue's length, by socket."""
     queue_full_seconds: dict[str, float] = field(default_factory=dict)
+    """The time at the queue's limit, by socket."""
     queue_since: dict[str, float] = field(default_factory=dict)
+    """The monotonic time since which the queue has always been measured, by socket."""
     cpu: CpuTotals | None = None
+    """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None
+    """None until the kernel first says what the threads wait for."""
     response_times: ResponseTimeTotals | None = None
+    """None while uWSGI does not list its threads."""
     routes: RouteTotals | None = None
+    """None while routes are off."""
 
 
 def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
@@ -259,6 +250,7 @@ def sum_if_all_known(values: Sequence[Number | None]) -> Number | None:
 
 def copy_totals(totals: Totals) -> Totals:
     """A copy of the totals, which later samples do not change."""
+    waits, routes = totals.waits, totals.routes
     return replace(
         totals,
         workers=[copy(worker) for worker in totals.workers],
@@ -267,12 +259,7 @@ def copy_totals(totals: Totals) -> Totals:
         queue_full_seconds=dict(totals.queue_full_seconds),
         queue_since=dict(totals.queue_since),
         cpu=None if totals.cpu is None else replace(totals.cpu),
-        waits=None if totals.waits is None else copy_waits(totals.waits),
+        waits=waits and replace(waits, seconds=list(waits.seconds), backends=dict(waits.backends)),
         response_times=totals.response_times.copy() if totals.response_times else None,
-        routes=None if totals.routes is None else copy_routes(totals.routes),
+        routes=routes and replace(routes, seconds=list(routes.seconds), bases=list(routes.bases)),
     )
-
-
-def copy_waits(waits: WaitTotals) -> WaitTotals:
-    """A copy that later samples do not change."""
-    return replace(waits, seconds=list(waits.seconds), backends=dict(waits.backends))

@@ -17,52 +17,48 @@ from uwsgi_headroom.record import STATES, State
 
 class WorkerWindow(Struct, frozen=True, gc=False):
     """One worker in a window: counts, and times in seconds. A figure is None unless known for the whole window. After
-    `worker_id`, the order is that of the table (`totals.WORKER`).
-
-    lost: requests in service at the end of the worker's process that it did not complete; a lower bound.
-    resident_bytes: at the end of the window.
-    resident_growth: since the start of the window; negative if the memory shrank.
-    interpreter_lock_seconds: summed over the threads, the time in which they waited for the interpreter lock.
-    write_errors: responses that could not be written to the client to the end.
-    """
+    `worker_id`, the order is that of the table (`totals.WORKER`)."""
 
     worker_id: int
     requests: int
     static_requests: int
     respawns: int
     lost: int
+    """Requests in service at the end of the worker's process that it did not complete; a lower bound."""
     up_seconds: float
     running_time: float | None
     busy_seconds: float | None
     cpu_seconds: float | None
     interpreter_lock_seconds: float | None
+    """Summed over the threads, the time in which they waited for the interpreter lock."""
     resident_bytes: int | None
+    """At the end of the window."""
     resident_growth: int | None
+    """Since the start of the window; negative if the memory shrank."""
     write_errors: int | None = None
+    """Responses that could not be written to the client to the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitWindow:
-    """What the request threads waited for, in seconds summed over the threads.
-
-    seconds: by state, without those that are 0. backends: by name, of those that are configured.
-    observed_seconds: the time that was sampled. disagreement_seconds: see `WaitTotals`.
-    """
+    """What the request threads waited for, in seconds summed over the threads."""
 
     observed_seconds: float
+    """The time that was sampled."""
     disagreement_seconds: float
+    """See `WaitTotals`."""
     seconds: Mapping[State, float]
+    """By state, without those that are 0."""
     backends: Mapping[str, float]
+    """By name, of those that are configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuWindow:
-    """CPU seconds that the server could use: own, idle, and of others (None unless known for the whole window).
-
-    measured_seconds: the length of the window to within a second, since the machine is read once a second.
-    """
+    """CPU seconds that the server could use: own, idle, and of others (None unless known for the whole window)."""
 
     measured_seconds: float
+    """The length of the window to within a second, since the machine is read once a second."""
     own_seconds: float
     idle_seconds: float
     others_seconds: float | None
@@ -72,38 +68,46 @@ class CpuWindow:
 class Window:
     """The growth of a server's totals between two instants of its history.
 
-    asked: the requested length in seconds.
-    seconds: the actual length, which is less if the history is younger or an outage is at the start of the window.
-    until: the monotonic time of the window's end.
-    observed_seconds, gap_seconds: time with and without samples.
-    full_seconds: time in which every available thread was busy.
-    overflows: how often a connection found a TCP queue of the network namespace full, of any program; None if unknown.
-    queue_seconds: the integral of the listen queue's length, by socket; only sockets measured for the whole window.
-    queue_full_seconds: for the same sockets, the time at the queue's limit.
-    occupancy: counts of samples by `OCCUPANCY_BOUNDS`.
-    configured, available: threads at the end of the window; None if unknown.
-    cpu, waits: None unless known for the whole window.
+    observed_seconds, gap_seconds: time with and without samples. configured, available: threads at the end of the
+    window; None if unknown. cpu, waits: None unless known for the whole window.
     """
 
     asked: float
+    """The requested length in seconds."""
     seconds: float
+    """The actual length, which is less if the history is younger or an outage is at the start of the window."""
     until: float
+    """The monotonic time of the window's end."""
     observed_seconds: float
     full_seconds: float
+    """Time in which every available thread was busy."""
     gap_seconds: float
     reloads: int
     exceptions: int
     harakiris: int
     respawns: int
     overflows: int | None
+    """How often a connection found a TCP queue of the network namespace full, of any program; None if unknown."""
     workers: tuple[WorkerWindow, ...]
     queue_seconds: dict[str, float]
+    """The integral of the listen queue's length, by socket; only sockets measured for the whole window."""
     queue_full_seconds: dict[str, float]
+    """For the same sockets, the time at the queue's limit."""
     occupancy: tuple[int, ...]
+    """Counts of samples by `OCCUPANCY_BOUNDS`."""
     configured: int | None
     available: int | None
     cpu: CpuWindow | None = None
     waits: WaitWindow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteWindow:
+    """Busy thread seconds by route in a window, of which observed_seconds were sampled. Time of routes that have been
+    forgotten since counts as `other`."""
+
+    observed_seconds: float
+    seconds: Mapping[str, float]
 
 
 def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:
@@ -145,7 +149,7 @@ def _hide_unknown(
         known = [total is not None for total in map(attrgetter(quantity.name), totals)]
         if quantity.known != "reported":
             since = map(attrgetter(quantity.known), totals)
-            known = [yes and begin is not None and begin <= start for yes, begin in zip(known, since, strict=True)]
+            known = [yes and _covers(begin, start) for yes, begin in zip(known, since, strict=True)]
         if not all(known):
             columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
     return columns

@@ -40,7 +40,7 @@ with the same workers and cause: otherwise a worker that crashes five times a se
 JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down"))
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True):  # its docstring is in the API description, whole
     """A change at `time` (epoch seconds).
 
     id: grows from event to event. title, evidence: one sentence each, without the time; evidence may be empty. workers:

@@ -7,13 +7,6 @@ proportion to the present estimate times the likelihood of what samples saw of i
 Within the shortest gap between two samples these likelihoods are linear in the response time: there the samples
 determine only the mean. Response times that are known exactly give the shape, and uWSGI's running time gives the mean:
 the estimate is tilted towards it.
-
-Groups of requests of which samples saw the same, and how likely each response time makes that.
-
-Samples are taken at times that do not depend on the requests. A request of length d that was first seen within a gap of
-a seconds between two samples, and last seen b seconds before a sample that did not see it, began in a part of the first
-gap whose length is a trapezoid in d; its two gaps are taken as equal here, which makes it a triangle. A request between
-two samples that are a gap apart began in the first gap - d seconds of it.
 """
 
 from __future__ import annotations
@@ -28,34 +21,6 @@ from typing import NamedTuple
 
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
-
-
-class Group(NamedTuple):
-    """The bins that a kind allows: the first of them; for each the likelihood, and the mean response time there."""
-
-    first: int
-    likelihoods: Sequence[float]
-    means: Sequence[float]
-
-
-def make_group(kind: Kind, bins: Bins) -> Group:
-    """The group of this kind."""
-    between, gap = kind
-    shortest, longest = (0.0, gap) if between == UNSEEN else (between, between + 2 * gap)
-    first, last = bins.find(shortest), bins.find(longest)
-    edges = [shortest, *bins.edges[first:last], longest]
-    if between == UNSEEN:
-        areas = [edge * (gap - edge / 2) for edge in edges]
-    else:  # a triangle that rises until its peak and falls again, integrated up to each edge
-        peak = between + gap
-        areas = [(edge - shortest) ** 2 / 2 if edge < peak else gap * gap - (longest - edge) ** 2 / 2 for edge in edges]
-    widths = bins.widths[first : last + 1]
-    return Group(
-        first,
-        [max(0.0, high - low) / width for (low, high), width in zip(pairwise(areas), widths, strict=True)],
-        [(low + high) / 2 for low, high in pairwise(edges)],
-    )
-
 
 MEMORY_SECONDS = 120.0
 """After this time, a request counts less in the estimate by a factor of e."""
@@ -90,22 +55,25 @@ thread as in service while it writes the log, but not as running time; with a la
 
 @dataclass(slots=True)
 class Division:
-    """The requests of a batch by bin. counts: expected numbers. doubt: the variance of the number of requests in the
-    bin and all below it, given the estimate."""
+    """The requests of a batch by bin."""
 
     counts: Sequence[float]
+    """Expected numbers."""
     doubt: Sequence[float]
+    """The variance of the number of requests in the bin and all below it, given the estimate."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """Requests of the last minutes, the earlier ones with less weight. exact: by bin. seconds: the sum of the response
-    times; exact_seconds: of those that are known exactly."""
+    """Requests of the last minutes, the earlier ones with less weight."""
 
     groups: dict[Kind, tuple[float, Group]]
     exact: list[float]
+    """By bin, those whose response time is known exactly."""
     exact_seconds: float = 0.0
+    """The sum of their response times."""
     seconds: float = 0.0
+    """The sum of all response times."""
 
     @property
     def requests(self) -> float:
@@ -155,18 +123,19 @@ class Estimator:
         while len(weights.keys() | rounded.keys()) > _MOST_GROUPS and self._coarseness < _COARSEST:
             self._coarseness *= 2
             weights, rounded = _round_kinds(weights, self._coarseness), _round_kinds(rounded, self._coarseness)
-            groups = self._memory.groups
-            self._memory.groups = {
-                kind: (weight, groups[kind][1] if kind in groups else make_group(kind, self.bins))
-                for kind, weight in weights.items()
-            }
+            self._regroup(weights)
         return rounded
 
     def _remember(self, kinds: dict[Kind, float], kept: float) -> None:
-        groups = self._memory.groups
-        weights = {kind: weight * kept for kind, (weight, _) in groups.items() if weight > _FORGOTTEN}
+        groups = self._memory.groups.items()
+        weights = {kind: weight * kept for kind, (weight, _) in groups if weight > _FORGOTTEN}
         for kind, number in kinds.items():
             weights[kind] = weights.get(kind, 0.0) + number
+        self._regroup(weights)
+
+    def _regroup(self, weights: Mapping[Kind, float]) -> None:
+        """Remember the groups of these kinds, with these numbers of requests."""
+        groups = self._memory.groups
         self._memory.groups = {
             kind: (weight, groups[kind][1] if kind in groups else make_group(kind, self.bins))
             for kind, weight in weights.items()
@@ -204,15 +173,12 @@ class Estimator:
     def _expect(self, groups: Sequence[tuple[float, Group]], interval: float) -> tuple[list[float], float, float]:
         """The expected number of requests in each bin; and of those that are not exact, the expected sum of the
         response times and its variance, to which long response times add little."""
-        counts, shares = list(self._memory.exact), self.shares
+        counts = list(self._memory.exact)
         seconds = variance = 0.0
         for weight, group in groups:
             first, likelihoods, means = group
             end = first + len(likelihoods)
-            parts = list(map(mul, likelihoods, shares[first:end]))
-            total = sum(parts)
-            if total <= 0:  # the estimate has none of its bins
-                parts, total = list(likelihoods), sum(likelihoods)
+            parts, total = self._weigh(group)
             factor = weight / total
             counts[first:end] = [count + factor * part for count, part in zip(counts[first:end], parts, strict=True)]
             if means[0] > 2 * interval:
@@ -224,14 +190,14 @@ class Estimator:
             variance += weight * (sum(map(mul, moments, means)) / total - mean * mean)
         return counts, seconds, variance
 
-    def _split(self, group: Group) -> list[float]:
-        """The probability that a request of this group is in each of its bins."""
+    def _weigh(self, group: Group) -> tuple[list[float], float]:
+        """In what proportions requests of this group are in each of its bins, and the sum of these."""
         first, likelihoods, _ = group
         parts = list(map(mul, likelihoods, self.shares[first : first + len(likelihoods)]))
         total = sum(parts)
         if total <= 0:  # the estimate has none of its bins
-            parts, total = list(likelihoods), sum(likelihoods)
-        return [part / total for part in parts]
+            return list(likelihoods), sum(likelihoods)
+        return parts, total
 
     def _tilt(self, slope: float, interval: float) -> None:
         """Shift the estimate of short response times to longer ones, or to shorter ones if the slope is negative."""
@@ -245,7 +211,8 @@ class Estimator:
         counts, doubt = list(exact), [0.0] * len(exact)
         for kind, number in kinds.items():
             _, group = self._memory.groups[kind]
-            _add(counts, doubt, group.first, self._split(group), number)
+            parts, total = self._weigh(group)
+            _add(counts, doubt, group.first, [part / total for part in parts], number)
         missing = requests - sum(counts)
         if missing > 0.5:
             shares = self.shares or _exponential(self.bins, 1.0)
@@ -254,6 +221,40 @@ class Estimator:
         elif missing < -0.5:
             counts = [count * requests / (requests - missing) for count in counts]
         return Division(counts, doubt)
+
+
+class Group(NamedTuple):
+    """Requests of one kind, of which samples saw the same: the first bin that it allows; for each bin the likelihood of
+    what they saw, and the mean response time there."""
+
+    first: int
+    likelihoods: Sequence[float]
+    means: Sequence[float]
+
+
+def make_group(kind: Kind, bins: Bins) -> Group:
+    """The group of this kind.
+
+    Samples are taken at times that do not depend on the requests. A request of length d that was first seen within a
+    gap of a seconds between two samples, and last seen b seconds before a sample that did not see it, began in a part
+    of the first gap whose length is a trapezoid in d; its two gaps are taken as equal here, which makes it a triangle.
+    A request between two samples that are a gap apart began in the first gap - d seconds of it.
+    """
+    between, gap = kind
+    shortest, longest = (0.0, gap) if between == UNSEEN else (between, between + 2 * gap)
+    first, last = bins.find(shortest), bins.find(longest)
+    edges = [shortest, *bins.edges[first:last], longest]
+    if between == UNSEEN:
+        areas = [edge * (gap - edge / 2) for edge in edges]
+    else:  # a triangle that rises until its peak and falls again, integrated up to each edge
+        peak = between + gap
+        areas = [(edge - shortest) ** 2 / 2 if edge < peak else gap * gap - (longest - edge) ** 2 / 2 for edge in edges]
+    widths = bins.widths[first : last + 1]
+    return Group(
+        first,
+        [max(0.0, high - low) / width for (low, high), width in zip(pairwise(areas), widths, strict=True)],
+        [(low + high) / 2 for low, high in pairwise(edges)],
+    )
 
 
 def _round_kinds(kinds: Mapping[Kind, float], coarseness: float) -> dict[Kind, float]:

@@ -25,11 +25,12 @@ UNSEEN = -1.0
 
 
 class Kind(NamedTuple):
-    """What samples saw of a request, rounded, in seconds. between: from the first sample that saw it to the last, or
-    UNSEEN if none did. gap: the mean length of the gaps between samples in which it began and ended."""
+    """What samples saw of a request, rounded, in seconds."""
 
     between: float
+    """From the first sample that saw it to the last, or UNSEEN if none did."""
     gap: float
+    """The mean length of the gaps between samples in which it began and ended."""
 
     @property
     def sampled_seconds(self) -> float:
@@ -49,11 +50,12 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Sightings:
-    """Completed requests of some time, without static ones. exact: response times in seconds; kinds: the number of
-    those that are known to within an interval."""
+    """Completed requests of some time, without static ones."""
 
     exact: list[float] = field(default_factory=list)
+    """Response times in seconds."""
     kinds: Counter[Kind] = field(default_factory=Counter)
+    """The number of those that are known to within an interval."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

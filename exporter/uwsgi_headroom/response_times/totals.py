@@ -26,16 +26,18 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True)
 class ResponseTimeTotals:
-    """Requests without static ones since the first sample, until the end of the last batch. seconds: the sum of their
-    response times; lost: requests in service that ended with their worker's process. expected: the expected number in
-    each bin and all below it; whole: the same as whole numbers, which never decrease."""
+    """Requests without static ones since the first sample, until the end of the last batch."""
 
     bins: Bins
     expected: list[float]
+    """The expected number in each bin and all below it."""
     whole: list[int]
+    """The same as whole numbers, which never decrease."""
     requests: int = 0
     seconds: float = 0.0
+    """The sum of their response times."""
     lost: int = 0
+    """Requests in service that ended with their worker's process."""
 
     def add(self, requests: int, division: Division) -> None:
         """Add the completed requests of a batch."""
@@ -57,17 +59,19 @@ class ResponseTimeTotals:
 
 
 class Batch(NamedTuple):
-    """The requests of a batch, which ended at the monotonic time `at`. interval: the mean time between two samples.
-    first: the first bin with requests; values: from that bin to the last one with requests, the expected numbers, then
-    the variances of the number in each bin and all below it. One array takes less memory than two."""
+    """The requests of a batch, which ended at the monotonic time `at`."""
 
     at: float
     seconds: float
     interval: float
+    """The mean time between two samples."""
     requests: int
     lost: int
     first: int
+    """The first bin with requests."""
     values: array[float]
+    """From that bin to the last one with requests, the expected numbers, then the variances of the number in each bin
+    and all below it. One array takes less memory than two."""
 
     @property
     def counts(self) -> array[float]:
@@ -80,17 +84,16 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimeWindow:
-    """The requests of the batches that ended in some time.
-
-    interval: the mean time between two samples. counts: the expected number of requests in each bin; doubt: the
-    variance of the number of requests in that bin and all below it.
-    """
+    """The requests of the batches that ended in some time."""
 
     bins: Bins
     interval: float
+    """The mean time between two samples."""
     requests: int
     counts: Sequence[float]
+    """The expected number of requests in each bin."""
     doubt: Sequence[float]
+    """The variance of the number of requests in that bin and all below it."""
 
 
 class SlowRequests(NamedTuple):

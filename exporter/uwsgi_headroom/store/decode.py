@@ -10,9 +10,8 @@ from typing import Any
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import QUANTITIES, Of, Quantity
-from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow

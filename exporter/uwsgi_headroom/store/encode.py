@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, TypeVar
 
-from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, QUANTITIES, Of, Quantity
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Levels, Record
 

@@ -11,9 +11,8 @@ from operator import add, attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
-from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow

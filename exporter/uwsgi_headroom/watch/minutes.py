@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.hour import RouteHour
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.route_time import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
 from uwsgi_headroom.history.window import window_between
 from uwsgi_headroom.journal.events import Journal

@@ -35,8 +35,9 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
-from uwsgi_headroom.history.hour import History, RouteHour
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.route_time import RouteHour
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder

@@ -36,11 +36,11 @@ def test_the_present_setting_has_its_shares() -> None:
 def test_idle_threads_are_chosen_by_share() -> None:
     """Among workers with an idle thread, and never another one."""
     system = System(processes=3, threads=1, cpus=1.0, shares=(0.5, 0.3, 0.2))
-    chosen = [system.choose_place([0, 1, 2], number / 1000) for number in range(1000)]
+    chosen = [system.choose_worker([0, 1, 2], number / 1000) for number in range(1000)]
     assert [chosen.count(place) for place in range(3)] == pytest.approx([500, 300, 200], abs=1)
-    chosen = [system.choose_place([2, 1], number / 1000) for number in range(1000)]
+    chosen = [system.choose_worker([2, 1], number / 1000) for number in range(1000)]
     assert [chosen.count(place) for place in range(2)] == pytest.approx([400, 600], abs=1)
-    assert System(processes=3, threads=1, cpus=1.0).choose_place([0, 1, 2], 0.999) == 2
+    assert System(processes=3, threads=1, cpus=1.0).choose_worker([0, 1, 2], 0.999) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from tools.support.synthetic.exposed import MINUTE, SAMPLES_PER_SECOND
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.server import make_server
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.hour import RouteWindow
-from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.model import Column, ServerData
 from uwsgi_headroom.response_times.bins import Bins

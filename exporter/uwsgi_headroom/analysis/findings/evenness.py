@@ -41,7 +41,7 @@ the others'."""
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about uneven workers."""
     balance, hottest = figures.balance, figures.balance.hottest
-    workers = sum(worker.active for worker in balance.workers)
+    workers = len(balance.active)
     if workers > 1:
         yield from _enough(figures, workers)
     ratio_, floor, cost = balance.hot_ratio, balance.noise_floor, balance.cost
@@ -79,7 +79,7 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
 
 
 def _most_loaded(figures: Figures) -> WorkerFigures | None:
-    known = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
+    known = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
     return max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
 
 
@@ -125,9 +125,9 @@ def _lacks_cpu(figures: Figures) -> bool:
 
 def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
     """The mean number of idle threads in the other active workers."""
-    others = [worker for worker in figures.balance.workers if worker.active and worker.worker_id != hot.worker_id]
+    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
     busy = sum(worker.concurrency or 0.0 for worker in others)
-    each = ratio(figures.available or 0, sum(worker.active for worker in figures.balance.workers))
+    each = ratio(figures.available or 0, len(figures.balance.active))
     return None if each is None else each * len(others) - busy
 
 
@@ -141,7 +141,7 @@ def _cause(mapped: bool | None) -> str:
 
 def even_out(figures: Figures) -> str:
     """Advice to spread the load of the hottest worker."""
-    active = sum(worker.active for worker in figures.balance.workers)
+    active = len(figures.balance.active)
     threads = round((figures.available or 0) / active) if active else 0
     if figures.server.setup.mapped:
         return SPREAD
@@ -157,8 +157,7 @@ def even_out(figures: Figures) -> str:
 
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
-    active = [worker for worker in figures.balance.workers if worker.active]
-    parts = {worker.worker_id: worker.share or 0.0 for worker in active}
+    parts = {worker.worker_id: worker.share or 0.0 for worker in figures.balance.active}
     shares = f"Shares {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
     if len(parts) > MOST_NUMBERS:
         hottest = max(parts, key=lambda worker_id: parts[worker_id])
@@ -196,7 +195,7 @@ def _unreachable(shares: str, hottest: WorkerFigures, figures: Figures) -> Findi
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
     """The slowest worker, if it is much slower than the others, and their response time in seconds."""
     least, requests = MUCH_SLOWER
-    known = [worker for worker in figures.balance.workers if worker.active and worker.requests >= requests]
+    known = [worker for worker in figures.balance.active if worker.requests >= requests]
     slowest = max(known, key=lambda worker: worker.response_time or 0.0, default=None)
     if slowest is None:
         return None

@@ -1,7 +1,4 @@
-"""The type of a finding.
-
-The runbook of each finding: that of the alert for the same problem, if there is one.
-"""
+"""Defines what a finding is, and which runbook belongs to it: that of the alert for the same problem, if any."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _interpreters(figures: Figures) -> Iterator[Finding]:
-    active = [worker for worker in figures.balance.workers if worker.active and worker.interpreter_load is not None]
+    active = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
     full = [
         worker
         for worker in active
@@ -66,7 +66,7 @@ def _cpus(figures: Figures) -> Iterator[Finding]:
     cpus = figures.server.cpus
     if cpus is None:
         return
-    active = [worker for worker in figures.balance.workers if worker.active]
+    active = figures.balance.active
     used = sum(worker.interpreter_load or 0 for worker in active)
     left = figures.cpu
     if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):

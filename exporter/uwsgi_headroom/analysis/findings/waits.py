@@ -97,7 +97,7 @@ def _locks(waits: WaitFigures) -> Iterator[Finding]:
 
 def _held(figures: Figures) -> Iterator[Finding]:
     """Threads that wait for an interpreter lock whose holder does not compute."""
-    held = [worker for worker in figures.balance.workers if _is_held(worker)]
+    held = [worker for worker in figures.balance.active if _is_held(worker)]
     if not held or figures.waits is None:
         return
     ready, running = (figures.waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
@@ -120,13 +120,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
 
 def _is_held(worker: WorkerFigures) -> bool:
     load = worker.interpreter_load
-    return (
-        worker.lock_waiters is not None
-        and queues_for_lock(worker)
-        and worker.active
-        and load is not None
-        and load < 0.7 * REACHED
-    )
+    return worker.lock_waiters is not None and queues_for_lock(worker) and load is not None and load < 0.7 * REACHED
 
 
 def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -152,7 +146,7 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
     """Workers whose CPU use looks like a saturated interpreter, while no thread waits for its lock."""
-    free = [worker for worker in figures.balance.workers if worker.active and _looks_bound(worker)]
+    free = [worker for worker in figures.balance.active if _looks_bound(worker)]
     if not free:
         return
     worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)

@@ -1,17 +1,22 @@
-"""The demands of a mean request, from what was measured: its CPU time under and outside the lock, and its waits.
+"""Finds what a request asks for from what was measured: CPU time under and outside the lock, waits, and their spread.
 
 Time in the states `cpu_wait` and `interpreter_lock` is queueing, not demand: another setting changes it.
+
+The spread is a list of factors by which single requests are longer or shorter than the mean, with the shape of the
+observed response times. Queueing made these wider or narrower than what requests ask for, so the shape is stretched
+until the model's 95th percentile agrees with the observed one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from math import fsum, isfinite
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum, inf, isfinite, log
 
-from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, run_observed
-from uwsgi_headroom.analysis.what_if.simulation import Outcome, Work, is_positive, observed_factors, scale_factors
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Work, exponential_factors, normalize, spread_shares
 from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.record import State
 
@@ -36,19 +41,20 @@ _MOST_SCALE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """server: with the demands. from_waits: whether wait states gave them; else the time spent waiting was derived
-    from the response time. from_percentiles: whether the spread of requests was. lock_wait: seconds that a request of
-    the observed setting waits for the lock by the model."""
+    """The demands with which the model of the observed setting agrees with the observation."""
 
     server: Server
+    """In it, the work of a request."""
     from_waits: bool
+    """Whether wait states gave them; else the time spent waiting was derived from the response time."""
     from_percentiles: bool
+    """Whether the 95th percentile gave the spread of requests."""
     lock_wait: float
+    """Seconds that a request of the observed setting waits for the lock by the model."""
 
 
 def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
-    """Find the demands with which the model of the observed setting agrees with the observation. Raises
-    CannotPredictError if the measurements do not support it."""
+    """Find the demands from the measurements. Raises CannotPredictError if these do not support it."""
     window = measured.window
     response_time, cpu = _known(measured)
     waits = measured.waits
@@ -111,7 +117,7 @@ def _fit_lock(server: Server, measured: Measured, cpu: float, response_time: flo
         return server
     for _ in range(_ROUNDS):
         locked = (high + low) / 2
-        server = server.with_work(replace(server.work, locked=locked, unlocked=cpu - locked))
+        server = server.with_work(locked=locked, unlocked=cpu - locked)
         found = _simulate(server, measured)
         low, high = (low, locked) if found.lock_waiters / found.throughput > observed else (locked, high)
     return server
@@ -124,7 +130,7 @@ def _fit_waiting(server: Server, measured: Measured, response_time: float) -> Se
         if abs(surplus) <= _CLOSE * response_time:
             break
         waiting = max(0.0, server.work.waiting - surplus)
-        server = server.with_work(replace(server.work, waiting=waiting))
+        server = server.with_work(waiting=waiting)
     return server
 
 
@@ -132,7 +138,7 @@ def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], 
     """The spread of requests with which the model's 95th percentile is the observed one."""
     scale = 1.0
     for _ in range(_ROUNDS):
-        server = server.with_work(replace(server.work, factors=scale_factors(factors, scale)))
+        server = server.with_work(factors=scale_factors(factors, scale))
         service = _simulate(server, measured).service
         reached, middle = percentile(sorted(service), 0.95), mean(service)
         if abs(reached - wanted) <= _CLOSE * wanted or reached <= middle:
@@ -144,3 +150,43 @@ def _fit_spread(server: Server, measured: Measured, factors: tuple[float, ...], 
 def _simulate(server: Server, measured: Measured) -> Outcome:
     """The observed setting under the observed load."""
     return run_observed(server, measured.running, measured.window)
+
+
+LEAST = 0.02
+"""The smallest factor: a stretched shape must not make a request take no time."""
+
+_FEWEST_KNOTS = 2
+
+
+def observed_factors(observed: Observed) -> tuple[float, ...]:
+    """Factors with the shape of the observed percentiles, with straight lines between them and an exponential tail
+    above the last. Without a median and a further percentile, the shape is exponential."""
+    known = [(0.5, observed.p50), (0.9, observed.p90), (0.95, observed.p95), (0.99, observed.p99)]
+    knots = [(share, seconds) for share, seconds in known if seconds is not None and is_positive(seconds)]
+    if not is_positive(observed.p50) or len(knots) < _FEWEST_KNOTS:
+        return exponential_factors()
+    # The lower half lies as far below the median as the next known percentile lies above it, in proportion.
+    (_, median), (next_share, following) = knots[:2]
+    slope = (following - median) / (next_share - 0.5)
+    knots.insert(0, (0.0, max(0.1 * median, median - 0.5 * slope)))
+    return normalize([_quantile(knots, part) for part in spread_shares()])
+
+
+def scale_factors(factors: Sequence[float], scale: float) -> tuple[float, ...]:
+    """The same shape, stretched around its mean: 0 makes all requests alike, 1 leaves the shape."""
+    return normalize([max(LEAST, 1 + scale * (factor - 1)) for factor in factors])
+
+
+def _quantile(knots: Sequence[tuple[float, float]], share: float) -> float:
+    for (start, low), (end, high) in pairwise(knots):
+        if share <= end:
+            return low + (high - low) * (share - start) / (end - start)
+    (start, low), (end, high) = knots[-2:]
+    # An exponential tail falls by a factor of 5 from the 95th percentile to the 99th.
+    tail = (high - low) / log((1 - start) / (1 - end))
+    return high + tail * log((1 - end) / (1 - share))
+
+
+def is_positive(value: float | None) -> bool:
+    """Whether a value is known, finite and above 0."""
+    return value is not None and 0 < value < inf

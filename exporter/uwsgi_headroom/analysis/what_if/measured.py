@@ -1,7 +1,4 @@
-"""What is known of a server as it runs: the input of a prediction.
-
-Makes the input of a prediction from the figures of a window.
-"""
+"""Makes the input of a prediction: what is known of a server as it runs, from the figures of a window."""
 
 from __future__ import annotations
 
@@ -28,54 +25,60 @@ class CannotPredictError(HeadroomError):
 class Observed:
     """What was observed in some period. None: unknown.
 
-    throughput: requests per second. response_time: mean seconds in service, without the listen queue, as uWSGI measures
-    them; p50, p90, p95, p99: its percentiles. queue_wait: mean seconds in the listen queue. concurrency: mean requests
-    in service. requests: how many were completed.
+    p50, p90, p95, p99: percentiles of the response time.
     """
 
     throughput: float
+    """Requests per second."""
     response_time: float | None
+    """Mean seconds in service, without the listen queue, as uWSGI measures them."""
     p50: float | None = None
     p90: float | None = None
     p95: float | None = None
     p99: float | None = None
     queue_wait: float | None = None
+    """Mean seconds in the listen queue."""
     concurrency: float | None = None
+    """Mean requests in service."""
     requests: int | None = None
+    """How many were completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """One server, observed in one setting.
 
-    setting: as configured; with cheaper mode, the ceiling of processes.
-    cpus: CPUs that the workers may use, counting a quota: 1.5 is possible.
-    window: the period from which the demands of a request are taken.
-    peak: the busiest part of the recent past, whose throughput is the load 1.0; None: that of `window`.
-    cpu_per_request: CPU seconds of all workers per request; None if unknown.
-    waits: seconds of a mean request in each state, from `WaitFigures.per_request`; None if unknown.
-    workers_up: mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper.
-    others: CPUs used by other programs. others_follow: whether their use grows with the requests.
-    memory_per_worker, memory_available: bytes; None if unknown. memory_is_exact: False if a worker may take less.
-    cheaper: whether cheaper mode starts and stops workers. mapped: whether workers have sockets of their own.
-    shares: the parts of the requests that the workers take, if these differ by more than chance; empty: even.
+    memory_per_worker, memory_available: bytes; None if unknown.
     """
 
     setting: Setting
+    """As configured; with cheaper mode, the ceiling of processes."""
     cpus: float
+    """CPUs that the workers may use, counting a quota: 1.5 is possible."""
     window: Observed
+    """The period from which the demands of a request are taken."""
     peak: Observed | None = None
+    """The busiest part of the recent past, whose throughput is the load 1.0; None: that of `window`."""
     cpu_per_request: float | None
+    """CPU seconds of all workers per request; None if unknown."""
     waits: Mapping[State, float] | None = None
+    """Seconds of a mean request in each state, from `WaitFigures.per_request`; None if unknown."""
     workers_up: float | None = None
+    """Mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper."""
     others: float = 0.0
+    """CPUs used by other programs."""
     others_follow: bool = False
+    """Whether their use grows with the requests."""
     memory_per_worker: float | None = None
     memory_available: float | None = None
     memory_is_exact: bool = True
+    """False if a worker may take less."""
     cheaper: bool = False
+    """Whether cheaper mode starts and stops workers."""
     mapped: bool = False
+    """Whether workers have sockets of their own."""
     shares: tuple[float, ...] = ()
+    """The parts of the requests that the workers take, if these differ by more than chance; empty: even."""
 
     @property
     def running(self) -> Setting:

@@ -1,6 +1,6 @@
-"""What a prediction says: the output of the model.
+"""Runs the simulation for one setting, for its most throughput and its times under a load, and says what came out.
 
-Runs the simulation for one setting: its most throughput, and its times under a load.
+The classes at the top are the output of a prediction; `Server` is what all its runs have in common.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Literal
+from typing import Any, Literal
 
 from uwsgi_headroom.analysis.what_if.measured import Measured, Observed
 from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.analysis.what_if.simulation import LEAST_SHARE, Outcome, Simulation, System, Work
+from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, left_beside
 from uwsgi_headroom.nearest_rank import percentile
 
 Resource = Literal["threads", "interpreters", "cpu"]
@@ -32,20 +32,22 @@ class Utilization:
 class AtLoad:
     """A setting under one load.
 
-    load: as a multiple of the peak. throughput: the requests per second that arrive.
-    sustained: whether the setting serves all of them. If not, the queue grows without end: no times are given, and
-        `utilization` is that of the most that it serves.
     response_time, p95: seconds in service. p95 is None if the observed one is unknown.
-    queue_wait: mean seconds in the listen queue. total_p95: the 95th percentile of both together.
     """
 
     load: float
+    """As a multiple of the peak."""
     throughput: float
+    """The requests per second that arrive."""
     sustained: bool
-    response_time: float | None
-    p95: float | None
-    queue_wait: float | None
-    total_p95: float | None
+    """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and
+    `utilization` is that of the most that it serves."""
+    response_time: float | None = None
+    p95: float | None = None
+    queue_wait: float | None = None
+    """Mean seconds in the listen queue."""
+    total_p95: float | None = None
+    """The 95th percentile of both together."""
     utilization: Utilization
 
     @property
@@ -58,19 +60,18 @@ class AtLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The prediction for one setting.
-
-    most_throughput: requests per second, at which `limit` is used up.
-    at: in the order of the loads that were asked for.
-    memory: bytes that all workers take together. fits: whether the memory available now is enough. None if unknown.
-    """
+    """The prediction for one setting."""
 
     setting: Setting
     most_throughput: float
+    """Requests per second, at which `limit` is used up."""
     limit: Resource
     at: tuple[AtLoad, ...]
+    """In the order of the loads that were asked for."""
     memory: float | None
+    """Bytes that all workers take together; None if unknown."""
     fits: bool | None
+    """Whether the memory available now is enough; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,20 +94,18 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Predictions of settings, and how far to trust them.
-
-    today: the prediction of the observed setting, at the same loads. check: that setting at the load it was observed
-        at: at the peak if its response time is known, else in the window.
-    demands_measured: whether the demands of a request come from wait states, not only from CPU and response time.
-    cautions: sentences about what the model cannot know here.
-    """
+    """Predictions of settings, and how far to trust them."""
 
     measured: Measured
     today: Prediction
+    """The prediction of the observed setting, at the same loads."""
     check: Check
+    """That setting at the load it was observed at: at the peak if its response time is known, else in the window."""
     predictions: tuple[Prediction, ...]
     demands_measured: bool
+    """Whether the demands of a request come from wait states, not only from CPU and response time."""
     cautions: tuple[str, ...]
+    """Sentences about what the model cannot know here."""
 
 
 SEED = 1
@@ -133,17 +132,18 @@ _ENOUGH = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The part of a server that no setting changes. others: CPUs that other programs use, and others_per_request: CPU
-    seconds that they use for each request besides. shares: of the workers in the setting `observed`; in any other one,
-    workers share evenly."""
+    """The part of a server that no setting changes."""
 
     work: Work
     cpus: float
     others: float
+    """CPUs that other programs use whatever the load is."""
     others_per_request: float
+    """CPU seconds that other programs use for each request besides."""
     look: Callable[[], None]
     observed: Setting | None = None
     shares: tuple[float, ...] = ()
+    """Of the workers in the setting `observed`; in any other one, workers share evenly."""
 
     def system(self, setting: Setting, rate: float) -> System:
         """The server in a setting, at `rate` requests per second."""
@@ -157,12 +157,11 @@ class Server:
 
     def bound_beside_neighbours(self) -> float:
         """Requests per second that use up the CPUs, together with the neighbours that grow with the requests."""
-        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
-        return left / (self.work.locked + self.work.unlocked + self.others_per_request)
+        return left_beside(self.others, self.cpus) / (self.work.locked + self.work.unlocked + self.others_per_request)
 
-    def with_work(self, work: Work) -> Server:
-        """The same server with other requests."""
-        return replace(self, work=work)
+    def with_work(self, **changes: Any) -> Server:
+        """The same server, with these fields of the work of its requests changed."""
+        return replace(self, work=replace(self.work, **changes))
 
 
 def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
@@ -236,10 +235,6 @@ def describe_load(
             load=load,
             throughput=rate,
             sustained=False,
-            response_time=None,
-            p95=None,
-            queue_wait=None,
-            total_p95=None,
             utilization=most_use,
         )
     outcome, use = run_load(server, setting, rate)

@@ -1,7 +1,4 @@
-"""Settings of a server: how many processes, with how many threads each.
-
-Chooses settings to predict around the one that was observed, where nobody names any.
-"""
+"""Parses settings of a server (how many processes, with how many threads each), and chooses some to predict."""
 
 from __future__ import annotations
 
@@ -67,8 +64,8 @@ def parse_settings(texts: Iterable[str]) -> tuple[Setting, ...]:
 
 
 def choose_settings(observed: Setting, cpus: float) -> tuple[Setting, ...]:
-    """At most MOST_SETTINGS, sorted, the observed one among them: as many threads split otherwise, and more and fewer
-    of each."""
+    """Choose settings around the observed one, where nobody names any: as many threads split otherwise, and more and
+    fewer of each. At most MOST_SETTINGS, sorted, the observed one among them."""
     chosen = {observed}
     for setting in _candidates(observed, cpus):
         if len(chosen) == MOST_SETTINGS:

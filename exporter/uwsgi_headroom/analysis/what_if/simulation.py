@@ -16,74 +16,75 @@ The rules are those of uWSGI with CPython:
 CPU time passes on a clock of its own, which runs as fast as one thread computes: a burst ends at a fixed instant of
 that clock, however often its speed changes.
 
-A server as a queueing system: its resources, the work of its requests, and what a simulation of it gives.
-
-How much requests differ: the factors by which a single request is longer or shorter than the mean.
-
-The shape is that of the observed response times. Queueing made these wider or narrower than what requests ask for, so
-`scale_factors` stretches the shape until the model's 95th percentile agrees with the observed one.
+A run takes a `System` and the `Work` of its requests, and gives an `Outcome`. This module knows no measurements.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import accumulate
 from math import fsum, inf, log
-
-from uwsgi_headroom.analysis.what_if.measured import Observed
 
 LEAST_SHARE = 0.05
 """The part of the CPUs that is left to the server however much other programs use."""
 
 
+def left_beside(others: float, cpus: float) -> float:
+    """The CPUs that the server's threads can use if other programs use `others` of them.
+
+    The others keep what they use, as the headroom of CPUs assumes too.
+    """
+    return max(cpus - others, LEAST_SHARE * cpus)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """The resources. others: CPUs that other programs use, and keep: the server's threads do not take them, as the
-    headroom of CPUs assumes too. shares: how likely each worker is to get the next request, relative to others with an
-    idle thread; empty: all are equally likely."""
+    """The resources of a server, which its requests share."""
 
     processes: int
     threads: int
+    """Of each process."""
     cpus: float
     others: float = 0.0
+    """CPUs that other programs use."""
     shares: tuple[float, ...] = ()
+    """For each worker, how likely it is to get a request, relative to the others. Empty: all are equally likely."""
 
-    def list_speeds(self) -> list[float]:
-        """The CPUs that one thread gets, by the number of threads that compute."""
-        left = max(self.cpus - self.others, LEAST_SHARE * self.cpus)
-        running = range(1, self.processes * self.threads + 1)
-        return [1.0, *(min(1.0, left / number) for number in running)]
+    def thread_speeds(self) -> list[float]:
+        """The CPUs that each thread gets while n threads compute, for every n from 0. A single thread uses one CPU at
+        most; without any, the clock of CPU time runs at full speed."""
+        cpus = left_beside(self.others, self.cpus)
+        return [1.0, *(min(1.0, cpus / running) for running in range(1, self.processes * self.threads + 1))]
 
-    def choose_place(self, workers: Sequence[int], chance: float) -> int:
-        """The place in `workers`, which have an idle thread, of the one that gets the next request. chance: a random
-        number from 0 to 1."""
+    def choose_worker(self, idle: Sequence[int], chance: float) -> int:
+        """Choose which of the workers with an idle thread gets the next request; returns its index in `idle`.
+
+        idle: numbers of workers, from 0. chance: a random number, at least 0 and below 1.
+        """
         if not self.shares:
-            return int(chance * len(workers))
-        left = chance * sum([self.shares[worker] for worker in workers])
-        for place, worker in enumerate(workers):
-            left -= self.shares[worker]
-            if left < 0:
-                return place
-        return len(workers) - 1
+            return int(chance * len(idle))
+        bounds = list(accumulate([self.shares[worker] for worker in idle]))
+        return min(bisect_right(bounds, chance * bounds[-1]), len(idle) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A mean request: seconds of CPU under the interpreter lock and outside of it, and of waiting.
-
-    pauses: how many times it waits, at least 1; it computes before and after each. factors: a request takes the mean
-    times one of these, equally likely; their mean is 1.
-    """
+    """What a mean request asks for, in seconds."""
 
     locked: float
+    """CPU time under the interpreter lock."""
     unlocked: float
+    """CPU time outside of it."""
     waiting: float
     pauses: int = 1
+    """How many times it waits, at least 1. It computes before and after each wait."""
     factors: tuple[float, ...] = (1.0,)
+    """A request takes the mean times one of these, which are equally likely; their mean is 1."""
 
     def bound_throughput(self, system: System) -> float:
         """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
@@ -95,77 +96,42 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Rates per second and times in seconds, after a warm-up.
-
-    service: each completed request's seconds with its thread; total: the same with the listen queue. busy: mean threads
-    in service; locks: mean locks held; lock_waiters: mean threads that wait for one; computing: mean CPUs used.
-    """
+    """What a run gives after its warm-up."""
 
     throughput: float
+    """Completed requests per second."""
     service: tuple[float, ...]
+    """For each completed request, the seconds in which it held its thread."""
     total: tuple[float, ...]
+    """The same, with its time in the listen queue."""
     busy: float
+    """Mean threads in service."""
     locks: float
+    """Mean interpreter locks held."""
     lock_waiters: float
+    """Mean threads that wait for a lock."""
     computing: float
+    """Mean CPUs used."""
 
 
 COUNT = 400
 """Factors in a deck: each request of a run takes one, and then none twice until all were taken."""
 
-LEAST = 0.02
-"""The smallest factor: a stretched shape must not make a request take no time."""
-
-_FEWEST_KNOTS = 2
-
 
 def exponential_factors(count: int = COUNT) -> tuple[float, ...]:
     """Factors of an exponential distribution: what queueing theory assumes where nothing is known."""
-    return normalize([-log(1 - part) for part in _parts(count)])
+    return normalize([-log(1 - share) for share in spread_shares(count)])
 
 
-def observed_factors(observed: Observed) -> tuple[float, ...]:
-    """Factors with the shape of the observed percentiles, with straight lines between them and an exponential tail
-    above the last. Without a median and a further percentile, the shape is exponential."""
-    known = [(0.5, observed.p50), (0.9, observed.p90), (0.95, observed.p95), (0.99, observed.p99)]
-    knots = [(share, seconds) for share, seconds in known if seconds is not None and is_positive(seconds)]
-    if not is_positive(observed.p50) or len(knots) < _FEWEST_KNOTS:
-        return exponential_factors()
-    # The lower half lies as far below the median as the next known percentile lies above it, in proportion.
-    (_, median), (next_share, following) = knots[:2]
-    slope = (following - median) / (next_share - 0.5)
-    knots.insert(0, (0.0, max(0.1 * median, median - 0.5 * slope)))
-    return normalize([_quantile(knots, part) for part in _parts()])
-
-
-def is_positive(value: float | None) -> bool:
-    """Whether a value is known, finite and above 0."""
-    return value is not None and 0 < value < inf
-
-
-def scale_factors(factors: Sequence[float], scale: float) -> tuple[float, ...]:
-    """The same shape, stretched around its mean: 0 makes all requests alike, 1 leaves the shape."""
-    return normalize([max(LEAST, 1 + scale * (factor - 1)) for factor in factors])
+def spread_shares(count: int = COUNT) -> list[float]:
+    """Shares from 0 to 1 at even distances: the ranks of the factors in their distribution."""
+    return [(number + 0.5) / count for number in range(count)]
 
 
 def normalize(values: Sequence[float]) -> tuple[float, ...]:
     """The values divided by their mean; all 1 if that is not positive."""
     mean = fsum(values) / len(values)
     return tuple(value / mean for value in values) if mean > 0 else tuple(1.0 for _ in values)
-
-
-def _parts(count: int = COUNT) -> list[float]:
-    return [(number + 0.5) / count for number in range(count)]
-
-
-def _quantile(knots: Sequence[tuple[float, float]], share: float) -> float:
-    for (start, low), (end, high) in pairwise(knots):
-        if share <= end:
-            return low + (high - low) * (share - start) / (end - start)
-    (start, low), (end, high) = knots[-2:]
-    # An exponential tail falls by a factor of 5 from the 95th percentile to the 99th.
-    tail = (high - low) / log((1 - start) / (1 - end))
-    return high + tail * log((1 - end) / (1 - share))
 
 
 SWITCH_SECONDS = 0.005
@@ -202,7 +168,7 @@ class Simulation:
         self._locked, self._unlocked = work.locked / self._bursts, work.unlocked / self._bursts
         self._least_slice = self._locked / _MOST_SLICES
         self._wait = work.waiting / work.pauses
-        self._speeds = system.list_speeds()
+        self._speeds = system.thread_speeds()
         self._rate: float | None = None
         self._now = self._cpu_now = 0.0
         self._next_arrival = inf
@@ -298,7 +264,7 @@ class Simulation:
     def _begin(self, request: _Request) -> None:
         """A request gets a thread."""
         workers = self._workers_with_idle
-        place = self._system.choose_place(workers, self._chance.random())
+        place = self._system.choose_worker(workers, self._chance.random())
         worker = workers[place]
         self._idle[worker] -= 1
         if not self._idle[worker]:
