@@ -21,8 +21,7 @@ from pathlib import Path
 import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.store.decode import decode_in_slot
-from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.store.codec import decode_in_slot, encode_record
 from uwsgi_headroom.store.file import transaction
 from uwsgi_headroom.store.record import (
     AHEAD_SECONDS,
