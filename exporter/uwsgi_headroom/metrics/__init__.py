@@ -1,4 +1,7 @@
-"""Builds metric families from readings, with one module per subject. The order here is the order in the output."""
+"""Builds metric families from readings. Each module exports one subject.
+
+The order of `MODULES` is the order in the output. To find a metric, search for its name, which is a literal.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,14 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics import (
     application,
-    cache,
-    cpu_affinity,
-    cron,
-    custom,
-    emperor,
+    emperor_router,
     exporter,
-    legion,
-    lock,
-    memory,
-    process,
+    host,
     response_times,
-    router,
-    routes,
     sampled_totals,
     server,
     socket,
-    spooler,
+    subsystems,
     threads,
     waits,
     window_figures,
@@ -37,24 +31,15 @@ MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
     threads.families,
     worker.families,
-    process.families,
-    memory.families,
-    cpu_affinity.families,
+    host.families,
     socket.families,
     sampled_totals.families,
     waits.families,
-    routes.families,
     window_figures.families,
     response_times.families,
     application.families,
-    cache.families,
-    spooler.families,
-    cron.families,
-    legion.families,
-    lock.families,
-    custom.families,
-    emperor.families,
-    router.families,
+    subsystems.families,
+    emperor_router.families,
     exporter.families,
 )
 

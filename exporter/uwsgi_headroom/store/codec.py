@@ -307,7 +307,7 @@ def _write_levels(writer: _Writer, levels: Levels) -> None:
 def _read_levels(reader: _Reader) -> Levels:
     levels = reader.take_figures(_LEVELS)
     threshold = _OPTIONAL_TIME.decode(reader.take())
-    return Levels(*levels, slo=None if threshold is None else Slo(threshold, reader.take() / _RATIO))
+    return Levels(*levels, None if threshold is None else Slo(threshold, reader.take() / _RATIO))
 
 
 def _write_window(writer: _Writer, window: Window) -> None:

@@ -1,4 +1,4 @@
-"""Routers (http, fastrouter, rawrouter, sslrouter) and their backends."""
+"""uWSGI's other stats servers: emperors with their vassals (`emperor-stats`), and routers with their backends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,66 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge, name_apart, summed
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.stats.emperor_router import is_set
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
-    """Build this module's families, for every router of the scrape."""
+    """Build this module's families, for every emperor and every router of the scrape."""
+    yield from _emperors(scrape)
+    yield from _routers(scrape)
+
+
+def _emperors(scrape: Scrape) -> Iterator[Metric]:
+    """Yield the families of emperors and their vassals."""
+    vassals = [
+        (labels_of(observation, vassal=name), vassal)
+        for observation, emperor in scrape.emperors
+        for name, vassal in name_apart(emperor.vassals, lambda vassal: vassal.name)
+    ]
+    yield gauge(
+        "uwsgi_emperor_vassals",
+        "Vassals the emperor runs.",
+        [(labels_of(observation), len(emperor.vassals)) for observation, emperor in scrape.emperors],
+    )
+    yield gauge(
+        "uwsgi_emperor_blacklisted_vassals",
+        "Vassals the emperor throttles because they failed to start.",
+        [(labels_of(observation), len(emperor.blacklist)) for observation, emperor in scrape.emperors],
+    )
+    yield gauge(
+        "uwsgi_vassal_ready",
+        "Whether the vassal has started.",
+        [(labels, is_set(vassal.ready)) for labels, vassal in vassals],
+    )
+    yield gauge(
+        "uwsgi_vassal_accepting",
+        "Whether the vassal accepts requests.",
+        [(labels, is_set(vassal.accepting)) for labels, vassal in vassals],
+    )
+    yield gauge(
+        "uwsgi_vassal_loyal",
+        "Whether the vassal has served a request, which makes it loyal.",
+        [(labels, is_set(vassal.loyal)) for labels, vassal in vassals],
+    )
+    yield gauge(
+        "uwsgi_vassal_cursed",
+        "Whether the emperor is ending the vassal.",
+        [(labels, is_set(vassal.cursed)) for labels, vassal in vassals],
+    )
+    yield counter(
+        "uwsgi_vassal_respawns_total",
+        "Respawns of the vassal.",
+        [(labels, vassal.respawns) for labels, vassal in vassals],
+    )
+    yield gauge(
+        "uwsgi_vassal_last_heartbeat_time_seconds",
+        "Time of the vassal's last heartbeat, in epoch seconds; absent before the first.",
+        [(labels, vassal.last_heartbeat or None) for labels, vassal in vassals],
+    )
+
+
+def _routers(scrape: Scrape) -> Iterator[Metric]:
+    """Yield the families of routers (http, fastrouter, rawrouter, sslrouter) and their backends."""
     keys = [
         (observation, name, key)
         for observation, router in scrape.routers
