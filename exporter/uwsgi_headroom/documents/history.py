@@ -1,13 +1,11 @@
-"""Builds a server's last hour as columns with one value per slice of time, for charts.
+"""Builds a server's history as columns with one value per slice of time, for charts.
 
-Builds a server's history from the file that lasts, with slices of a minute and more.
+The last hour comes from the watch; slices of a minute and more also from the history file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -27,16 +25,16 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
 from uwsgi_headroom.store.record import MINUTES, TIERS, Record, Tier, merge_records
-from uwsgi_headroom.watch.tasks import ThreadTurns
+from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600
 
 Column = list[float | None]
+
 Count = list[int | None]
 
 DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
-_LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -171,7 +169,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         sockets=[SocketHistory(name=name) for name in known],
         workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
     )
-    began = time.monotonic()
+    turns = Turns(longest=HISTORY_TURN_SECONDS)
     others_follow, requests = watch.neighbours.others_follow, watch.integrals.response_times.history
     for window in slices:
         columns.time.append(round(window.until + ahead, 3))
@@ -179,9 +177,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         seconds = max(window.seconds, LEAST_SECONDS)
         append_percentiles(columns.response_times, requests.window(window.until - seconds, window.until), DIGITS)
         append_routes(columns, window, watch.routes.of(window))
-        if time.monotonic() - began > _LONGEST_TURN:
-            await asyncio.sleep(0)
-            began = time.monotonic()
+        await turns.pause_if_due()
     return columns
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from heapq import nlargest
 from itertools import chain, islice, repeat
@@ -305,9 +306,9 @@ def _write_levels(writer: _Writer, levels: Levels) -> None:
 
 
 def _read_levels(reader: _Reader) -> Levels:
-    levels = reader.take_figures(_LEVELS)
+    levels = Levels(*reader.take_figures(_LEVELS))
     threshold = _OPTIONAL_TIME.decode(reader.take())
-    return Levels(*levels, None if threshold is None else Slo(threshold, reader.take() / _RATIO))
+    return levels if threshold is None else replace(levels, slo=Slo(threshold, reader.take() / _RATIO))
 
 
 def _write_window(writer: _Writer, window: Window) -> None:
