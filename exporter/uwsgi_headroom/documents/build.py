@@ -130,7 +130,8 @@ def _build_error(error: ReadError | None) -> schema.Error | None:
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
-    """Return the status of a server, and its verdict in one sentence. figures: of the last reading, if any; judged: its findings, worst first."""
+    """Return a server's status, and its verdict in a sentence. figures: of the last reading, if any; judged: its
+    findings, worst first."""
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble

@@ -6,15 +6,33 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge, name_apart, summed
+from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, summed, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.stats.emperor_router import is_set
+from uwsgi_headroom.stats.emperor_router import Node, Vassal, is_set
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Build this module's families, for every emperor and every router of the scrape."""
     yield from _emperors(scrape)
     yield from _routers(scrape)
+
+
+_VASSAL: Table[Vassal] = (
+    ("uwsgi_vassal_ready", "Whether the vassal has started.", lambda vassal: is_set(vassal.ready)),
+    ("uwsgi_vassal_accepting", "Whether the vassal accepts requests.", lambda vassal: is_set(vassal.accepting)),
+    (
+        "uwsgi_vassal_loyal",
+        "Whether the vassal has served a request, which makes it loyal.",
+        lambda vassal: is_set(vassal.loyal),
+    ),
+    ("uwsgi_vassal_cursed", "Whether the emperor is ending the vassal.", lambda vassal: is_set(vassal.cursed)),
+    ("uwsgi_vassal_respawns_total", "Respawns of the vassal.", lambda vassal: vassal.respawns),
+    (
+        "uwsgi_vassal_last_heartbeat_time_seconds",
+        "Time of the vassal's last heartbeat, in epoch seconds; absent before the first.",
+        lambda vassal: vassal.last_heartbeat or None,
+    ),
+)
 
 
 def _emperors(scrape: Scrape) -> Iterator[Metric]:
@@ -34,36 +52,18 @@ def _emperors(scrape: Scrape) -> Iterator[Metric]:
         "Vassals the emperor throttles because they failed to start.",
         [(labels_of(observation), len(emperor.blacklist)) for observation, emperor in scrape.emperors],
     )
-    yield gauge(
-        "uwsgi_vassal_ready",
-        "Whether the vassal has started.",
-        [(labels, is_set(vassal.ready)) for labels, vassal in vassals],
-    )
-    yield gauge(
-        "uwsgi_vassal_accepting",
-        "Whether the vassal accepts requests.",
-        [(labels, is_set(vassal.accepting)) for labels, vassal in vassals],
-    )
-    yield gauge(
-        "uwsgi_vassal_loyal",
-        "Whether the vassal has served a request, which makes it loyal.",
-        [(labels, is_set(vassal.loyal)) for labels, vassal in vassals],
-    )
-    yield gauge(
-        "uwsgi_vassal_cursed",
-        "Whether the emperor is ending the vassal.",
-        [(labels, is_set(vassal.cursed)) for labels, vassal in vassals],
-    )
-    yield counter(
-        "uwsgi_vassal_respawns_total",
-        "Respawns of the vassal.",
-        [(labels, vassal.respawns) for labels, vassal in vassals],
-    )
-    yield gauge(
-        "uwsgi_vassal_last_heartbeat_time_seconds",
-        "Time of the vassal's last heartbeat, in epoch seconds; absent before the first.",
-        [(labels, vassal.last_heartbeat or None) for labels, vassal in vassals],
-    )
+    yield from tabulate_families(_VASSAL, vassals)
+
+
+_NODE: Table[Node] = (
+    ("uwsgi_router_node_requests_total", "Requests sent to the backend.", lambda node: node.requests),
+    ("uwsgi_router_node_transmitted_bytes_total", "Bytes sent to the backend.", lambda node: node.tx),
+    ("uwsgi_router_node_received_bytes_total", "Bytes received from the backend.", lambda node: node.rx),
+    ("uwsgi_router_node_load", "Load the backend reports.", lambda node: node.load),
+    ("uwsgi_router_node_weight", "Weight of the backend.", lambda node: node.weight),
+    ("uwsgi_router_node_failures_total", "Failed attempts to reach the backend.", lambda node: node.failures),
+    ("uwsgi_router_node_dead", "Whether the router has marked the backend as dead.", lambda node: node.death_mark),
+)
 
 
 def _routers(scrape: Scrape) -> Iterator[Metric]:
@@ -88,33 +88,7 @@ def _routers(scrape: Scrape) -> Iterator[Metric]:
         "Requests for a subscribed key.",
         [(labels_of(observation, key=name), key.hits) for observation, name, key in keys],
     )
-    yield counter(
-        "uwsgi_router_node_requests_total",
-        "Requests sent to the backend.",
-        [(labels, node.requests) for labels, node in nodes],
-    )
-    yield counter(
-        "uwsgi_router_node_transmitted_bytes_total",
-        "Bytes sent to the backend.",
-        [(labels, node.tx) for labels, node in nodes],
-    )
-    yield counter(
-        "uwsgi_router_node_received_bytes_total",
-        "Bytes received from the backend.",
-        [(labels, node.rx) for labels, node in nodes],
-    )
-    yield gauge("uwsgi_router_node_load", "Load the backend reports.", [(labels, node.load) for labels, node in nodes])
-    yield gauge("uwsgi_router_node_weight", "Weight of the backend.", [(labels, node.weight) for labels, node in nodes])
-    yield counter(
-        "uwsgi_router_node_failures_total",
-        "Failed attempts to reach the backend.",
-        [(labels, node.failures) for labels, node in nodes],
-    )
-    yield gauge(
-        "uwsgi_router_node_dead",
-        "Whether the router has marked the backend as dead.",
-        [(labels, node.death_mark) for labels, node in nodes],
-    )
+    yield from tabulate_families(_NODE, nodes)
     yield counter(
         "uwsgi_router_static_node_hits_total",
         "Requests sent to a backend named in the router's configuration.",

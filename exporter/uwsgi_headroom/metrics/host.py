@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -90,7 +90,7 @@ def _memory(scrape: Scrape) -> Iterator[Metric]:
         "How many more workers of the size of the largest fit into available memory, by unique memory "
         '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',
         [
-            (label_set(**server.labels, source=known.source), count_more_workers(known))
+            (labels_of(server.observation, source=known.source), count_more_workers(known))
             for server in scrape.servers
             if (known := server.record.memory)
         ],

@@ -118,7 +118,7 @@ def _occupancy(scrape: Scrape) -> Family:
             continue
         counts = list(accumulate(totals.occupancy))
         lines += [
-            (f"{name}_bucket", label_set(**server.labels, le=bound), count)
+            (f"{name}_bucket", labels_of(server.observation, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
         lines.append((f"{name}_count", server.labels, counts[-1]))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, gauge, name_apart, summed
+from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, summed, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.stats.parts import COUNTER, Cron
+from uwsgi_headroom.stats.parts import COUNTER, Cache, Cron, Legion
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -24,6 +24,15 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield from _custom_metrics(scrape)
 
 
+_CACHE: Table[Cache] = (
+    ("uwsgi_cache_hits_total", "Lookups that found an item.", lambda cache: cache.hits),
+    ("uwsgi_cache_misses_total", "Lookups that found no item.", lambda cache: cache.misses),
+    ("uwsgi_cache_full_total", "Items rejected because the cache was full.", lambda cache: cache.full),
+    ("uwsgi_cache_items", "Items in the cache.", lambda cache: cache.items),
+    ("uwsgi_cache_max_items", "Items the cache can hold.", lambda cache: cache.max_items),
+)
+
+
 def _caches(scrape: Scrape) -> Iterator[Metric]:
     """Yield the families of caches."""
     caches = [
@@ -31,25 +40,7 @@ def _caches(scrape: Scrape) -> Iterator[Metric]:
         for server in scrape.servers
         for name, cache in name_apart(server.snapshot.caches, lambda cache: cache.name)
     ]
-    yield counter(
-        "uwsgi_cache_hits_total", "Lookups that found an item.", [(labels, cache.hits) for labels, cache in caches]
-    )
-    yield counter(
-        "uwsgi_cache_misses_total",
-        "Lookups that found no item.",
-        [(labels, cache.misses) for labels, cache in caches],
-    )
-    yield counter(
-        "uwsgi_cache_full_total",
-        "Items rejected because the cache was full.",
-        [(labels, cache.full) for labels, cache in caches],
-    )
-    yield gauge("uwsgi_cache_items", "Items in the cache.", [(labels, cache.items) for labels, cache in caches])
-    yield gauge(
-        "uwsgi_cache_max_items",
-        "Items the cache can hold.",
-        [(labels, cache.max_items) for labels, cache in caches],
-    )
+    yield from tabulate_families(_CACHE, caches)
 
 
 def _spoolers(scrape: Scrape) -> Iterator[Metric]:
@@ -76,6 +67,16 @@ def _spoolers(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
+_CRON: Table[Cron] = (
+    ("uwsgi_cron_running", "Whether the command is running.", lambda cron: cron.pid > 0),
+    (
+        "uwsgi_cron_start_time_seconds",
+        "Start time of the running command, in epoch seconds; absent while the command is not running.",
+        lambda cron: cron.started_at or None,
+    ),
+)
+
+
 def _crons(scrape: Scrape) -> Iterator[Metric]:
     """Yield the families of crons. Position and schedule identify a cron, because its command may contain a secret."""
     crons = [
@@ -83,22 +84,25 @@ def _crons(scrape: Scrape) -> Iterator[Metric]:
         for server in scrape.servers
         for place, cron in enumerate(server.snapshot.crons, 1)
     ]
-    yield gauge(
-        "uwsgi_cron_running",
-        "Whether the command is running.",
-        [(labels, cron.pid > 0) for labels, cron in crons],
-    )
-    yield gauge(
-        "uwsgi_cron_start_time_seconds",
-        "Start time of the running command, in epoch seconds; absent while the command is not running.",
-        [(labels, cron.started_at or None) for labels, cron in crons],
-    )
+    yield from tabulate_families(_CRON, crons)
 
 
 def crontab_schedule(cron: Cron) -> str:
     """Write a schedule as in crontab(5): uWSGI's -1 becomes `*`, its -N becomes `*/N`."""
     fields = (cron.minute, cron.hour, cron.day, cron.month, cron.week)
     return " ".join(str(field) if field >= 0 else "*" if field == -1 else f"*/{-field}" for field in fields)
+
+
+_LEGION: Table[Legion] = (
+    (
+        "uwsgi_legion_lord",
+        "Whether this node is the lord.",
+        lambda legion: None if legion.lord_since is None else legion.lord_since > 0,
+    ),
+    ("uwsgi_legion_valor", "This node's valor.", lambda legion: legion.valor),
+    ("uwsgi_legion_quorum", "Votes needed to elect a lord.", lambda legion: legion.quorum),
+    ("uwsgi_legion_members", "Other nodes that this node knows.", lambda legion: len(legion.members)),
+)
 
 
 def _legions(scrape: Scrape) -> Iterator[Metric]:
@@ -108,22 +112,7 @@ def _legions(scrape: Scrape) -> Iterator[Metric]:
         for server in scrape.servers
         for name, legion in name_apart(server.snapshot.legions, lambda legion: legion.name)
     ]
-    yield gauge(
-        "uwsgi_legion_lord",
-        "Whether this node is the lord.",
-        [(labels, None if legion.lord_since is None else legion.lord_since > 0) for labels, legion in legions],
-    )
-    yield gauge("uwsgi_legion_valor", "This node's valor.", [(labels, legion.valor) for labels, legion in legions])
-    yield gauge(
-        "uwsgi_legion_quorum",
-        "Votes needed to elect a lord.",
-        [(labels, legion.quorum) for labels, legion in legions],
-    )
-    yield gauge(
-        "uwsgi_legion_members",
-        "Other nodes that this node knows.",
-        [(labels, len(legion.members)) for labels, legion in legions],
-    )
+    yield from tabulate_families(_LEGION, legions)
 
 
 def _locks(scrape: Scrape) -> Iterator[Metric]:

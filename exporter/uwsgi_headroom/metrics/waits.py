@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
-from uwsgi_headroom.metrics.family import Table, counter, label_set, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.family import Table, counter, tabulate_families
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.record import STATES
 
 _QUALITY: Table[WaitTotals] = (
@@ -38,7 +38,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Time of threads with a request in service, by what they do. The rate of all states together is the observed "
         "concurrency. Divided by requests: time per request in each state.",
         [
-            (label_set(**server.labels, state=state), seconds)
+            (labels_of(server.observation, state=state), seconds)
             for server, waits in known
             for state, seconds in zip(STATES, waits.seconds, strict=True)
         ],
@@ -48,7 +48,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Time in which threads waited for a backend that is named in the exporter's configuration: a part of the state "
         "backend.",
         [
-            (label_set(**server.labels, backend=name), seconds)
+            (labels_of(server.observation, backend=name), seconds)
             for server, waits in known
             for name, seconds in waits.backends.items()
         ],
@@ -64,7 +64,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "
         "observed concurrency. It says nothing about the number of requests. Opt-in (routes): 51 series at most.",
         [
-            (label_set(**server.labels, route=route), seconds)
+            (labels_of(server.observation, route=route), seconds)
             for server in scrape.servers
             if (routes := server.observation.totals.routes)
             for route, seconds in routes.by_route().items()
