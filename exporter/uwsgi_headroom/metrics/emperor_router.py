@@ -10,13 +10,6 @@ from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, sum
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.emperor_router import Node, Vassal, is_set
 
-
-def families(scrape: Scrape) -> Iterator[Metric]:
-    """Build this module's families, for every emperor and every router of the scrape."""
-    yield from _emperors(scrape)
-    yield from _routers(scrape)
-
-
 _VASSAL: Table[Vassal] = (
     ("uwsgi_vassal_ready", "Whether the vassal has started.", lambda vassal: is_set(vassal.ready)),
     ("uwsgi_vassal_accepting", "Whether the vassal accepts requests.", lambda vassal: is_set(vassal.accepting)),
@@ -35,8 +28,8 @@ _VASSAL: Table[Vassal] = (
 )
 
 
-def _emperors(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of emperors and their vassals."""
+def emperor_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of emperors and their vassals."""
     vassals = [
         (labels_of(observation, vassal=name), vassal)
         for observation, emperor in scrape.emperors
@@ -66,8 +59,8 @@ _NODE: Table[Node] = (
 )
 
 
-def _routers(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of routers (http, fastrouter, rawrouter, sslrouter) and their backends."""
+def router_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of routers (http, fastrouter, rawrouter, sslrouter) and their backends."""
     keys = [
         (observation, name, key)
         for observation, router in scrape.routers

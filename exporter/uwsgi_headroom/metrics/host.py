@@ -15,15 +15,8 @@ from uwsgi_headroom.metrics.family import counter, gauge, label_set
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
-def families(scrape: Scrape) -> Iterator[Metric]:
-    """Build this module's families, for every server of the scrape."""
-    yield from _processes(scrape)
-    yield from _memory(scrape)
-    yield from _cpus(scrape)
-
-
-def _processes(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of worker processes: CPU time, resident memory, context switches and open files."""
+def process_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of worker processes: CPU time, resident memory, context switches and open files."""
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield counter(
         "uwsgi_worker_cpu_seconds_total",
@@ -65,8 +58,8 @@ def _processes(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _memory(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of memory: unique memory of each worker, and how many more workers fit."""
+def memory_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of memory: unique memory of each worker, and how many more workers fit."""
     memories = [(server, memory) for server in scrape.servers if (memory := server.reading.host.memory)]
     yield gauge(
         "uwsgi_worker_unique_memory_bytes",
@@ -97,8 +90,8 @@ def _memory(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _cpus(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of CPUs: those workers may run on or last ran on, and how many the server can use."""
+def cpu_affinity_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of CPUs: those workers may run on or last ran on, and how many the server can use."""
     processes = [pair for server in scrape.servers for pair in server.processes]
     yield gauge(
         "uwsgi_worker_cpu_affinity_cpus",

@@ -13,17 +13,6 @@ from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, sum
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats.parts import COUNTER, Cache, Cron, Legion
 
-
-def families(scrape: Scrape) -> Iterator[Metric]:
-    """Build this module's families, for every server of the scrape."""
-    yield from _caches(scrape)
-    yield from _spoolers(scrape)
-    yield from _crons(scrape)
-    yield from _legions(scrape)
-    yield from _locks(scrape)
-    yield from _custom_metrics(scrape)
-
-
 _CACHE: Table[Cache] = (
     ("uwsgi_cache_hits_total", "Lookups that found an item.", lambda cache: cache.hits),
     ("uwsgi_cache_misses_total", "Lookups that found no item.", lambda cache: cache.misses),
@@ -33,8 +22,8 @@ _CACHE: Table[Cache] = (
 )
 
 
-def _caches(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of caches."""
+def cache_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of caches."""
     caches = [
         (labels_of(server.observation, name=name), cache)
         for server in scrape.servers
@@ -43,8 +32,8 @@ def _caches(scrape: Scrape) -> Iterator[Metric]:
     yield from tabulate_families(_CACHE, caches)
 
 
-def _spoolers(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of spoolers. Several processes of one directory (`spooler-processes`) are one spooler."""
+def spooler_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of spoolers. Several processes of one directory (`spooler-processes`) are one spooler."""
     spoolers = [
         (labels_of(server.observation, spooler=spooler.directory), spooler)
         for server in scrape.servers
@@ -77,8 +66,8 @@ _CRON: Table[Cron] = (
 )
 
 
-def _crons(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of crons. Position and schedule identify a cron, because its command may contain a secret."""
+def cron_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of crons. Position and schedule identify a cron, because its command may contain a secret."""
     crons = [
         (labels_of(server.observation, cron=str(place), schedule=crontab_schedule(cron)), cron)
         for server in scrape.servers
@@ -105,8 +94,8 @@ _LEGION: Table[Legion] = (
 )
 
 
-def _legions(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of legions: which of several nodes is the lord."""
+def legion_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of legions: which of several nodes is the lord."""
     legions = [
         (labels_of(server.observation, legion=name), legion)
         for server in scrape.servers
@@ -115,8 +104,8 @@ def _legions(scrape: Scrape) -> Iterator[Metric]:
     yield from tabulate_families(_LEGION, legions)
 
 
-def _locks(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the family of uWSGI's locks between its processes."""
+def lock_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the family of uWSGI's locks between its processes."""
     yield gauge(
         "uwsgi_lock_held",
         "Whether a process held the lock at the moment of the read. The holder of thunder waits for a connection.",
@@ -128,8 +117,8 @@ def _locks(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _custom_metrics(scrape: Scrape) -> Iterator[Metric]:
-    """Yield the families of metrics that an application or an operator defined in uWSGI's metrics subsystem.
+def custom_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of metrics that an application or an operator defined in uWSGI's metrics subsystem.
 
     The subsystem's own metrics of workers, sockets and totals are left out: other modules export these figures better,
     and `core.overloaded` also counts reads of the stats.

@@ -59,6 +59,10 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(labels, worker.interpreter_lock_seconds) for server, _ in known for labels, worker in server.worker_totals],
     )
     yield from tabulate_families(_QUALITY, [(server.labels, waits) for server, waits in known])
+
+
+def routes_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the family of routes, for every server of the scrape."""
     yield counter(
         "uwsgi_route_busy_thread_seconds_total",
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "
