@@ -102,8 +102,8 @@ def table() -> str:
 
 
 def title(families: Callable[..., object]) -> str:
-    """The subject of a builder as a heading: that of `cpu_affinity_families` is `CPU affinity`. The subject of `families`
-    is the name of its module."""
+    """Returns the subject of a builder as a heading: that of `cpu_affinity_families` is `CPU affinity`. The subject of
+    `families` is the name of its module."""
     name = families.__name__ if families.__name__ != "families" else families.__module__.rpartition(".")[2]
     words = name.removesuffix("_families").replace("_", " ")
     return (words[:1].upper() + words[1:]).replace("Cpu", "CPU")
