@@ -17,7 +17,6 @@ MODULES = {
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",
-    "Which servers are expected": "uwsgi_headroom.watch.globbed",
     "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
     "Names in the history file": "uwsgi_headroom.store.database",

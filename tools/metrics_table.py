@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +17,7 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.metrics import MODULES
+from uwsgi_headroom.metrics import SUBJECTS
 from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.stats import Snapshot
@@ -86,13 +87,12 @@ def labels(metric: Metric) -> str:
 
 
 def table() -> str:
-    """Returns the table as Markdown, one section per module."""
+    """Returns the table as Markdown, one section per subject."""
     scrape = group_by_kind(everything(), HEALTH)
     lines: list[str] = []
-    for families in MODULES:
+    for families in SUBJECTS:
         rows = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
-        module = families.__module__.rpartition(".")[2]
-        lines += [f"## {title(module)}", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
+        lines += [f"## {title(families)}", "", "| metric | type | labels | what it says |", "|---|---|---|---|"]
         for metric in rows:
             name = f"{metric.name}_total" if metric.type == "counter" else metric.name
             words = re.sub(r"\|", r"\\|", metric.documentation)
@@ -101,9 +101,11 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def title(module: str) -> str:
-    """The name of a module as a heading: `cpu_affinity` is `CPU affinity`."""
-    words = module.replace("_", " ")
+def title(families: Callable[..., object]) -> str:
+    """Returns the subject of a builder as a heading: that of `cpu_affinity_families` is `CPU affinity`. The subject of
+    `families` is the name of its module."""
+    name = families.__name__ if families.__name__ != "families" else families.__module__.rpartition(".")[2]
+    words = name.removesuffix("_families").replace("_", " ")
     return (words[:1].upper() + words[1:]).replace("Cpu", "CPU")
 
 

@@ -11,7 +11,7 @@ from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.documents.response_times import ResponseTimeHistory
+from uwsgi_headroom.documents.history import ResponseTimeHistory
 
 SLO = Slo(1.0, 0.95)
 

@@ -18,8 +18,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.store.decode import decode_record
-from uwsgi_headroom.store.encode import encode_record
+from uwsgi_headroom.store.codec import decode_record, encode_record
 from uwsgi_headroom.store.record import Record, merge_records
 
 

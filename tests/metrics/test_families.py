@@ -18,16 +18,16 @@ from prometheus_client.metrics_core import Metric
 from tools.support.captured_documents import NAMES, document, with_a_wrong_value
 from tools.support.monitoring import find
 from tools.support.observations import down, of_uwsgi, proven, series, up
-from uwsgi_headroom.analysis.worker_states import count_harmful_now
+from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
-from uwsgi_headroom.metrics.cron import crontab_schedule
 from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -195,6 +195,22 @@ def test_the_age_of_the_oldest_request() -> None:
     assert not [name for name in series(up("prefork_4x1_served")) if "oldest" in name]
     early = document("threads_4x8_busy").replace(b'"request_start":1795249581', b'"request_start":1795259581')
     assert series(up("threads_4x8_busy", early))[name] == 0
+
+
+def test_a_process_that_is_gone_has_no_oldest_request() -> None:
+    """uWSGI lists the requests of a process that has ended until its master notices: they have no age any more. The
+    other workers of the server keep theirs."""
+    server = proven("threads_4x8_busy")
+    assert server.reading
+    assert isinstance(server.reading.snapshot, Snapshot)
+    gone, *others = [worker for worker in server.reading.snapshot.workers if worker.request_starts]
+    assert others
+    running = {pid: process for pid, process in server.reading.host.processes.items() if pid != gone.pid}
+    host = replace(server.reading.host, processes=running)
+    values = series(replace(server, outcome=replace(server.reading, host=host)))
+    ages = {name for name in values if name.startswith("uwsgi_worker_oldest_request_age_seconds")}
+    name = 'uwsgi_worker_oldest_request_age_seconds{{server="threads_4x8_busy",worker_id="{}"}}'
+    assert ages == {name.format(worker.worker_id) for worker in others}
 
 
 def test_a_lord_is_one() -> None:

@@ -14,9 +14,8 @@ from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store import encode
-from uwsgi_headroom.store.decode import decode_record
-from uwsgi_headroom.store.encode import CHECKSUM_BYTES, decode_numbers, encode_numbers, encode_record
+from uwsgi_headroom.store import codec
+from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, decode_record, encode_numbers, encode_record
 from uwsgi_headroom.store.record import Levels, Record
 
 
@@ -114,10 +113,14 @@ def test_a_record_of_the_layout_before() -> None:
 
 def test_a_record_of_a_later_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quantities that this program does not know, of the server and of each worker, are left out."""
-    monkeypatch.setattr(encode, "_SERVER", [*encode._SERVER, ("server", "reloads", int)])
-    monkeypatch.setattr(encode, "_WORKER", [*encode._WORKER, ("worker", "requests", int), ("worker", "lost", int)])
     record, texts = full_record(), Texts()
-    again = decode_record(encode_record(record, texts.number), texts.by_number())
+    with monkeypatch.context() as later:
+        count = codec._COUNT
+        more = [codec._Figure("requests", count), codec._Figure("lost", count)]
+        later.setattr(codec, "_SERVER", [*codec._SERVER, codec._Figure("reloads", count)])
+        later.setattr(codec, "_WORKER", [*codec._WORKER, *more])
+        data = encode_record(record, texts.number)
+    again = decode_record(data, texts.by_number())
     assert again.window == record.window
     assert (again.levels, again.routes) == (record.levels, record.routes)
 

@@ -72,7 +72,7 @@ def test_an_error_in_it_loses_no_sample(monkeypatch: pytest.MonkeyPatch, judged_
     """The error is a fault of this server, once in the log; samples go on, and so does judging."""
     watch, server = ScriptedWatch(), Server()
     with monkeypatch.context() as broken:
-        broken.setattr(watch, "collect_findings", lambda _figures: 1 / 0)
+        broken.setattr(watch_module, "collect_findings", lambda _figures: 1 / 0)
         watch.seconds(server, 17)
     assert len(watch.watch.reader.faults) == 1
     assert watch.watch.integrals.totals.observed_seconds == 17.0

@@ -1,4 +1,4 @@
-"""When a server is read: pauses as a function of outcomes, and the loop that keeps them."""
+"""When a server is read: the pauses, the limit on CPU time, and the lag of the event loop, with simulated time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from statistics import mean
 
 import pytest
 
+from tools.support.clock import MovableClock
 from tools.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.watch.pace import BUDGET, JITTER, LONGEST_INTERVAL, LoopLag, Pace, sample
+from uwsgi_headroom.watch.pace import (
+    BUDGET,
+    JITTER,
+    LONGEST_INTERVAL,
+    MOST_COUNTED_SECONDS,
+    MOST_CPU,
+    MOST_STRETCHED,
+    PERIOD_SECONDS,
+    REMEMBERED_SECONDS,
+    CpuBudget,
+    LoopLag,
+    Pace,
+    sample,
+)
 
 DOWN = ReadError("refused", "connection refused")
 
@@ -224,3 +238,98 @@ def test_a_budget_that_cannot_be_kept_is_logged_once(caplog: pytest.LogCaptureFi
         asyncio.run(sample(Script(*[read(1.0)] * 5), Slow(), LoopLag(time.monotonic)))
     (record,) = caplog.records
     assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}  # type: ignore[attr-defined]
+
+
+def sample_for(budget: CpuBudget, hands: MovableClock, servers: int, cost: float, seconds: float) -> list[Pace]:
+    """Servers that want a sample each second, of `cost` CPU seconds each."""
+    paces = [Pace(1.0, budget=budget) for _ in range(servers)]
+    for _ in range(int(seconds)):
+        hands.move(1.0)
+        for pace in paces:
+            budget.note(cost / pace.interval)
+    return paces
+
+
+def test_within_the_budget_nothing_changes() -> None:
+    """200 servers of a millisecond each take a fifth of a CPU: they are sampled as configured."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    paces = sample_for(budget, hands, 200, 0.001, 60)
+    assert budget.factor == 1.0
+    assert {pace.interval for pace in paces} == {1.0}
+
+
+def test_many_servers_yield_evenly(caplog: pytest.LogCaptureFixture) -> None:
+    """1,000 servers are all sampled at one lower rate, at which they take the budget; the log says so once."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    with caplog.at_level(logging.INFO):
+        paces = sample_for(budget, hands, 1000, 0.001, 60)
+        assert budget.factor == pytest.approx(1.0 / MOST_CPU, rel=0.05)
+        assert len({pace.interval for pace in paces}) == 1
+        assert paces[0].interval == pytest.approx(1.0 / MOST_CPU, rel=0.05)
+        assert caplog.messages == ["sampling all servers less often, to limit its CPU time"]
+        sample_for(budget, hands, 10, 0.001, 60)
+        assert budget.factor == 1.0
+        assert caplog.messages[1:] == ["sampling all servers as often as configured again"]
+
+
+def test_a_large_document_does_not_slow_down_the_others() -> None:
+    """A server whose document takes long counts only in part."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    for _ in range(50):
+        hands.move(0.2)
+        budget.note(0.07)
+    assert budget.factor == 1.0
+    assert 5 * MOST_COUNTED_SECONDS < MOST_CPU
+
+
+def test_no_factor_is_endless() -> None:
+    """Beyond its bound, intervals have reached the longest one in any case."""
+    hands = MovableClock()
+    budget = CpuBudget(hands.clock.monotonic)
+    for _ in range(10):
+        for _ in range(10_000):
+            budget.note(1.0)
+        hands.move(PERIOD_SECONDS)
+    assert budget.factor == MOST_STRETCHED
+    assert Pace(4.0, budget=budget).interval == LONGEST_INTERVAL
+    assert Pace(20.0, budget=budget).interval < LONGEST_INTERVAL
+
+
+def test_the_largest_counts() -> None:
+    """Of several lags the largest is reported; without any lag, 0."""
+    lag = LoopLag(MovableClock().clock.monotonic)
+    assert lag.largest == 0
+    for seconds in (0.01, 0.5, 0.02):
+        lag.note(seconds)
+    assert lag.largest == 0.5
+
+
+def test_it_is_forgotten() -> None:
+    """A lag is remembered for one period at least, and for two at most."""
+    hands = MovableClock()
+    lag = LoopLag(hands.clock.monotonic)
+    lag.note(0.5)
+    hands.move(REMEMBERED_SECONDS)
+    lag.note(0.1)
+    assert lag.largest == 0.5
+    hands.move(REMEMBERED_SECONDS)
+    assert lag.largest == 0.1
+    hands.move(10 * REMEMBERED_SECONDS)
+    assert lag.largest == 0
+
+
+def test_a_loop_that_is_blocked() -> None:
+    """A sleep that ends too late has a lag of the difference."""
+
+    async def run() -> float:
+        lag = LoopLag(time.monotonic)
+        sleeping = asyncio.create_task(lag.sleep(0.01))
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # noqa: ASYNC251 - this is what is measured
+        await sleeping
+        return lag.largest
+
+    assert asyncio.run(run()) >= 0.18

@@ -1,28 +1,34 @@
-"""A reader reads its server once for any number of callers, and logs each change once."""
+"""Reading one server: one read at a time, its outcomes, its log lines, and the routes in its documents."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import socket
 import threading
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from tools.support import bad_servers
-from tools.support.captured_documents import document
+from tools.support.captured_documents import NAMES, document
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Unix, parse_address
-from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.routes.shape import Templates
+from uwsgi_headroom.source import File, Unix, parse_address
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.reader import LINES, SECONDS, LogLimit, Reader, RouteNamer
+from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENT = document("minified")
 
@@ -372,3 +378,146 @@ def test_a_pause_lets_go_of_the_server() -> None:
             assert isinstance(await waiting, SourceError)
 
         asyncio.run(look())
+
+
+def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> None:
+    """Read a file whose contents alternate, so many times and so many seconds apart."""
+    hands = MovableClock()
+    reader = Reader("shop", File(str(path)), clock=hands.clock)
+
+    async def read() -> None:
+        for number in range(reads):
+            path.write_text(bodies[number % len(bodies)])  # noqa: ASYNC240  # nothing else runs
+            await reader.read()
+            hands.move(seconds)
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        pytest.param([json.dumps({"pid": pid, "workers": []}) for pid in (2**22 + 5, 2**22 + 6)], id="pids"),
+        pytest.param(["x", "{}"], id="two failures"),
+        pytest.param(["x", '{"workers":[]}'], id="up and down"),
+    ],
+)
+def test_what_changes_with_every_read(bodies: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two alternating states, five times a second for a minute, log a handful of lines."""
+    caplog.set_level(logging.INFO)
+    read_in_turn(tmp_path / "stats.json", bodies, reads=299, seconds=0.2)
+    assert 1 <= len(caplog.records) <= LINES
+
+
+def test_what_was_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next line reports how many were left out before it."""
+    caplog.set_level(logging.INFO)
+    read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=20, seconds=5.0)
+    left_out = [record.fields.get("left_out") for record in caplog.records]  # type: ignore[attr-defined]
+    assert left_out[:LINES] == [None] * LINES
+    assert left_out[LINES] == 60 / 5 - LINES
+    assert len(left_out) < 20
+
+
+def test_slow_changes_are_all_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A change every half minute is always logged."""
+    caplog.set_level(logging.INFO)
+    read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
+    assert len(caplog.records) == 40
+
+
+def test_limit_is_over_any_minute() -> None:
+    """A line is allowed again once the fifth line before it is a minute old."""
+    limit = LogLimit()
+    assert [limit.allows(at) for at in range(LINES + 1)] == [True] * LINES + [False]
+    assert not limit.allows(SECONDS - 0.1)
+    assert limit.allows(SECONDS)
+    assert not limit.allows(SECONDS + 0.5)
+    assert limit.allows(SECONDS + 1)
+    assert limit.take_left_out() == {"left_out": 3}
+    assert limit.take_left_out() == {}
+
+
+def busy(path: str, **keys: object) -> bytes:
+    """A document with one thread in service, and one that is idle."""
+    variables = ["REQUEST_METHOD=POST", f"PATH_INFO={path}", ""]
+    cores = [{"in_request": 1, "vars": variables, "req_info": {"request_start": 1_795_250_000}}, {"in_request": 0}]
+    worker = {"id": 1, "pid": 8, "accepting": 1, "status": "busy", "respawn_count": 1, "cores": cores, **keys}
+    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [worker]}).encode()
+
+
+class Watched:
+    """A watch of a file with routes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.watch = Watch("shop", File(str(path)), routes=RouteNamer(Templates()))
+
+    def read(self, body: bytes) -> dict[int, str] | None:
+        """The routes of the first worker in a reading of this document."""
+        self.path.write_bytes(body)
+        reading = asyncio.run(self.watch.reader.read())
+        assert isinstance(reading, Reading)
+        return reading.routes.of_worker(1) if reading.routes else None
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path / "document")
+
+
+def test_an_unchanged_document_counts_as_a_sample(watched: Watched) -> None:
+    """It is not decoded again, but a request that is stuck gets its name."""
+    body = busy("/export")
+    assert [watched.read(body) for _ in range(3)] == [{0: "other"}, {0: "other"}, {0: "POST /export"}]
+
+
+def test_routes_survive_a_reload(watched: Watched) -> None:
+    """Names stay, and no counter falls."""
+    for running_time in range(4):
+        watched.read(busy("/export", running_time=running_time, last_spawn=5))
+    totals = watched.watch.integrals.totals
+    assert totals.routes
+    before = totals.routes.by_route()
+    assert before["POST /export"] > 0
+    assert watched.read(busy("/export", last_spawn=9)) == {0: "POST /export"}
+    assert totals.reloads == 1
+    after = totals.routes.by_route()
+    assert after == before, "the time of the reload is a gap"
+    watched.read(busy("/export", last_spawn=9))
+    assert totals.routes.by_route()["POST /export"] > before["POST /export"]
+
+
+def test_after_a_restart_of_the_exporter_names_begin_anew(watched: Watched, tmp_path: Path) -> None:
+    """Nothing is stored: another watch knows no route."""
+    for _ in range(3):
+        named = watched.read(busy("/export"))
+    assert (named, Watched(tmp_path / "other").read(busy("/export"))) == ({0: "POST /export"}, {0: "other"})
+
+
+def test_a_request_without_variables_is_other(watched: Watched) -> None:
+    """uWSGI before 1.9 had none, and they may be missing when a request ends."""
+    for core in ({"in_request": 1}, {"in_request": 1, "vars": [], "req_info": {}}):
+        assert [watched.read(busy("/", cores=[core])) for _ in range(4)][-1] == {0: "other"}
+
+
+def test_stats_without_cores_have_no_routes(watched: Watched) -> None:
+    """Busy threads are unknown then, and so are their routes."""
+    for _ in range(3):
+        assert watched.read(document("no_cores")) is None
+    assert watched.watch.integrals.totals.routes is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_captured_document_can_be_read(name: str) -> None:
+    """Each busy thread has a route, whatever the version and the kind of server; other figures do not change."""
+    body = document(name)
+    on, off = stats.decode(body, Templates()), stats.decode(body)
+    routes = RouteNamer(Templates()).find_routes(on, 0.0)
+    if not isinstance(on, Snapshot) or not isinstance(off, Snapshot):
+        assert (on, routes) == (off, None)
+        return
+    for with_routes, without in zip(on.workers, off.workers, strict=True):
+        assert (with_routes.serving, with_routes.requests) == (without.serving, without.requests)
+        if routes:
+            assert routes.of_worker(with_routes.worker_id).keys() == with_routes.serving.keys()

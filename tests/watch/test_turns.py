@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tools.support.clock import MovableClock
-from uwsgi_headroom.watch.tasks import (
+from uwsgi_headroom.watch.turns import (
     LONGEST_SECONDS,
     SHORTEST_SECONDS,
     GivenUpError,

@@ -25,7 +25,7 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_names,
 )
 from uwsgi_headroom.config.settings import Settings
-from uwsgi_headroom.documents import build, server_state
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
@@ -62,7 +62,7 @@ async def judge(
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
-        return describe_failure(watch, clock, error.reason, server_state.describe_trouble(error))
+        return describe_failure(watch, clock, error.reason, build.describe_trouble(error))
     return build.build_server(watch, clock, seconds, (seconds,))
 
 

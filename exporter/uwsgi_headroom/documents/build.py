@@ -12,16 +12,18 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
+from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
-from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.documents import emperor_router, schema, sections, server_state
+from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
@@ -29,6 +31,7 @@ from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.formats import counted
 
 SERVERS_PATH = "/api/v1/servers"
 
@@ -58,9 +61,9 @@ def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[fl
         return msgspec.structs.replace(
             _build_server(watch, None, clock, window, windows),
             state="down",
-            error=server_state.build_error(fault),
+            error=_build_error(fault),
             status="unknown",
-            verdict=server_state.describe_trouble(fault),
+            verdict=describe_trouble(fault),
         )
 
 
@@ -75,14 +78,14 @@ def _build_server(
     judged = collect_findings(figures) if figures else []
     if isinstance(snapshot, EmperorSnapshot):
         judged = collect_emperor_findings(describe_emperor(snapshot))
-    status, verdict = server_state.judge(watch, figures, judged)
+    status, verdict = _judge(watch, figures, judged)
     return schema.Server(
         name=watch.name,
         address=printable_name(str(watch.address)),
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
-        error=server_state.build_error(watch.error),
+        error=_build_error(watch.error),
         read_at=reading.time if reading else None,
         age=max(0.0, now - reading.at) if reading else None,
         kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
@@ -119,6 +122,46 @@ def _build_server(
         else None,
         kept_history=sections.build_kept_history(watch),
     )
+
+
+def _build_error(error: ReadError | None) -> schema.Error | None:
+    """Build the section with the reason why a server is down; None if there is none."""
+    return schema.Error(reason=error.reason, message=printable_name(str(error))) if error else None
+
+
+def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
+    """Return a server's status, and its verdict in a sentence. figures: of the last reading, if any; judged: its
+    findings, worst first."""
+    trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
+    if trouble:
+        return "unknown", trouble
+    if figures:
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(figures.server))
+    match watch.reading and watch.reading.snapshot:
+        case EmperorSnapshot() as emperor:
+            return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
+        case RouterSnapshot() as router:
+            return "ok", f"Router with {counted(router.active_sessions, 'open connection')}."
+    return "unknown", "No figures yet: they need two readings, a second apart."
+
+
+def describe_trouble(error: ReadError) -> str:
+    """Say in a sentence why a server is down."""
+    message = printable_name(str(error))
+    what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
+    return f"{what}: {message}{'' if message.endswith('?') else '.'}"
+
+
+def _silence(watch: Watch) -> str | None:
+    if watch.reading is None:
+        return "Not read yet: the first reading is under way."
+    if watch.state == "stale":
+        return "No answer for a while: these are the last figures."
+    return None
+
+
+def _describe_emperor(emperor: EmperorSnapshot) -> str:
+    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
 
 
 async def build_servers(

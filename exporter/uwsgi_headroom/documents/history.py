@@ -1,42 +1,37 @@
-"""Builds a server's last hour as columns with one value per slice of time, for charts.
+"""Builds a server's history as columns with one value per slice of time, for charts.
 
-Builds a server's history from the file that lasts, with slices of a minute and more.
+The last hour comes from the watch; slices of a minute and more also from the history file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom, compute_shares
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.documents.response_times import LEAST_SECONDS, ResponseTimeHistory, append_percentiles
-from uwsgi_headroom.documents.routes import RouteHistory, begin_history, list_threads
 from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
-from uwsgi_headroom.store.record import MINUTES, TIERS, Record, Tier, merge_records
-from uwsgi_headroom.watch.tasks import ThreadTurns
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.store.record import MINUTES, TIERS, Levels, Record, Tier, merge_records
+from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_POINTS = 600
 
 Column = list[float | None]
-Count = list[int | None]
 
-DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
-_LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
+Count = list[int | None]
 
 
 class Capacity(Struct, frozen=True, kw_only=True):
@@ -78,6 +73,25 @@ class WaitHistory(Struct, frozen=True, kw_only=True):
     threads: list[Column] = field(default_factory=lambda: [[] for _ in STATES])
     backend_names: tuple[str, ...] = ()
     backends: list[Column] = field(default_factory=list)
+
+
+class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
+    """The history of percentiles. seconds[i]: that of shares[i] over the slice, or over 30 s if the slice is shorter;
+    null below `finest`, the least that samples determine, and with too few requests. requests: completed over the same
+    time; a percentile needs 1 / (1 - share) of them."""
+
+    shares: tuple[float, ...] = SHARES
+    seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
+    finest: list[float | None] = field(default_factory=list)
+    requests: list[int | None] = field(default_factory=list)
+
+
+class RouteHistory(Struct, frozen=True, kw_only=True):
+    """The history of the routes. threads[i]: the mean number of busy threads with requests of routes[i]. A route that
+    was not known yet has 0; `other` contains routes that were forgotten."""
+
+    routes: tuple[str, ...] = ()
+    threads: list[list[float | None]] = field(default_factory=list)
 
 
 class Events(Struct, frozen=True, kw_only=True):
@@ -149,6 +163,10 @@ def slice_seconds(seconds: float, points: int, age: float = 0.0) -> float:
     return max(ROW_SECONDS, finest * math.ceil(seconds / points / finest))
 
 
+_SHORTEST_PERCENTILES = 30.0
+"""The shortest time over which the last hour has percentiles, in seconds: shorter slices have too few requests."""
+
+
 async def build_history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
     """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
     other tasks run in between."""
@@ -157,53 +175,124 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     until = clock.epoch() if until is None else until
     # Start one step early: a slice begins with the end of the previous one.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
-    known = watch.reading.listen_queues() if watch.reading else {}
-    cpus = watch.reading.host.cpus.count if watch.reading and watch.reading.host.cpus else None
-    waits = watch.integrals.totals.waits
-    backends = tuple(waits.backends) if waits else ()
-    columns = History(
-        name=watch.name,
-        step=step,
-        since=until - seconds,
-        until=until,
-        waits=WaitHistory(backend_names=backends, backends=[[] for _ in backends]),
-        routes=begin_history(watch.routes) if watch.routes.names else None,
-        sockets=[SocketHistory(name=name) for name in known],
-        workers=[WorkerHistory(worker_id=worker_id) for worker_id in range(1, len(watch.integrals.totals.workers) + 1)],
+    totals, reading = watch.integrals.totals, watch.reading
+    cpus = reading.host.cpus.count if reading and reading.host.cpus else None
+    columns = _begin(
+        History(name=watch.name, step=step, since=until - seconds, until=until),
+        backends=totals.waits.backends if totals.waits else (),
+        routes=watch.routes.names,
+        sockets=reading.listen_queues() if reading else (),
+        workers=range(1, len(totals.workers) + 1),
     )
-    began = time.monotonic()
-    others_follow, requests = watch.neighbours.others_follow, watch.integrals.response_times.history
+    levels = Levels(cpus=cpus, others_follow=watch.neighbours.others_follow)
+    requests = watch.integrals.response_times.history
+    turns = Turns(longest=HISTORY_TURN_SECONDS)
     for window in slices:
-        columns.time.append(round(window.until + ahead, 3))
-        append_slice(columns, window, cpus, others_follow)
-        seconds = max(window.seconds, LEAST_SECONDS)
-        append_percentiles(columns.response_times, requests.window(window.until - seconds, window.until), DIGITS)
-        append_routes(columns, window, watch.routes.of(window))
-        if time.monotonic() - began > _LONGEST_TURN:
-            await asyncio.sleep(0)
-            began = time.monotonic()
+        record = Record(
+            until=window.until + ahead,
+            window=window,
+            response_times=requests.window(window.until - max(window.seconds, _SHORTEST_PERCENTILES), window.until),
+            routes=watch.routes.of(window),
+            levels=levels,
+        )
+        _append(columns, record)
+        await turns.pause_if_due()
     return columns
 
 
-def append_routes(to: History, window: Window, routes: RouteWindow | None) -> None:
-    """Append one value to every column of the routes, if there are any."""
-    if to.routes is None:
-        return
-    is_covered = window.observed_seconds >= window.seconds / 2
-    values = list_threads(to.routes, routes if is_covered else None)
-    for column, value in zip(to.routes.threads, values, strict=True):
-        column.append(None if value is None else round(value, DIGITS))
+_LATEST_SECONDS = 15.0
+"""When the last record of a slice is in the file at the latest, in seconds after its end."""
 
 
-def append_slice(to: History, window: Window, cpus: float | None, others_follow: bool | None) -> None:
-    """Append one value to every column but those of percentiles and routes. cpus: usable by the server; others_follow:
-    whether the CPU use of other programs grows with its requests."""
+def build_stored_history(
+    path: Path, name: str, step: float, since: float, until: float, now: float, turns: ThreadTurns | None = None
+) -> History:
+    """Build the history of the server `name` between two times (epoch seconds) from a history file, in slices of about
+    `step` seconds or of the shortest records that are kept for that long. now: the present time. turns: of the thread
+    that this runs in. Raises HistoryFileError, GivenUpError."""
+    turns = turns or ThreadTurns()
+    tier = choose_tier(step, since, now)
+    step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+
+    with HistoryFile(path, now) as file:
+        # Start one step early, as every slice begins with the end of the previous one.
+        records = file.records(name, since - step, until, tier.seconds)
+        slices = list(_merge_slices(records, step, tier, now, turns))
+    columns = _begin(
+        History(name=name, step=step, since=since, until=until),
+        backends=_union(record.window.waits.backends if record.window.waits else () for record in slices),
+        routes=_union(record.routes.seconds if record.routes else () for record in slices),
+        sockets=_union(record.window.queue_seconds for record in slices),
+        workers=sorted({worker.worker_id for record in slices for worker in record.window.workers}),
+    )
+    for record in slices:
+        if record.until > since:
+            _append(columns, record)
+            turns.pause_if_due()
+    return columns
+
+
+def choose_tier(step: float, since: float, now: float) -> Tier:
+    """The tier for slices of `step` seconds that begin at `since`: its records are not longer, if such records are kept
+    for so long."""
+    kept = [tier for tier in TIERS if since >= now - tier.kept] or [TIERS[-1]]
+    return max([tier for tier in kept if tier.seconds <= step], key=lambda tier: tier.seconds, default=kept[0])
+
+
+def _merge_slices(
+    records: Iterator[Record], step: float, tier: Tier, now: float, turns: ThreadTurns
+) -> Iterator[Record]:
+    """One record for each multiple of `step` seconds of the epoch, but for the last one if it has not ended."""
+    for slot, group in groupby(records, key=lambda record: _slot(record.until, step)):
+        parts = list(group)
+        has_last = _slot(parts[-1].until, tier.seconds) * tier.seconds >= slot * step
+        if has_last or slot * step < now - _LATEST_SECONDS:
+            yield merge_records(parts)
+        turns.pause_if_due()
+
+
+def _slot(until: float, step: float) -> int:
+    # A record ends with the first sample after its minute.
+    return math.ceil((until - MINUTES.seconds / 2) / step)
+
+
+def _union(names: Iterable[Iterable[str]]) -> list[str]:
+    """All names, in the order in which they come first."""
+    return list(dict.fromkeys(name for some in names for name in some))
+
+
+def _begin(
+    history: History,
+    backends: Iterable[str],
+    routes: Iterable[str],
+    sockets: Iterable[str],
+    workers: Iterable[int],
+) -> History:
+    """Add the columns of these backends, routes, sockets and workers (by worker_id) to an empty history."""
+    backend_names, route_names = tuple(backends), tuple(routes)
+    return structs.replace(
+        history,
+        waits=WaitHistory(backend_names=backend_names, backends=[[] for _ in backend_names]),
+        routes=RouteHistory(routes=route_names, threads=[[] for _ in route_names]) if route_names else None,
+        sockets=[SocketHistory(name=name) for name in sockets],
+        workers=[WorkerHistory(worker_id=worker_id) for worker_id in workers],
+    )
+
+
+_DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
+
+
+def _append(to: History, record: Record) -> None:
+    """Append one value to every column, from the record of a slice."""
+    window, levels = record.window, record.levels
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, shares = compute_flow(window), compute_balance(window)
 
     def put(column: Column, value: float | None) -> None:
-        column.append(round(value, DIGITS) if is_covered and value is not None else None)
+        column.append(round(value, _DIGITS) if is_covered and value is not None else None)
 
+    to.time.append(round(record.until, 3))
     put(to.throughput, rates.throughput)
     put(to.response_time, rates.response_time)
     put(to.queue_wait, rates.queue_wait)
@@ -211,7 +300,9 @@ def append_slice(to: History, window: Window, cpus: float | None, others_follow:
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
-    room = compute_headroom(rates, shares, window.available, cpus, compute_shares(window.cpu), others_follow)
+    room = compute_headroom(
+        rates, shares, window.available, levels.cpus, compute_shares(window.cpu), levels.others_follow
+    )
     put(to.headroom.factor, room.factor)
     put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
     put(to.headroom.interpreters, room.by_limit.get("interpreters"))
@@ -244,80 +335,17 @@ def append_slice(to: History, window: Window, cpus: float | None, others_follow:
         put(worker.response_time, figures.response_time if figures else None)
         put(worker.lock_waiters, figures.lock_waiters if figures else None)
         put(worker.accepting, ratio(times.up_seconds, window.observed_seconds) if times else None)
+    if to.routes:
+        routes = record.routes
+        for route, column in zip(to.routes.routes, to.routes.threads, strict=True):
+            put(column, ratio(routes.seconds.get(route, 0.0), routes.observed_seconds) if routes else None)
+    _append_percentiles(to.response_times, record.response_times)
 
 
-_LATEST_SECONDS = 15.0
-"""When the last record of a slice is in the file at the latest, in seconds after its end."""
-
-
-def build_stored_history(
-    path: Path, name: str, step: float, since: float, until: float, now: float, turns: ThreadTurns | None = None
-) -> History:
-    """Build the history of the server `name` between two times (epoch seconds) from a history file, in slices of about
-    `step` seconds or of the shortest records that are kept for that long. now: the present time. turns: of the thread
-    that this runs in. Raises HistoryFileError, GivenUpError."""
-    turns = turns or ThreadTurns()
-    tier = choose_tier(step, since, now)
-    step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
-
-    with HistoryFile(path, now) as file:
-        # Start one step early, as every slice begins with the end of the previous one.
-        records = file.records(name, since - step, until, tier.seconds)
-        slices = list(_merge_slices(records, step, tier, now, turns))
-    return _build(name, step, since, until, slices, turns)
-
-
-def choose_tier(step: float, since: float, now: float) -> Tier:
-    """The tier for slices of `step` seconds that begin at `since`: its records are not longer, if such records are kept
-    for so long."""
-    kept = [tier for tier in TIERS if since >= now - tier.kept] or [TIERS[-1]]
-    return max([tier for tier in kept if tier.seconds <= step], key=lambda tier: tier.seconds, default=kept[0])
-
-
-def _merge_slices(
-    records: Iterator[Record], step: float, tier: Tier, now: float, turns: ThreadTurns
-) -> Iterator[Record]:
-    """One record for each multiple of `step` seconds of the epoch, but for the last one if it has not ended."""
-    for slot, group in groupby(records, key=lambda record: _slot(record.until, step)):
-        parts = list(group)
-        has_last = _slot(parts[-1].until, tier.seconds) * tier.seconds >= slot * step
-        if has_last or slot * step < now - _LATEST_SECONDS:
-            yield merge_records(parts)
-        turns.pause_if_due()
-
-
-def _slot(until: float, step: float) -> int:
-    # A record ends with the first sample after its minute.
-    return math.ceil((until - MINUTES.seconds / 2) / step)
-
-
-def _build(name: str, step: float, since: float, until: float, slices: Sequence[Record], turns: ThreadTurns) -> History:
-    backends = _union(record.window.waits.backends if record.window.waits else () for record in slices)
-    routes = _union(record.routes.seconds if record.routes else () for record in slices)
-    sockets = _union(record.window.queue_seconds for record in slices)
-    workers = sorted({worker.worker_id for record in slices for worker in record.window.workers})
-    columns = History(
-        name=name,
-        step=step,
-        since=since,
-        until=until,
-        waits=WaitHistory(backend_names=tuple(backends), backends=[[] for _ in backends]),
-        routes=RouteHistory(routes=tuple(routes), threads=[[] for _ in routes]) if routes else None,
-        sockets=[SocketHistory(name=socket) for socket in sockets],
-        workers=[WorkerHistory(worker_id=worker_id) for worker_id in workers],
-    )
-    for record in slices:
-        if record.until <= since:
-            continue
-        columns.time.append(round(record.until, 3))
-        append_slice(columns, record.window, record.levels.cpus, record.levels.others_follow)
-        append_percentiles(columns.response_times, record.response_times, DIGITS)
-        append_routes(columns, record.window, record.routes)
-        turns.pause_if_due()
-    return columns
-
-
-def _union(names: Iterable[Iterable[str]]) -> list[str]:
-    """All names, in the order in which they come first."""
-    return list(dict.fromkeys(name for some in names for name in some))
+def _append_percentiles(to: ResponseTimeHistory, requests: ResponseTimeWindow | None) -> None:
+    figures = compute_percentiles(requests)
+    for share, column in zip(to.shares, to.seconds, strict=True):
+        percentile = figures.percentiles.get(share) if figures else None
+        column.append(round(percentile.seconds, _DIGITS) if percentile and percentile.seconds is not None else None)
+    to.finest.append(round(RESOLUTION * figures.interval, _DIGITS) if figures else None)
+    to.requests.append(figures.requests if figures else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 
@@ -16,13 +15,11 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.tasks import ThreadTurns, run_in_thread
+from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
 PEAK_SECONDS = 60.0
 """Length of the slices of the last hour, of which the one with the most requests is the peak."""
-
-_LONGEST_TURN = 0.004  # seconds before other tasks may run: reads in flight have a deadline
 
 
 async def predict_what_if(
@@ -58,16 +55,14 @@ async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:
 async def _find_peak(watch: Watch) -> Observed | None:
     """The busiest minute of the last hour; None without a whole minute of history."""
     busiest: tuple[float, Window] | None = None
-    began = time.monotonic()
+    turns = Turns(longest=HISTORY_TURN_SECONDS)
     now = watch.reading.at if watch.reading else 0.0
     for window in watch.history.slices(PEAK_SECONDS, now - HISTORY_SECONDS, now):
         throughput = compute_flow(window).throughput or 0.0
         is_covered = window.observed_seconds >= window.seconds / 2
         if is_covered and throughput > (busiest[0] if busiest else 0.0):
             busiest = throughput, window
-        if time.monotonic() - began > _LONGEST_TURN:
-            await asyncio.sleep(0)
-            began = time.monotonic()
+        await turns.pause_if_due()
     if busiest is None:
         return None
     window = busiest[1]

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
-from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.percentiles import ResponseTimes as Figures
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-
-LEAST_SECONDS = 30.0
-"""The shortest time over which the history has percentiles: shorter slices have too few requests."""
 
 
 class Percentile(Struct, frozen=True, kw_only=True):
@@ -71,27 +66,6 @@ def find_percentile(section: ResponseTimes | None, share: float) -> Percentile |
     """Find a percentile, such as 0.95; None if it is not known."""
     percentiles = section.percentiles if section else ()
     return next((each for each in percentiles if abs(each.share - share) < 1e-6), None)
-
-
-class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
-    """The history of percentiles. seconds[i]: that of shares[i] over the slice, or over 30 s if the slice is shorter;
-    null below `finest`, the least that samples determine, and with too few requests. requests: completed over the same
-    time; a percentile needs 1 / (1 - share) of them."""
-
-    shares: tuple[float, ...] = SHARES
-    seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
-    finest: list[float | None] = field(default_factory=list)
-    requests: list[int | None] = field(default_factory=list)
-
-
-def append_percentiles(to: ResponseTimeHistory, requests: ResponseTimeWindow | None, digits: int) -> None:
-    """Append one value to every column, for the requests of a slice. digits: decimal places."""
-    figures = compute_percentiles(requests)
-    for share, column in zip(to.shares, to.seconds, strict=True):
-        percentile = figures.percentiles.get(share) if figures else None
-        column.append(round(percentile.seconds, digits) if percentile and percentile.seconds is not None else None)
-    to.finest.append(round(RESOLUTION * figures.interval, digits) if figures else None)
-    to.requests.append(figures.requests if figures else None)
 
 
 def build_response_times(figures: Figures) -> ResponseTimes:

@@ -1,12 +1,10 @@
-"""Builds the section about the routes that hold the busy threads, and its history."""
+"""Builds the section about the routes that hold the busy threads."""
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
-from uwsgi_headroom.history.route_time import RouteHour
-from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
 
 
@@ -21,14 +19,6 @@ class Route(Struct, frozen=True, kw_only=True):
     share: float
     in_service: int
     oldest_seconds: float | None
-
-
-class RouteHistory(Struct, frozen=True, kw_only=True):
-    """The history of the routes. threads[i]: the mean number of busy threads with requests of routes[i]. A route that
-    was not known yet has 0; `other` contains routes that were forgotten."""
-
-    routes: tuple[str, ...] = ()
-    threads: list[list[float | None]] = field(default_factory=list)
 
 
 def build_routes(figures: RouteFigures, server: ServerRecord) -> tuple[Route, ...]:
@@ -47,15 +37,3 @@ def build_routes(figures: RouteFigures, server: ServerRecord) -> tuple[Route, ..
         for route in routes
         if figures.threads[route] or route in ages
     )
-
-
-def begin_history(hour: RouteHour) -> RouteHistory:
-    """Make an empty history of the present routes."""
-    return RouteHistory(routes=hour.names, threads=[[] for _ in hour.names])
-
-
-def list_threads(history: RouteHistory, window: RouteWindow | None) -> list[float | None]:
-    """The mean busy threads of each route of a history in one window; None if they are not known there."""
-    if window is None:
-        return [None] * len(history.routes)
-    return [window.seconds.get(route, 0.0) / window.observed_seconds for route in history.routes]

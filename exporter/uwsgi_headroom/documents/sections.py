@@ -1,8 +1,6 @@
-"""Builds the sections of a document from the figures of a window.
+"""Builds sections of a server's document: figures of a window, what is known now, the server's identity and setup.
 
-Builds the section that identifies a server.
-
-Builds the section about a server's configuration.
+Sections with a module of their own: `workers`, `waits`, `routes`, `response_times` and `emperor_router`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Names the parts of a mean request's time for people, from a document's section `waits`.
+"""Writes sections of a server's document for people: parts of the request time, percentiles, the objective, and routes.
 
-Writes percentiles of response times and the service level objective for people, from a server's document.
-
-Writes for people which routes hold the busy threads, from a server's document.
+The page, `top` and `check` show these texts, so that they are the same everywhere.
 """
 
 from __future__ import annotations
@@ -92,6 +90,7 @@ POINT_INTERVALS = 2.0
 """Times between two samples from which on an estimate may be shown without its interval."""
 
 _HOUR = 3600.0
+
 _NO_BREAK = "\u00a0"  # for `terminal_text.wrap`, which turns it into a space
 
 
@@ -195,6 +194,7 @@ def _rounded(seconds: float) -> str:
 
 
 _MOST = 3
+
 _LEAST_ROUTE_SHARE = 0.03
 
 

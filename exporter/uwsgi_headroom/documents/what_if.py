@@ -1,7 +1,4 @@
-"""The document of a what-if: predictions for settings of processes and threads, with the model's error.
-
-Puts a what-if into sentences: how far the model is from what was observed, and whether workers fit into memory.
-"""
+"""Builds the document of a what-if: predictions for settings of processes and threads, with the model's error."""
 
 from __future__ import annotations
 
@@ -13,103 +10,6 @@ from uwsgi_headroom.analysis import what_if
 from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction
 from uwsgi_headroom.analysis.what_if.runs import Resource
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
-
-
-def describe_check(check: Check) -> str:
-    """The model's error on the observed setting, as one or two sentences."""
-    at = f"At {amount(check.observed.throughput)} requests/s"
-    parts = [
-        _compare(what, duration(predicted), duration(observed), error)
-        for what, predicted, observed, error in (
-            ("response time", check.response_time, check.observed.response_time, check.response_time_error),
-            ("95th percentile", check.p95, check.observed.p95, check.p95_error),
-        )
-        if error is not None and predicted is not None and observed is not None
-    ]
-    if check.throughput_error is not None:
-        most, seen = f"{amount(check.throughput)} requests/s", f"{amount(check.observed.throughput)} requests/s"
-        parts.append(_compare("most throughput", most, seen, check.throughput_error))
-    if parts:
-        return f"{at} the model of the observed setting has {', and '.join(parts)}."
-    return (
-        f"{at} the model agrees with the observation because it was fitted to it: its error is not known. With wait "
-        "states, or a peak in the history, it would be."
-    )
-
-
-def _compare(what: str, predicted: str, observed: str, error: float) -> str:
-    where = "as observed" if abs(error) < 0.005 else f"{percent(abs(error))} {'above' if error > 0 else 'below'}"
-    return f"a {what} of {predicted}, {where}" + ("" if abs(error) < 0.005 else f" the {observed} observed")
-
-
-def describe_memory(prediction: Prediction, measured: Measured) -> str | None:
-    """Why the workers of a setting do not fit into memory, or may not; None if they fit, or if that is unknown."""
-    each, available = measured.memory_per_worker, measured.memory_available
-    more = prediction.setting.processes - measured.running.processes
-    if each is None or available is None or prediction.fits:
-        return None
-    most = "" if measured.memory_is_exact else "at most "
-    fit = "do not fit" if measured.memory_is_exact else "may not fit"
-    return (
-        f"{prediction.setting}: {counted(more, 'more worker')} of {most}{byte_size(each)} {fit} into the "
-        f"{byte_size(available)} available."
-    )
-
-
-class PredictedLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
-    sustained: whether it serves them all; if not, times are null, because the queue grows without end. response_time,
-    p95: time in service; queue_wait: mean time in the listen queue; total_time, total_p95: both together. p95 and
-    total_p95 are null while the 95th percentile is not known from observation. threads, interpreters, cpu: utilization,
-    0 to 1: threads in service, interpreter locks held, and CPUs with those that other programs use; of an unsustained
-    load, at the most throughput."""
-
-    load: float
-    throughput: float
-    sustained: bool
-    response_time: float | None
-    p95: float | None
-    queue_wait: float | None
-    total_time: float | None
-    total_p95: float | None
-    threads: float
-    interpreters: float
-    cpu: float
-
-
-class PredictedSetting(Struct, frozen=True, kw_only=True):
-    """The prediction for a setting. setting: as in `8x4`, 8 processes with 4 threads each; most_throughput: requests
-    per second at which `limit` is used up; loads: one entry for each load; memory: bytes of all workers together; fits:
-    whether they fit into the memory available now, null if unknown; memory_sentence: the same in words, null if they
-    fit."""
-
-    setting: str
-    processes: int
-    threads: int
-    is_observed: bool
-    most_throughput: float
-    limit: Resource
-    loads: tuple[PredictedLoad, ...]
-    memory: float | None
-    fits: bool | None
-    memory_sentence: str | None
-
-
-class ModelCheck(Struct, frozen=True, kw_only=True):
-    """The model of the observed setting against what was observed at an observed load. predicted_throughput,
-    predicted_response_time, predicted_p95: by the model. Errors are relative: 0.1 means that the model is 10 % above
-    what was observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
-
-    throughput: float
-    response_time: float | None
-    p95: float | None
-    predicted_throughput: float
-    predicted_response_time: float
-    predicted_p95: float | None
-    throughput_error: float | None
-    response_time_error: float | None
-    p95_error: float | None
-    sentence: str
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):
@@ -132,6 +32,62 @@ class WhatIf(Struct, frozen=True, kw_only=True):
     today: PredictedSetting | None = None
     predictions: tuple[PredictedSetting, ...] = ()
     cautions: tuple[str, ...] = ()
+
+
+class ModelCheck(Struct, frozen=True, kw_only=True):
+    """The model of the observed setting against what was observed at an observed load. predicted_throughput,
+    predicted_response_time, predicted_p95: by the model. Errors are relative: 0.1 means that the model is 10 % above
+    what was observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
+
+    throughput: float
+    response_time: float | None
+    p95: float | None
+    predicted_throughput: float
+    predicted_response_time: float
+    predicted_p95: float | None
+    throughput_error: float | None
+    response_time_error: float | None
+    p95_error: float | None
+    sentence: str
+
+
+class PredictedSetting(Struct, frozen=True, kw_only=True):
+    """The prediction for a setting. setting: as in `8x4`, 8 processes with 4 threads each; most_throughput: requests
+    per second at which `limit` is used up; loads: one entry for each load; memory: bytes of all workers together; fits:
+    whether they fit into the memory available now, null if unknown; memory_sentence: the same in words, null if they
+    fit."""
+
+    setting: str
+    processes: int
+    threads: int
+    is_observed: bool
+    most_throughput: float
+    limit: Resource
+    loads: tuple[PredictedLoad, ...]
+    memory: float | None
+    fits: bool | None
+    memory_sentence: str | None
+
+
+class PredictedLoad(Struct, frozen=True, kw_only=True):
+    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end. response_time,
+    p95: time in service; queue_wait: mean time in the listen queue; total_time, total_p95: both together. p95 and
+    total_p95 are null while the 95th percentile is not known from observation. threads, interpreters, cpu: utilization,
+    0 to 1: threads in service, interpreter locks held, and CPUs with those that other programs use; of an unsustained
+    load, at the most throughput."""
+
+    load: float
+    throughput: float
+    sustained: bool
+    response_time: float | None
+    p95: float | None
+    queue_wait: float | None
+    total_time: float | None
+    total_p95: float | None
+    threads: float
+    interpreters: float
+    cpu: float
 
 
 def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf) -> WhatIf:
@@ -199,4 +155,45 @@ def _build_load(at: what_if.AtLoad) -> PredictedLoad:
         threads=at.utilization.threads,
         interpreters=at.utilization.interpreters,
         cpu=at.utilization.cpu,
+    )
+
+
+def describe_check(check: Check) -> str:
+    """The model's error on the observed setting, as one or two sentences."""
+    at = f"At {amount(check.observed.throughput)} requests/s"
+    parts = [
+        _compare(what, duration(predicted), duration(observed), error)
+        for what, predicted, observed, error in (
+            ("response time", check.response_time, check.observed.response_time, check.response_time_error),
+            ("95th percentile", check.p95, check.observed.p95, check.p95_error),
+        )
+        if error is not None and predicted is not None and observed is not None
+    ]
+    if check.throughput_error is not None:
+        most, seen = f"{amount(check.throughput)} requests/s", f"{amount(check.observed.throughput)} requests/s"
+        parts.append(_compare("most throughput", most, seen, check.throughput_error))
+    if parts:
+        return f"{at} the model of the observed setting has {', and '.join(parts)}."
+    return (
+        f"{at} the model agrees with the observation because it was fitted to it: its error is not known. With wait "
+        "states, or a peak in the history, it would be."
+    )
+
+
+def _compare(what: str, predicted: str, observed: str, error: float) -> str:
+    where = "as observed" if abs(error) < 0.005 else f"{percent(abs(error))} {'above' if error > 0 else 'below'}"
+    return f"a {what} of {predicted}, {where}" + ("" if abs(error) < 0.005 else f" the {observed} observed")
+
+
+def describe_memory(prediction: Prediction, measured: Measured) -> str | None:
+    """Why the workers of a setting do not fit into memory, or may not; None if they fit, or if that is unknown."""
+    each, available = measured.memory_per_worker, measured.memory_available
+    more = prediction.setting.processes - measured.running.processes
+    if each is None or available is None or prediction.fits:
+        return None
+    most = "" if measured.memory_is_exact else "at most "
+    fit = "do not fit" if measured.memory_is_exact else "may not fit"
+    return (
+        f"{prediction.setting}: {counted(more, 'more worker')} of {most}{byte_size(each)} {fit} into the "
+        f"{byte_size(available)} available."
     )

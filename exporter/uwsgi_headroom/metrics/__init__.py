@@ -1,4 +1,7 @@
-"""Builds metric families from readings, with one module per subject. The order here is the order in the output."""
+"""Builds metric families from readings, subject by subject.
+
+The order of `SUBJECTS` is the order in the output. To find a metric, search for its name, which is a literal.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,14 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics import (
     application,
-    cache,
-    cpu_affinity,
-    cron,
-    custom,
-    emperor,
+    emperor_router,
     exporter,
-    legion,
-    lock,
-    memory,
-    process,
+    host,
     response_times,
-    router,
-    routes,
     sampled_totals,
     server,
     socket,
-    spooler,
+    subsystems,
     threads,
     waits,
     window_figures,
@@ -33,34 +27,35 @@ from uwsgi_headroom.metrics import (
 from uwsgi_headroom.metrics.scrape import Scrape, group_by_kind
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
-MODULES: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
+SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
     threads.families,
     worker.families,
-    process.families,
-    memory.families,
-    cpu_affinity.families,
+    host.process_families,
+    host.memory_families,
+    host.cpu_affinity_families,
     socket.families,
     sampled_totals.families,
     waits.families,
-    routes.families,
+    waits.routes_families,
     window_figures.families,
     response_times.families,
     application.families,
-    cache.families,
-    spooler.families,
-    cron.families,
-    legion.families,
-    lock.families,
-    custom.families,
-    emperor.families,
-    router.families,
+    subsystems.cache_families,
+    subsystems.spooler_families,
+    subsystems.cron_families,
+    subsystems.legion_families,
+    subsystems.lock_families,
+    subsystems.custom_families,
+    emperor_router.emperor_families,
+    emperor_router.router_families,
     exporter.families,
 )
+"""Each builds the families of one subject, which has a section of its own in docs/metrics.md."""
 
 
 def families(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Iterator[Metric]:
     """Build every family from the observations of all servers. A family may have no samples."""
     scrape = group_by_kind(observations, health)
-    for module in MODULES:
-        yield from module(scrape)
+    for build in SUBJECTS:
+        yield from build(scrape)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import Family, Line, counter, gauge, label_set
+from uwsgi_headroom.metrics.family import Family, Line, counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
@@ -62,7 +62,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Requests that missed the objective: slower than the threshold inside uWSGI (an estimated number), or lost "
         "with their worker.",
         [
-            (label_set(**server.labels, reason=reason), number)
+            (labels_of(server.observation, reason=reason), number)
             for server, slo, totals in judged
             if totals
             for reason, number in (
@@ -82,8 +82,8 @@ def _histogram(scrape: Scrape) -> Family:
         bounds = sorted({*BUCKET_BOUNDS, slo.threshold} if slo else BUCKET_BOUNDS)
         for bound in bounds:
             below = totals.count_up_to(bound)
-            lines.append((f"{_NAME}_bucket", label_set(**server.labels, le=str(bound)), below))
-        lines.append((f"{_NAME}_bucket", label_set(**server.labels, le="+Inf"), totals.requests))
+            lines.append((f"{_NAME}_bucket", labels_of(server.observation, le=str(bound)), below))
+        lines.append((f"{_NAME}_bucket", labels_of(server.observation, le="+Inf"), totals.requests))
         lines.append((f"{_NAME}_count", server.labels, totals.requests))
         lines.append((f"{_NAME}_sum", server.labels, totals.seconds))
     return Family(

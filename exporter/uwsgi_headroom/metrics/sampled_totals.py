@@ -37,19 +37,15 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_worker_busy_thread_seconds_total",
         "Integral of the worker's busy threads over time, from samples. Its rate is observed concurrency.",
-        [
-            (labels, worker.busy_seconds)
-            for server, totals in observed
-            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
-        ],
+        [(labels, worker.busy_seconds) for server in scrape.servers for labels, worker in server.worker_totals],
     )
     yield counter(
         "uwsgi_worker_cpu_residency_seconds_total",
         "CPU time of the worker's threads, by CPU. Opt-in (cpu-residency): workers x CPUs series.",
         [
             (label_set(**labels, cpu=str(cpu)), seconds)
-            for server, totals in observed
-            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
+            for server in scrape.servers
+            for labels, worker in server.worker_totals
             for cpu, seconds in sorted(worker.residency.items())
         ],
     )
@@ -79,8 +75,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Absent if threads are unknown.",
         [
             (labels, None if worker.busy_seconds is None else worker.lost)
-            for server, totals in observed
-            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
+            for server in scrape.servers
+            for labels, worker in server.worker_totals
         ],
     )
     yield counter(
@@ -122,7 +118,7 @@ def _occupancy(scrape: Scrape) -> Family:
             continue
         counts = list(accumulate(totals.occupancy))
         lines += [
-            (f"{name}_bucket", label_set(server=server.observation.name, le=bound), count)
+            (f"{name}_bucket", labels_of(server.observation, le=bound), count)
             for bound, count in zip(bounds, counts, strict=True)
         ]
         lines.append((f"{name}_count", server.labels, counts[-1]))

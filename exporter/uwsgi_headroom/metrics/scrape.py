@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from uwsgi_headroom.history.totals import WorkerTotals
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
@@ -31,6 +32,11 @@ class ObservedServer:
     labels: LabelSet
     workers: list[tuple[LabelSet, Worker]]
     processes: list[tuple[LabelSet, WorkerProcess]]
+
+    @property
+    def worker_totals(self) -> Iterator[tuple[LabelSet, WorkerTotals]]:
+        """The labels and the totals of each worker."""
+        return zip((labels for labels, _ in self.workers), self.observation.totals.workers, strict=False)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What requests spend their time on, from samples; absent where the kernel does not permit to see it."""
+"""What threads with a request in service do, from samples: the states they are in, and the routes they serve.
+
+Wait states are absent where the kernel does not permit the exporter to see them. Routes are opt-in.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,37 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import counter, label_set
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.history.totals import WaitTotals
+from uwsgi_headroom.metrics.family import Table, counter, tabulate_families
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.record import STATES
+
+_QUALITY: Table[WaitTotals] = (
+    (
+        "uwsgi_wait_observed_seconds_total",
+        "Time in which it is known what threads do. With gaps, divide thread seconds by this time.",
+        lambda waits: waits.observed_seconds,
+    ),
+    (
+        "uwsgi_wait_disagreement_thread_seconds_total",
+        "Integral of the difference between the threads in service as the kernel shows them and as uWSGI counts them.",
+        lambda waits: waits.disagreement_seconds,
+    ),
+)
+"""How far the families of wait states can be relied on."""
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Build this module's families, for every server of the scrape."""
-    known = [
-        (server, totals, waits)
-        for server in scrape.servers
-        for totals in (server.observation.totals,)
-        for waits in (totals.waits,)
-        if waits is not None and waits.since is not None
-    ]
+    sampled = [(server, server.observation.totals.waits) for server in scrape.servers]
+    known = [(server, waits) for server, waits in sampled if waits and waits.since is not None]
     yield counter(
         "uwsgi_wait_thread_seconds_total",
         "Time of threads with a request in service, by what they do. The rate of all states together is the observed "
         "concurrency. Divided by requests: time per request in each state.",
         [
-            (label_set(**server.labels, state=state), seconds)
-            for server, _, waits in known
+            (labels_of(server.observation, state=state), seconds)
+            for server, waits in known
             for state, seconds in zip(STATES, waits.seconds, strict=True)
         ],
     )
@@ -35,27 +48,29 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Time in which threads waited for a backend that is named in the exporter's configuration: a part of the state "
         "backend.",
         [
-            (label_set(**server.labels, backend=name), seconds)
-            for server, _, waits in known
+            (labels_of(server.observation, backend=name), seconds)
+            for server, waits in known
             for name, seconds in waits.backends.items()
         ],
     )
     yield counter(
         "uwsgi_worker_interpreter_lock_wait_thread_seconds_total",
         "Time in which threads of the worker waited for its interpreter lock.",
+        [(labels, worker.interpreter_lock_seconds) for server, _ in known for labels, worker in server.worker_totals],
+    )
+    yield from tabulate_families(_QUALITY, [(server.labels, waits) for server, waits in known])
+
+
+def routes_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the family of routes, for every server of the scrape."""
+    yield counter(
+        "uwsgi_route_busy_thread_seconds_total",
+        "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "
+        "observed concurrency. It says nothing about the number of requests. Opt-in (routes): 51 series at most.",
         [
-            (labels, worker.interpreter_lock_seconds)
-            for server, totals, _ in known
-            for (labels, _), worker in zip(server.workers, totals.workers, strict=False)
+            (labels_of(server.observation, route=route), seconds)
+            for server in scrape.servers
+            if (routes := server.observation.totals.routes)
+            for route, seconds in routes.by_route().items()
         ],
-    )
-    yield counter(
-        "uwsgi_wait_observed_seconds_total",
-        "Time in which it is known what threads do. With gaps, divide thread seconds by this time.",
-        [(server.labels, waits.observed_seconds) for server, _, waits in known],
-    )
-    yield counter(
-        "uwsgi_wait_disagreement_thread_seconds_total",
-        "Integral of the difference between the threads in service as the kernel shows them and as uWSGI counts them.",
-        [(server.labels, waits.disagreement_seconds) for server, _, waits in known],
     )

@@ -1,18 +1,14 @@
-"""Reloads the configuration while the exporter serves.
+"""Reloads the configuration while the exporter serves, at a SIGHUP.
 
 A reload applies what is watched (servers, their objectives and ages of stuck requests, windows) and the log's level
 and format. All other settings need a restart; if the file changes them, the log names them.
 
-Reads the settings of `serve`: at its start, and again at each reload.
-
-Decides what SIGHUP means: read the configuration again, or end with the terminal.
+What SIGHUP means:
 
 * If SIGHUP was ignored at start, as `nohup` does, it stays ignored.
 * SIGHUP reloads if there is a configuration file or a service manager. But if the process had a terminal, and has lost
   it, the signal is that of the closed terminal, and ends the exporter.
 * Otherwise SIGHUP ends the exporter, as SIGTERM does.
-
-Connects a serving exporter with systemd and SIGHUP, from its start to its end.
 """
 
 from __future__ import annotations
@@ -43,6 +39,7 @@ from uwsgi_headroom.watch.observation import LastReload
 _APPLIED = frozenset(
     {"servers", "settings", "log_level", "log_format", "windows", "slo", "stuck_seconds", "max_servers"}
 )
+
 _KEYS = {setting.field.rpartition(".")[2]: setting.key for setting in SETTINGS if setting.key}
 """The key in the configuration file of each setting, by its field in `Config` or `Settings`."""
 

@@ -1,10 +1,9 @@
-"""Sends messages to the socket of a service manager, as described in sd_notify(3). No failure of it raises or waits.
+"""Connects the exporter with systemd: reports its state, feeds the watchdog, and takes listening sockets.
 
-The environment variable NOTIFY_SOCKET is the address of a datagram socket: a path, or `@` and an abstract name.
-
-What systemd learns of the exporter: when it serves, that its sampling goes on, and its state in a sentence.
-
-Takes listening sockets that systemd has opened for the exporter (sd_listen_fds(3)).
+* `ServiceManager` reports when the exporter serves, that its sampling goes on, and its state in a sentence. The
+  messages go to the datagram socket at NOTIFY_SOCKET, a path or `@` and an abstract name (sd_notify(3)). A failure
+  there neither raises nor waits.
+* `take_sockets` takes the sockets that a socket unit has opened (sd_listen_fds(3)).
 """
 
 from __future__ import annotations
@@ -22,50 +21,6 @@ from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS
 from uwsgi_headroom.watch.watch import Watch
-
-_MOST_DIGITS = 20  # of an unsigned number of 64 bits
-
-
-class Notifier:
-    """Sends messages to the datagram socket at an address; does nothing for "" and for addresses of other kinds.
-
-    A message that the socket cannot take at once is lost, because the event loop must not wait.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._socket: socket.socket | None = None
-        if address.startswith(("/", "@")):
-            with contextlib.suppress(OSError):  # no descriptor is left
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether there is a socket to send to."""
-        return self._socket is not None
-
-    def send(self, **state: object) -> None:
-        """Send assignments as one message, such as `READY=1`."""
-        lines = (f"{name}={escape_text(str(value))}" for name, value in state.items())
-        if self._socket:
-            with contextlib.suppress(OSError, ValueError):  # ValueError: an address with a zero byte
-                self._socket.sendto("\n".join(lines).encode(errors="backslashreplace"), self._address)
-
-
-def monotonic_microseconds() -> int:
-    """Return CLOCK_MONOTONIC in microseconds, as `MONOTONIC_USEC` needs it."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-
-
-def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
-    """Return the time within which the service manager expects the next sign of life of this process, in seconds; None
-    if it expects none (sd_watchdog_enabled(3))."""
-    text = environment.get("WATCHDOG_USEC", "")
-    known = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0
-    if not known or environment.get("WATCHDOG_PID", str(pid)) != str(pid):
-        return None
-    return int(text) / 1e6
-
 
 LEAST_WATCHDOG_SECONDS = 3 * GLOB_SECONDS
 """A shorter watchdog could end an exporter that is only slow: a turn of sampling takes GLOB_SECONDS."""
@@ -141,11 +96,57 @@ def describe_servers(watches: Sequence[Watch]) -> str:
     return f"{many}, {down} cannot be read" if down else many
 
 
+_MOST_DIGITS = 20  # of an unsigned number of 64 bits
+
+
+def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
+    """Return the time within which the service manager expects the next sign of life of this process, in seconds; None
+    if it expects none (sd_watchdog_enabled(3))."""
+    text = environment.get("WATCHDOG_USEC", "")
+    known = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and int(text) > 0
+    if not known or environment.get("WATCHDOG_PID", str(pid)) != str(pid):
+        return None
+    return int(text) / 1e6
+
+
+def monotonic_microseconds() -> int:
+    """Return CLOCK_MONOTONIC in microseconds, as `MONOTONIC_USEC` needs it."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+
+class Notifier:
+    """Sends messages to the datagram socket at an address; does nothing for "" and for addresses of other kinds.
+
+    A message that the socket cannot take at once is lost, because the event loop must not wait.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._socket: socket.socket | None = None
+        if address.startswith(("/", "@")):
+            with contextlib.suppress(OSError):  # no descriptor is left
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a socket to send to."""
+        return self._socket is not None
+
+    def send(self, **state: object) -> None:
+        """Send assignments as one message, such as `READY=1`."""
+        lines = (f"{name}={escape_text(str(value))}" for name, value in state.items())
+        if self._socket:
+            with contextlib.suppress(OSError, ValueError):  # ValueError: an address with a zero byte
+                self._socket.sendto("\n".join(lines).encode(errors="backslashreplace"), self._address)
+
+
 FIRST_DESCRIPTOR = 3
 """The first descriptor that a service manager passes."""
 
 _MOST_SOCKETS = 100
+
 _FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+
 _EXPECTED = "the socket unit needs ListenStream= with a TCP port or the path of a UNIX socket, and Accept=no"
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.decode import decode_in_slot
+from uwsgi_headroom.store.codec import decode_in_slot
 from uwsgi_headroom.store.file import Failure, explain, open_to_read
 from uwsgi_headroom.store.record import AHEAD_SECONDS, QUARTERS, TIERS, Record
 

@@ -1,6 +1,6 @@
-"""What is kept of a server for a minute, or for several minutes merged.
+"""Records: what is kept of a server for a minute, or for several minutes merged, and the tiers of a history.
 
-The tiers of a history: how long a record is, and how long it is kept.
+How two figures merge follows from the table of quantities (`history.totals`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 _Number = TypeVar("_Number", int, float)
+
 _Name = TypeVar("_Name", bound=str)
 
 
@@ -98,6 +99,7 @@ def _merge_windows(windows: Sequence[Window]) -> Window:
 
 
 _Get = Callable[[Any], Any]
+
 _Merge = Callable[[Sequence[Any]], Any]
 
 
@@ -199,7 +201,9 @@ class Tier(NamedTuple):
 
 
 MINUTES = Tier(60, 14 * DAY)
+
 QUARTERS = Tier(900, 90 * DAY)
+
 HOURS = Tier(3600, 731 * DAY)
 
 TIERS = (MINUTES, QUARTERS, HOURS)

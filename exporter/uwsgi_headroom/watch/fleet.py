@@ -1,6 +1,6 @@
-"""All servers of one exporter: those named in its configuration, and those that its globs match.
+"""Keeps the watch of every server of one exporter: those that its configuration names, and those that its globs match.
 
-Makes the watches of one exporter, which share what needs to exist only once.
+Servers that `/probe` asks for are in `probed`, and what the globs match in `globbed`.
 """
 
 from __future__ import annotations
@@ -28,52 +28,12 @@ from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Last
 from uwsgi_headroom.watch.pace import CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer
-from uwsgi_headroom.watch.tasks import Progress, Turns, supervise
+from uwsgi_headroom.watch.tasks import Progress, supervise
+from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
-
-
-class WatchMaker:
-    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, templates of routes and
-    the writer of the history among all watches. Uses the settings with which the exporter started, but for the
-    objective."""
-
-    def __init__(self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None) -> None:
-        self._settings, self._clock, self._lag, self._writer = settings, clock, lag, writer
-        self._machine_cpu = MachineCpu(clock.monotonic)
-        self._listeners = ListenerDumps(clock.monotonic)
-        self._budget = CpuBudget(clock.monotonic)
-        self._waits = WaitSetting(
-            enabled=settings.waits,
-            backends={address: name for name, address in settings.backends},
-            read_pollfds=settings.read_pollfds,
-        )
-        self._templates = Templates(settings.route_templates) if settings.routes else None
-
-    def make(
-        self, name: str, address: Address, config: ServerConfig, settings: Settings, *, keeps_history: bool = True
-    ) -> Watch:
-        """Make the watch of a server. settings: the present ones, with the objective of servers without one."""
-        return Watch(
-            name,
-            address,
-            timeout=config.timeout,
-            size_cap=config.size_cap,
-            samples_per_second=self._settings.samples_per_second,
-            slo=config.slo or settings.slo,
-            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
-            host=Host(
-                self._settings.cpu_residency, self._clock.monotonic, self._machine_cpu, self._waits, self._listeners
-            ),
-            routes=RouteNamer(self._templates) if self._templates is not None else None,
-            clock=self._clock,
-            lag=self._lag,
-            writer=self._writer if keeps_history else None,
-            budget=self._budget,
-        )
-
 
 FIRST_SECONDS = 1.0
 """How long a response waits for servers that have not been read yet, in seconds."""
@@ -271,3 +231,43 @@ class Fleet:
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:
     return name, address, slo and (slo.threshold, slo.objective)
+
+
+class WatchMaker:
+    """Shares the clock, the readings of the machine, the lists of listeners, the CPU budget, templates of routes and
+    the writer of the history among all watches. Uses the settings with which the exporter started, but for the
+    objective."""
+
+    def __init__(self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None) -> None:
+        self._settings, self._clock, self._lag, self._writer = settings, clock, lag, writer
+        self._machine_cpu = MachineCpu(clock.monotonic)
+        self._listeners = ListenerDumps(clock.monotonic)
+        self._budget = CpuBudget(clock.monotonic)
+        self._waits = WaitSetting(
+            enabled=settings.waits,
+            backends={address: name for name, address in settings.backends},
+            read_pollfds=settings.read_pollfds,
+        )
+        self._templates = Templates(settings.route_templates) if settings.routes else None
+
+    def make(
+        self, name: str, address: Address, config: ServerConfig, settings: Settings, *, keeps_history: bool = True
+    ) -> Watch:
+        """Make the watch of a server. settings: the present ones, with the objective of servers without one."""
+        return Watch(
+            name,
+            address,
+            timeout=config.timeout,
+            size_cap=config.size_cap,
+            samples_per_second=self._settings.samples_per_second,
+            slo=config.slo or settings.slo,
+            stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
+            host=Host(
+                self._settings.cpu_residency, self._clock.monotonic, self._machine_cpu, self._waits, self._listeners
+            ),
+            routes=RouteNamer(self._templates) if self._templates is not None else None,
+            clock=self._clock,
+            lag=self._lag,
+            writer=self._writer if keeps_history else None,
+            budget=self._budget,
+        )

@@ -5,14 +5,12 @@
   document is large, the interval stretches. The time before the master begins to answer does not count, because the
   master then does other work. The median over the reads of the last seconds counts, so that one slow read changes
   nothing, and a slow minute is soon forgotten.
-* Sampling all servers takes at most a share of a CPU (`cpu_budget`): with very many, all intervals stretch alike.
+* Sampling all servers takes at most a share of a CPU (`CpuBudget`): with very many, all intervals stretch alike.
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
 
-Limits the CPU time that sampling takes: with very many servers, all are sampled less often, by one factor.
-
-Measures the lag of the event loop: how much longer a sleep takes than requested.
+The sleeps between samples also show how late the event loop is (`LoopLag`).
 """
 
 from __future__ import annotations
@@ -29,6 +27,99 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.reader import Reader
 
+JITTER = 0.2
+
+BUDGET = 0.01
+"""The share of the time that reading one server may take."""
+
+LONGEST_INTERVAL = 4.0
+"""Seconds from one sample to the next, without jitter."""
+
+LONGEST_STEP = 5.0
+"""Longest time between two samples, in seconds, that integrals ever bridge."""
+
+RETRY_SECONDS = (1.0, 5.0)
+"""First and longest pause after failed reads."""
+
+_READS_REMEMBERED = 15
+
+_FEWEST_READS = 4  # before reads are judged: the first may be slow because the exporter is starting
+
+_REMEMBERED_SECONDS = 20.0
+
+_log = logging.getLogger(__name__)
+
+
+async def sample(reader: Reader, pace: Pace, lag: LoopLag) -> None:
+    """Read a server repeatedly until cancelled. The reader passes on each outcome."""
+    warned = False
+    while True:
+        outcome = await reader.read()
+        pause = pace.pause(outcome)
+        if pace.exceeds_budget and not warned:
+            warned = True
+            fields = {"server": reader.name, "duty": f"{pace.duty:.3f}", "interval": f"{pace.interval:g}"}
+            _log.warning("reads take more of the uWSGI master's time than intended", extra={"fields": fields})
+        await lag.sleep(pause)
+
+
+class Pace:
+    """The pauses between the samples of one server. chance: returns random numbers, uniform from 0 to 1; budget:
+    of all servers."""
+
+    def __init__(
+        self,
+        samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
+        chance: Callable[[], float] = random.random,
+        budget: CpuBudget | None = None,
+    ) -> None:
+        self._budget = budget
+        self._wanted = 1 / samples_per_second
+        self._chance = chance
+        self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
+        self._failures = 0
+
+    @property
+    def interval(self) -> float:
+        """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
+        seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
+        wanted = self._wanted * self._budget.factor if self._budget else self._wanted
+        return min(LONGEST_INTERVAL, max(wanted, seconds / BUDGET))
+
+    @property
+    def duty(self) -> float:
+        """The share of the time spent reading, over the last seconds."""
+        return mean(self._seconds) / self.interval if self._transfers else 0.0
+
+    @property
+    def exceeds_budget(self) -> bool:
+        """Whether reading exceeds the budget even with the longest interval."""
+        return self.interval >= LONGEST_INTERVAL and self.duty > BUDGET
+
+    @property
+    def longest_step(self) -> float:
+        """Longest time between two samples, in seconds, that integrals bridge now."""
+        return min(LONGEST_STEP, max(1.0, 3 * self.interval))
+
+    def pause(self, outcome: Reading | ReadError) -> float:
+        """Return the seconds to wait after a read with this outcome."""
+        if isinstance(outcome, ReadError):
+            self._failures += 1
+            first, longest = RETRY_SECONDS
+            return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
+        self._failures = 0
+        self._transfers.append((outcome.at, outcome.transfer_seconds))
+        while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
+            self._transfers.popleft()
+        jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
+        # Wait at least as long as the read took, but not longer than the configured interval.
+        return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
+
+    @property
+    def _seconds(self) -> list[float]:
+        return [seconds for _, seconds in self._transfers]
+
+
 MOST_CPU = 0.25
 """The share of a CPU that decoding documents, asking the kernel and keeping figures may take. Receiving documents and
 the event loop take nearly as much again."""
@@ -44,8 +135,6 @@ MOST_COUNTED_SECONDS = 0.01
 of all other servers. 64 workers of 16 threads take some 6 ms."""
 
 _WORTH_A_LINE = 1.2
-
-_log = logging.getLogger(__name__)
 
 
 class CpuBudget:
@@ -120,91 +209,3 @@ class LoopLag:
         if period != self._period:
             self._largest_before = self._largest if period == self._period + 1 else 0.0
             self._largest, self._period = 0.0, period
-
-
-JITTER = 0.2
-BUDGET = 0.01
-"""The share of the time that reading one server may take."""
-
-LONGEST_INTERVAL = 4.0
-"""Seconds from one sample to the next, without jitter."""
-
-LONGEST_STEP = 5.0
-"""Longest time between two samples, in seconds, that integrals ever bridge."""
-
-RETRY_SECONDS = (1.0, 5.0)
-"""First and longest pause after failed reads."""
-
-_READS_REMEMBERED = 15
-_FEWEST_READS = 4  # before reads are judged: the first may be slow because the exporter is starting
-_REMEMBERED_SECONDS = 20.0
-
-
-class Pace:
-    """The pauses between the samples of one server. chance: returns random numbers, uniform from 0 to 1; budget:
-    of all servers."""
-
-    def __init__(
-        self,
-        samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND,
-        chance: Callable[[], float] = random.random,
-        budget: CpuBudget | None = None,
-    ) -> None:
-        self._budget = budget
-        self._wanted = 1 / samples_per_second
-        self._chance = chance
-        self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
-        self._failures = 0
-
-    @property
-    def interval(self) -> float:
-        """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
-        seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
-        wanted = self._wanted * self._budget.factor if self._budget else self._wanted
-        return min(LONGEST_INTERVAL, max(wanted, seconds / BUDGET))
-
-    @property
-    def duty(self) -> float:
-        """The share of the time spent reading, over the last seconds."""
-        return mean(self._seconds) / self.interval if self._transfers else 0.0
-
-    @property
-    def exceeds_budget(self) -> bool:
-        """Whether reading exceeds the budget even with the longest interval."""
-        return self.interval >= LONGEST_INTERVAL and self.duty > BUDGET
-
-    @property
-    def longest_step(self) -> float:
-        """Longest time between two samples, in seconds, that integrals bridge now."""
-        return min(LONGEST_STEP, max(1.0, 3 * self.interval))
-
-    def pause(self, outcome: Reading | ReadError) -> float:
-        """Return the seconds to wait after a read with this outcome."""
-        if isinstance(outcome, ReadError):
-            self._failures += 1
-            first, longest = RETRY_SECONDS
-            return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
-        self._failures = 0
-        self._transfers.append((outcome.at, outcome.transfer_seconds))
-        while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
-            self._transfers.popleft()
-        jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
-        # Wait at least as long as the read took, but not longer than the configured interval.
-        return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))
-
-    @property
-    def _seconds(self) -> list[float]:
-        return [seconds for _, seconds in self._transfers]
-
-
-async def sample(reader: Reader, pace: Pace, lag: LoopLag) -> None:
-    """Read a server repeatedly until cancelled. The reader passes on each outcome."""
-    warned = False
-    while True:
-        outcome = await reader.read()
-        pause = pace.pause(outcome)
-        if pace.exceeds_budget and not warned:
-            warned = True
-            fields = {"server": reader.name, "duty": f"{pace.duty:.3f}", "interval": f"{pace.interval:g}"}
-            _log.warning("reads take more of the uWSGI master's time than intended", extra={"fields": fields})
-        await lag.sleep(pause)

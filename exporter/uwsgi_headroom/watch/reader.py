@@ -1,8 +1,7 @@
-"""Reads one server, with one read at a time.
+"""Reads one server, with one read at a time, and logs when reading fails or recovers.
 
-Limits the log lines about one server: a state that changes with every read would log five lines a second.
-
-Names the routes in service in the documents of one server.
+`LogLimit` limits the log lines, because a state that changes with every read would log five lines a second.
+`RouteNamer` names the routes in the documents.
 """
 
 from __future__ import annotations
@@ -24,55 +23,6 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
 from uwsgi_headroom.routes.shape import OTHER, Templates
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
-
-LINES, SECONDS = 5, 60.0
-"""At most this many lines in this many seconds."""
-
-
-class LogLimit:
-    """Decides whether a line may be logged. `left_out` counts the lines left out since the last logged line."""
-
-    def __init__(self) -> None:
-        self.left_out = 0
-        self._written: deque[float] = deque(maxlen=LINES)
-
-    def allows(self, at: float) -> bool:
-        """Whether one more line may be logged at this monotonic instant; if so, counts that line as logged."""
-        if len(self._written) == LINES and at - self._written[0] < SECONDS:
-            self.left_out += 1
-            return False
-        self._written.append(at)
-        return True
-
-    def take_left_out(self) -> dict[str, object]:
-        """Take the field that reports in the next line how many lines were left out; empty if none."""
-        left_out, self.left_out = self.left_out, 0
-        return {"left_out": left_out} if left_out else {}
-
-
-class RouteNamer:
-    """The routes of one server. templates: those that its documents are decoded with."""
-
-    def __init__(self, templates: Templates) -> None:
-        self.templates = templates
-        self._book = RouteBook()
-
-    def find_routes(self, snapshot: AnySnapshot, at: float) -> ServedRoutes | None:
-        """Return the routes in service in a document that was read at the monotonic time `at`; None for an emperor, a
-        router, or a server that does not list its threads."""
-        if not isinstance(snapshot, Snapshot) or not any(worker.threads for worker in snapshot.workers):
-            return None
-        workers = [worker for worker in snapshot.workers if worker.serving]
-        found = self._book.find_numbers((shape for worker in workers for shape in worker.shapes.values()), at)
-        return ServedRoutes(
-            names=self._book.names,
-            generations=self._book.generations,
-            numbers={
-                worker.worker_id: {thread: found.get(worker.shapes.get(thread, OTHER), 0) for thread in worker.serving}
-                for worker in workers
-            },
-        )
-
 
 _log = logging.getLogger(__name__)
 
@@ -258,3 +208,52 @@ def _without_frames(error: ReadError) -> ReadError:
 def _without_words(error: Exception) -> Exception:
     """Return the error with its traceback but without its message, which may quote the document."""
     return HeadroomError(type(error).__name__).with_traceback(error.__traceback__)
+
+
+LINES, SECONDS = 5, 60.0
+"""At most this many lines in this many seconds."""
+
+
+class LogLimit:
+    """Decides whether a line may be logged. `left_out` counts the lines left out since the last logged line."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._written: deque[float] = deque(maxlen=LINES)
+
+    def allows(self, at: float) -> bool:
+        """Whether one more line may be logged at this monotonic instant; if so, counts that line as logged."""
+        if len(self._written) == LINES and at - self._written[0] < SECONDS:
+            self.left_out += 1
+            return False
+        self._written.append(at)
+        return True
+
+    def take_left_out(self) -> dict[str, object]:
+        """Take the field that reports in the next line how many lines were left out; empty if none."""
+        left_out, self.left_out = self.left_out, 0
+        return {"left_out": left_out} if left_out else {}
+
+
+class RouteNamer:
+    """The routes of one server. templates: those that its documents are decoded with."""
+
+    def __init__(self, templates: Templates) -> None:
+        self.templates = templates
+        self._book = RouteBook()
+
+    def find_routes(self, snapshot: AnySnapshot, at: float) -> ServedRoutes | None:
+        """Return the routes in service in a document that was read at the monotonic time `at`; None for an emperor, a
+        router, or a server that does not list its threads."""
+        if not isinstance(snapshot, Snapshot) or not any(worker.threads for worker in snapshot.workers):
+            return None
+        workers = [worker for worker in snapshot.workers if worker.serving]
+        found = self._book.find_numbers((shape for worker in workers for shape in worker.shapes.values()), at)
+        return ServedRoutes(
+            names=self._book.names,
+            generations=self._book.generations,
+            numbers={
+                worker.worker_id: {thread: found.get(worker.shapes.get(thread, OTHER), 0) for thread in worker.serving}
+                for worker in workers
+            },
+        )

@@ -1,4 +1,7 @@
-"""Suspends safely on Ctrl-Z: a process stopped in the middle of a read would block uWSGI's master while stopped."""
+"""Suspends safely on Ctrl-Z: a process stopped in the middle of a read would block uWSGI's master while stopped.
+
+Stands alone because it needs no watch: every program with a terminal that reads servers installs it.
+"""
 
 from __future__ import annotations
 

@@ -1,23 +1,18 @@
-"""Keeps background tasks running: logs and counts each unexpected end, and restarts the task after a pause.
+"""Keeps background tasks running: restarts those that end, and finds samplers that stand still.
 
-Finds samplers that stand still, so that a watchdog can end an exporter that no longer samples.
-
-After each attempt to read a server, the next one must finish within the timeout of a read and the longest pause, plus
-some time for a busy machine. Between two attempts, `supervise` may restart the sampler, after a longer pause.
-
-Lets a long computation take turns with the other tasks of the event loop, or with the thread of the event loop.
+`supervise` logs and counts each unexpected end, and restarts the task after a pause. `Progress` lets a watchdog end an
+exporter that no longer samples: after each attempt to read a server, the next one must finish within the timeout of a
+read and the longest pause, plus some time for a busy machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from uwsgi_headroom.watch.pace import JITTER, RETRY_SECONDS
 from uwsgi_headroom.watch.watch import Watch
@@ -110,84 +105,3 @@ def longest_seconds(watch: Watch) -> float:
     """The longest time from one attempt to the end of the next, in seconds, while the sampler runs."""
     pause = max(RETRY_SECONDS[-1], watch.pace.interval * (1 + JITTER))
     return watch.reader.timeout + pause + SLACK_SECONDS
-
-
-SHORTEST_SECONDS = 0.01
-"""The length of a turn while the other tasks have little to do: reads in flight have a deadline."""
-
-LONGEST_SECONDS = 0.05
-
-
-class Turns:
-    """The turns of one computation. Each is as long as the turn of all others before it, within bounds: so a scrape of
-    a thousand servers takes twice its own time at most, however much sampling there is to do."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._began = monotonic()
-        self._seconds = SHORTEST_SECONDS
-
-    async def pause_if_due(self) -> None:
-        """End the turn if it was long enough, and wait for the next one."""
-        now = self._monotonic()
-        if now - self._began < self._seconds:
-            return
-        await asyncio.sleep(0)
-        self._began = self._monotonic()
-        self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, self._began - now))
-
-
-_THREAD_TURN_SECONDS = 0.002
-_THREAD_PAUSE_SECONDS = 0.0002
-
-_Result = TypeVar("_Result")
-
-
-class GivenUpError(Exception):
-    """Nobody waits for the result of a thread any more."""
-
-
-class ThreadTurns:
-    """The turns of a computation in a thread: after each, the thread of the event loop may run."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._is_given_up = threading.Event()
-
-    def pause_if_due(self) -> None:
-        """End the turn if it was long enough. Raises GivenUpError after `give_up`."""
-        if time.monotonic() - self._began <= _THREAD_TURN_SECONDS:
-            return
-        if self.is_given_up:
-            raise GivenUpError
-        time.sleep(_THREAD_PAUSE_SECONDS)
-        self._began = time.monotonic()
-
-    @property
-    def is_given_up(self) -> bool:
-        """Whether nobody waits for the result any more."""
-        return self._is_given_up.is_set()
-
-    def give_up(self) -> None:
-        """End the computation at its next pause."""
-        self._is_given_up.set()
-
-
-async def run_in_thread(work: Callable[[ThreadTurns], _Result]) -> _Result:
-    """Run a computation in a thread. Cancellation ends it at its next pause, and waits for that: otherwise those who
-    take turns, and are cancelled, would fill all threads of the exporter with work that nobody waits for."""
-    turns = ThreadTurns()
-
-    def run() -> _Result:
-        if turns.is_given_up:
-            raise GivenUpError
-        return work(turns)
-
-    thread = asyncio.ensure_future(asyncio.to_thread(run))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        turns.give_up()
-        await asyncio.wait({thread})
-        thread.cancelled() or thread.exception()  # asyncio logs an exception that nobody asked for
-        raise

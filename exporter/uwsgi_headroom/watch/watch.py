@@ -1,11 +1,10 @@
 """Watches one server: turns its readings into totals, a history and a journal.
 
-Judges a server every few seconds for its journal, in a task beside the one that samples it: no sample is lost by an
-error here.
+Beside `Watch` stand the parts that compute something from the history now and then, rather than at each sample:
 
-Keeps what judging a service level objective needs from the last hour, and computes it once per batch.
-
-Judges from one-minute slices of the last hour whether CPU use by others follows a server's requests.
+* `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
+* `NeighbourSlices` judges whether CPU use by others follows the server's requests, from one-minute slices.
+* `ObjectiveWatch` judges a service level objective, once for each batch of response times.
 """
 
 from __future__ import annotations
@@ -54,125 +53,6 @@ from uwsgi_headroom.watch.reader import Reader, RouteNamer
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
-
-
-_LEAST_SECONDS = 10.0
-"""Least history, in seconds, before a server is judged for its journal."""
-
-_SAMPLES = 10
-"""New samples after which a server is judged again, where they are more than half a second apart."""
-
-_MOST_CPU = 0.001
-"""Largest share of a CPU that judging one server may take."""
-
-_LOOK_SECONDS = 1.0
-"""Pause while a judgement is due but there is nothing new to judge."""
-
-
-class Judge:
-    """Judges the readings of a watch for its journal: every JUDGE_SECONDS, or less often if that takes long or the
-    samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
-
-    def __init__(
-        self, watch: Watch, monotonic: Callable[[], float], on_cpu: Callable[[float], None] = lambda _seconds: None
-    ) -> None:
-        self._watch = watch
-        self._monotonic = monotonic
-        self._on_cpu = on_cpu
-        self._due_at = self._judged_at = float("-inf")
-
-    async def run(self) -> NoReturn:
-        """Judge the server whenever it is due, until cancelled."""
-        while True:
-            self.judge_if_due()
-            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._monotonic()))
-
-    def judge_if_due(self) -> None:
-        """Judge the last reading if that is due, unless it was judged before or the server is not up. An internal error
-        is noted as the server's fault."""
-        watch, now = self._watch, self._monotonic()
-        reading = watch.reading
-        if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
-            return
-        if reading is None or reading.at <= self._judged_at or watch.state != "up":
-            return
-        self._judged_at = reading.at
-        began = time.thread_time()
-        try:
-            self._judge(reading)
-        except Exception as error:  # noqa: BLE001 - an internal error about one server must not end its judging
-            watch.reader.fault(error)
-        spent = time.thread_time() - began
-        self._on_cpu(spent)
-        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, spent / _MOST_CPU)
-
-    def _judge(self, reading: Reading) -> None:
-        for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
-            findings = collect_findings(figures)
-            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
-            self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
-
-
-class NeighbourSlices:
-    """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
-
-    def __init__(self) -> None:
-        self.others_follow: bool | None = None
-        self._pairs: deque[tuple[float, float]] = deque(maxlen=int(HISTORY_SECONDS / SLICE_SECONDS))
-        self._newest: object = None
-        self._until = float("-inf")
-
-    def update(self, history: History) -> None:
-        """Take the slices that have ended since the last call. Call this after each sample."""
-        newest = history.newest_slice(SLICE_SECONDS)
-        if newest == self._newest:
-            return
-        self._newest = newest
-        for window in history.slices(SLICE_SECONDS, self._until, float("inf")):
-            self._until = window.until
-            if pair := extract_pair(window):
-                self._pairs.append(pair)
-        self.others_follow = follow_requests(self._pairs)
-
-
-_MINUTE = 60.0
-
-
-class ObjectiveWatch:
-    """The objective of one server."""
-
-    def __init__(self, slo: Slo, history: BatchHistory) -> None:
-        self._slo = slo
-        self._history = history
-        self._ended = 0.0
-        self._windows: list[SlowRequests] = []
-        self._minutes_ended = 0.0
-        self._minutes: list[SlowRequests] = []
-
-    def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> ObjectiveFigures:
-        """Judge the objective as of the last batch. flow: of the present window. interval: seconds between two samples.
-        threads_known: whether uWSGI lists its threads."""
-        if not threads_known:
-            return ObjectiveFigures(
-                self._slo, (), "not judged: uWSGI runs with stats-no-cores, which hides the threads"
-            )
-        ended = self._history.ended
-        if ended != self._ended:
-            self._ended = ended
-            self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
-        if not self._windows:
-            return ObjectiveFigures(self._slo, (), "not judged yet")
-        if ended - self._minutes_ended >= _MINUTE:
-            self._minutes_ended = ended
-            ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
-            self._minutes = self._list([(end - _MINUTE, end) for end in ends])
-        load_limit = find_load_limit(self._minutes, flow.throughput)
-        return judge_objective(self._slo, self._windows, interval, flow.queue_wait, load_limit)
-
-    def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
-        windows = (self._history.slow_requests(self._slo.threshold, start, until) for start, until in times)
-        return [window for window in windows if window]
-
 
 FRESH_SECONDS = 5.0
 """How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for
@@ -376,3 +256,121 @@ class Watch:
                 self.recorder.down(self._clock.epoch(), outcome)
             return
         self.recorder.read(outcome, self.integrals.totals)
+
+
+_LEAST_SECONDS = 10.0
+"""Least history, in seconds, before a server is judged for its journal."""
+
+_SAMPLES = 10
+"""New samples after which a server is judged again, where they are more than half a second apart."""
+
+_MOST_CPU = 0.001
+"""Largest share of a CPU that judging one server may take."""
+
+_LOOK_SECONDS = 1.0
+"""Pause while a judgement is due but there is nothing new to judge."""
+
+
+class Judge:
+    """Judges the readings of a watch for its journal: every JUDGE_SECONDS, or less often if that takes long or the
+    samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
+
+    def __init__(
+        self, watch: Watch, monotonic: Callable[[], float], on_cpu: Callable[[float], None] = lambda _seconds: None
+    ) -> None:
+        self._watch = watch
+        self._monotonic = monotonic
+        self._on_cpu = on_cpu
+        self._due_at = self._judged_at = float("-inf")
+
+    async def run(self) -> NoReturn:
+        """Judge the server whenever it is due, until cancelled."""
+        while True:
+            self.judge_if_due()
+            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._monotonic()))
+
+    def judge_if_due(self) -> None:
+        """Judge the last reading if that is due, unless it was judged before or the server is not up. An internal error
+        is noted as the server's fault."""
+        watch, now = self._watch, self._monotonic()
+        reading = watch.reading
+        if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
+            return
+        if reading is None or reading.at <= self._judged_at or watch.state != "up":
+            return
+        self._judged_at = reading.at
+        began = time.thread_time()
+        try:
+            self._judge(reading)
+        except Exception as error:  # noqa: BLE001 - an internal error about one server must not end its judging
+            watch.reader.fault(error)
+        spent = time.thread_time() - began
+        self._on_cpu(spent)
+        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, spent / _MOST_CPU)
+
+    def _judge(self, reading: Reading) -> None:
+        for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
+            findings = collect_findings(figures)
+            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
+            self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
+
+
+class NeighbourSlices:
+    """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
+
+    def __init__(self) -> None:
+        self.others_follow: bool | None = None
+        self._pairs: deque[tuple[float, float]] = deque(maxlen=int(HISTORY_SECONDS / SLICE_SECONDS))
+        self._newest: object = None
+        self._until = float("-inf")
+
+    def update(self, history: History) -> None:
+        """Take the slices that have ended since the last call. Call this after each sample."""
+        newest = history.newest_slice(SLICE_SECONDS)
+        if newest == self._newest:
+            return
+        self._newest = newest
+        for window in history.slices(SLICE_SECONDS, self._until, float("inf")):
+            self._until = window.until
+            if pair := extract_pair(window):
+                self._pairs.append(pair)
+        self.others_follow = follow_requests(self._pairs)
+
+
+_MINUTE = 60.0
+
+
+class ObjectiveWatch:
+    """The objective of one server."""
+
+    def __init__(self, slo: Slo, history: BatchHistory) -> None:
+        self._slo = slo
+        self._history = history
+        self._ended = 0.0
+        self._windows: list[SlowRequests] = []
+        self._minutes_ended = 0.0
+        self._minutes: list[SlowRequests] = []
+
+    def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> ObjectiveFigures:
+        """Judge the objective as of the last batch. flow: of the present window. interval: seconds between two samples.
+        threads_known: whether uWSGI lists its threads."""
+        if not threads_known:
+            return ObjectiveFigures(
+                self._slo, (), "not judged: uWSGI runs with stats-no-cores, which hides the threads"
+            )
+        ended = self._history.ended
+        if ended != self._ended:
+            self._ended = ended
+            self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
+        if not self._windows:
+            return ObjectiveFigures(self._slo, (), "not judged yet")
+        if ended - self._minutes_ended >= _MINUTE:
+            self._minutes_ended = ended
+            ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
+            self._minutes = self._list([(end - _MINUTE, end) for end in ends])
+        load_limit = find_load_limit(self._minutes, flow.throughput)
+        return judge_objective(self._slo, self._windows, interval, flow.queue_wait, load_limit)
+
+    def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
+        windows = (self._history.slow_requests(self._slo.threshold, start, until) for start, until in times)
+        return [window for window in windows if window]

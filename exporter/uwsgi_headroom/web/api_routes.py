@@ -18,7 +18,7 @@ from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import MOST_EVENTS, Event
 from uwsgi_headroom.store.record import LONGEST_SECONDS, MINUTES
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.tasks import run_in_thread
+from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, query_parameters
 from uwsgi_headroom.web.event_stream import EventStreams

@@ -23,7 +23,7 @@ from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
-from uwsgi_headroom.watch.tasks import Turns
+from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.negotiation import accepts_openmetrics

@@ -1,0 +1,130 @@
+"""What the kernel reports about a server: its worker processes, memory and CPUs.
+
+Figures of processes are absent if their PIDs are not proven to be of this host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from uwsgi_headroom.analysis.capacity import count_more_workers
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
+from uwsgi_headroom.metrics.family import counter, gauge, label_set
+from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+
+
+def process_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of worker processes: CPU time, resident memory, context switches and open files."""
+    processes = [pair for server in scrape.servers for pair in server.processes]
+    yield counter(
+        "uwsgi_worker_cpu_seconds_total",
+        "CPU time of the worker process, all threads. A Python interpreter can use one CPU: a rate near 1 means that "
+        "the worker is saturated.",
+        [
+            (label_set(**labels, mode=mode), seconds)
+            for labels, process in processes
+            for mode, seconds in (("user", process.cpu_user_seconds), ("system", process.cpu_system_seconds))
+        ],
+    )
+    yield gauge(
+        "uwsgi_worker_resident_memory_bytes",
+        "Resident memory of the worker process, including pages shared with other workers. From uWSGI's memory-report "
+        "if the process is not visible.",
+        [
+            (labels, process.resident_bytes if process else worker.resident_bytes)
+            for server in scrape.servers
+            for labels, worker in server.workers
+            for process in (server.reading.host.processes.get(worker.pid or 0),)
+        ],
+    )
+    yield counter(
+        "uwsgi_worker_context_switches_total",
+        "Context switches of the worker's main thread: voluntary (it waits) or involuntary (the kernel preempts it).",
+        [
+            (label_set(**labels, kind=kind), switches)
+            for labels, process in processes
+            for kind, switches in (
+                ("voluntary", process.voluntary_context_switches),
+                ("involuntary", process.involuntary_context_switches),
+            )
+        ],
+    )
+    yield gauge(
+        "uwsgi_worker_open_fds",
+        "Open files and sockets of the worker process.",
+        [(labels, process.open_fds) for labels, process in processes],
+    )
+
+
+def memory_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of memory: unique memory of each worker, and how many more workers fit."""
+    memories = [(server, memory) for server in scrape.servers if (memory := server.reading.host.memory)]
+    yield gauge(
+        "uwsgi_worker_unique_memory_bytes",
+        "Largest measured unique memory (USS) of the worker process, which ending the process would free. One worker "
+        "is measured per minute; absent if the kernel does not permit it.",
+        [
+            (labels, memory.worker.unique.get(process.pid))
+            for server, memory in memories
+            if memory.worker
+            for labels, process in server.processes
+        ],
+    )
+    yield gauge(
+        "uwsgi_memory_available_bytes",
+        "Memory still available to the server: the least of the host's available memory and the memory left under its "
+        "cgroups' limits.",
+        [(server.labels, memory.available.byte_count) for server, memory in memories if memory.available],
+    )
+    yield gauge(
+        "uwsgi_memory_headroom_workers",
+        "How many more workers of the size of the largest fit into available memory, by unique memory "
+        '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',
+        [
+            (labels_of(server.observation, source=known.source), count_more_workers(known))
+            for server in scrape.servers
+            if (known := server.record.memory)
+        ],
+    )
+
+
+def cpu_affinity_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of CPUs: those workers may run on or last ran on, and how many the server can use."""
+    processes = [pair for server in scrape.servers for pair in server.processes]
+    yield gauge(
+        "uwsgi_worker_cpu_affinity_cpus",
+        "CPUs that the worker's affinity mask allows. A mask inherited from the master does not pin the worker.",
+        [(labels, len(process.affinity) if process.affinity else None) for labels, process in processes],
+    )
+    yield gauge(
+        "uwsgi_worker_last_cpu",
+        "The CPU that the worker's main thread last ran on.",
+        [(labels, process.last_cpu) for labels, process in processes],
+    )
+    yield gauge(
+        "uwsgi_cpus_usable",
+        "The most CPUs the server can use: the least of its affinity, its cgroup's quota and the host's CPUs.",
+        [(server.labels, cpus.count) for server in scrape.servers if (cpus := server.reading.host.cpus)],
+    )
+    yield gauge(
+        "uwsgi_workers_sharing_one_cpu",
+        "Workers pinned to a single CPU to which another worker of the server is pinned too. A mask inherited from the "
+        "master does not pin a worker.",
+        [
+            (server.labels, count_workers_sharing_one_cpu(server.record))
+            for server in scrape.servers
+            if server.processes
+        ],
+    )
+    yield gauge(
+        "uwsgi_cpu_others_follow_load",
+        "Whether CPU use by others grows with the server's requests (1) or not (0). Absent if the last hour is not "
+        "conclusive.",
+        [
+            (server.labels, int(follow))
+            for server in scrape.servers
+            if (follow := server.observation.others_follow) is not None
+        ],
+    )
