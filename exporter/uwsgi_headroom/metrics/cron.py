@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.stats.parts import Cron
+from uwsgi_headroom.stats import Cron
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:

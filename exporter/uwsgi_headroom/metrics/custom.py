@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
-from uwsgi_headroom.stats.parts import COUNTER
+from uwsgi_headroom.stats import COUNTER
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ Rules of this package, each measured on real uWSGI:
 
 from uwsgi_headroom.stats.decoder import AnySnapshot, decode
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.parts import COUNTER, Cron
 from uwsgi_headroom.stats.server import Snapshot
 
-__all__ = ["AnySnapshot", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]
+__all__ = ["COUNTER", "AnySnapshot", "Cron", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from uwsgi_headroom.documents.emperor_router import Emperor, Router
+from uwsgi_headroom.documents import Emperor, Router, Worker
 from uwsgi_headroom.documents.schema import Server, Unknown
-from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.top.servers import vassal_state
 from uwsgi_headroom.top.view.figures import age, number, size

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from uwsgi_headroom.documents.routes import Route
+from uwsgi_headroom.documents import Route
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.sentences import describe_routes
 from uwsgi_headroom.journal.events import Event

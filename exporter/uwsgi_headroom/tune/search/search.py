@@ -26,9 +26,9 @@ from uwsgi_headroom.analysis.what_if import (
     Observed,
     Prediction,
     Setting,
+    choose_settings,
     predict_settings,
 )
-from uwsgi_headroom.analysis.what_if.setting import choose_settings
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
