@@ -169,7 +169,7 @@ def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], nam
     if CASES[name] == BAD:
         assert own == {f'uwsgi_up{{server="{name}"}}'}
         assert len(running.lines("level=warning", f"server={name} ")) == 1
-        assert "✗ down" in row
+        assert "✖ down" in row
         assert len(re.findall(r"(?:Down|Cannot be read): ([^<]*)", row)[0]) > 20
         errors = [v for key, v in scrapes[-1].items() if "read_errors" in key and f'server="{name}"' in key]
         assert sum(errors) >= 1

@@ -49,7 +49,7 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
 
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     """Details of ok servers are left out; unreadable servers have none."""
-    text = "\n".join(reports.render_lines([critical(), unreadable(), busy_server()]))
+    text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
@@ -60,7 +60,7 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
 def test_a_long_name_has_a_line_of_its_own() -> None:
     """A long name is not cut, because names differ at their ends."""
     name = "/srv/application-with-a-long-name/run/uwsgi.stats"
-    lines = list(reports.render_lines([critical(name), busy_server()]))
+    lines = list(reports.render_list([critical(name), busy_server()]))
     assert lines[2] == f"CRITICAL  {name}"
     assert lines[3].split() == ["4.0x", "The", "listen", "queue", "is", "full."]
     assert lines[4].split() == ["OK", "shop", "4.0x", "All", "is", "well."]

@@ -104,7 +104,7 @@ def test_a_refusal() -> None:
     server = msgspec.structs.replace(
         busy_server(), what_if=WhatIf(name="shop", time=1.0, refusal="No request was completed.")
     )
-    for lines in (reports.render_lines(server), reports.render_lines([server, busy_server("other")])):
+    for lines in (reports.render_lines(server), reports.render_list([server, busy_server("other")])):
         assert "What if: not known. No request was completed." in list(lines)
 
 

@@ -342,6 +342,8 @@ def test_an_option_that_ends_it_at_a_reload(tmp_path: Path) -> None:
         ("http = :80\n", ""),
         ("uid = me\nchown-socket = me\nhttp = :80\n", "`http`"),
         ("uid = me\nlogto = /var/log/shop\nlog-reopen = true\n", "`log-reopen`"),
+        ("uid = me\nhook-master-start = safeexec:chmod 660 /run/shop/stats\n", ""),
+        ("uid = me\nhook-master-start = chmod:/run/shop/stats 660\n", "`hook-master-start`"),
         ("uid = me\ncache2 = name=a,store=/var/a\n  include = more.ini\n", "`cache2`, `include`"),
     ],
 )

@@ -36,6 +36,9 @@ _KEEPS_NOTHING_OPEN = re.compile(
 )
 """Options with which a uWSGI starts again as another user: they open nothing, or nothing again at a reload."""
 
+_HOOK_THAT_MAY_FAIL = re.compile(r"[ \t]*hook-[\w-]+[ \t]*[=:][ \t]*safeexec:")
+"""A hook whose command may fail: uWSGI goes on. The lines that `discover` prints have one."""
+
 _OPENS_THE_LOG_AGAIN = ("daemonize", "daemonize2", "logto")
 """In a vassal, or with `log-reopen`, which is not among the options above."""
 
@@ -105,7 +108,7 @@ def _list_options(launch: Launch) -> Iterator[str]:
     separator = "=" if launch.file and launch.file.suffix == ".ini" else ":"
     for line in launch.text.splitlines():
         name = line.partition(separator)[0].strip()
-        if name and name[0] not in "#;[" and line.strip() != "uwsgi:":
+        if name and name[0] not in "#;[" and line.strip() != "uwsgi:" and not _HOOK_THAT_MAY_FAIL.match(line):
             yield name
 
 
