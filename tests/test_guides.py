@@ -16,26 +16,11 @@ from uwsgi_headroom.journal.events import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-GUIDES = [
-    ROOT / "CONTRIBUTING.md",
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in (
-            "design",
-            "events",
-            "glossary",
-            "how-to-add",
-            "safety",
-            "security",
-            "stability",
-            "troubleshooting",
-            "upgrading",
-        )
-    ),
-]
+GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 
 FOLDERS = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir()}
+SOURCES = ("exporter", "alerts", "dashboards", "app", "tools", "tests")
 LEAST_WORDS = 4
 """Shorter quotations are words of other programs, names and options."""
 
@@ -65,6 +50,23 @@ def test_modules_exist(guide: Path) -> None:
     """Those that a page names without the folder that all of them are in."""
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
+
+
+def test_modules_in_code_exist() -> None:
+    """Those that a docstring, a comment or a message names by folder and file."""
+    folders = "|".join(sorted(FOLDERS))
+    path = re.compile(rf"(?<![\w./-])(?:exporter/uwsgi_headroom/)?((?:{folders})/[\w/]+\.(?:py|js|css))\b")
+    sources = [file for folder in SOURCES for file in (ROOT / folder).rglob("*.py")]
+    named = {(name, str(file.relative_to(ROOT))) for file in sources for name in path.findall(file.read_text())}
+    places = (PACKAGE, ROOT, ROOT / "tests")
+    assert [pair for pair in sorted(named) if not any((place / pair[0]).exists() for place in places)] == []
+
+
+def test_the_drawing_has_every_folder() -> None:
+    """The design's drawing names each folder of the package, and no other."""
+    drawing = (ROOT / "docs" / "design.md").read_text().partition("## Architecture")[2].split("```")[1]
+    shown = set(re.findall(r"  ?(?<=\s)(\w+)/(?=\s)", drawing))
+    assert shown == {name for name in FOLDERS if (PACKAGE / name / "__init__.py").exists()}
 
 
 @guides

@@ -1,5 +1,5 @@
 """Imports of the package point one way: no core module imports an interface, kernel facts import no reading, and the
-analysis imports nothing that reads a server."""
+analysis imports nothing that reads a server. Each room has a door: what others import of it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tools.environments import ROOT
+from tools.import_table import PACKAGE, read_imports
 from uwsgi_headroom import analysis
 
 FACES = ("prometheus_client", "starlette", "httptools", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
@@ -21,6 +23,42 @@ COLLECTORS = tuple(f"uwsgi_headroom.{name}" for name in ("kernel", "reading", "s
 ANALYSIS = Path(analysis.__file__).parent
 
 SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
+
+DOORS: dict[str, str] = {
+    "analysis": """advice balance capacity figures findings littles_law objective percentiles routes verdict wait_states
+        what_if worker_states
+        findings.evenness findings.limits findings.load findings.memory findings.neighbours findings.queue
+        findings.waits findings.workers""",
+    "arguments": "commands parser",
+    "check": "command failure request watching",
+    "completion": "scripts",
+    "config": """defaults http_client_file parsers pem precedence probe_targets servers settings slo yaml_file
+        yaml_nodes""",
+    "discover": "command",
+    "documents": "build history openapi predict response_times schema sentences server_state",
+    "history": "hour integrals rows totals window",
+    "journal": "events recorder",
+    "kernel": """backlogs cpus facts host identity memory options options.ini processes procfs sock_diag waits""",
+    "metrics": "exposition family",
+    "report": "command request",
+    "response_times": "bins recorder totals",
+    "routes": "book shape",
+    "service": "reload systemd",
+    "source": "",
+    "stats": "emperor_router server",
+    "store": "reader record retired writer",
+    "top": "start",
+    "tune": "command request",
+    "watch": "fleet globbed observation probed retire_command suspend tasks watch",
+    "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
+        security.live_config shared_builds""",
+    "words": "colours formats states",
+}
+"""By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.
+Every other module is private to its room. The demo, the tools and the tests may go past a door."""
+
+NEIGHBOURS = ("alerts", "dashboards")
+"""Folders beside the package that come in by the doors, as its rooms do."""
 
 
 def _imported(module: str) -> list[str]:
@@ -43,7 +81,7 @@ def _named(path: Path) -> list[str]:
         "watch.fleet",
         "analysis.findings",
         "documents.build",
-        "top.feeds.local",
+        "top.feeds",
         "check.watching",
         "check.command",
         "top.start",
@@ -105,3 +143,67 @@ def test_a_record_needs_nothing() -> None:
     own = [name for name in _imported("uwsgi_headroom.record") if name.startswith("uwsgi_headroom.")]
     assert "uwsgi_headroom.record" in own
     assert [name for name in own if not name.startswith("uwsgi_headroom.record")] == []
+
+
+def _module_path(name: str) -> Path | None:
+    """The file of a module or of a folder of the package, by its name from the package on; None if it names neither."""
+    path = PACKAGE.joinpath(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+@cache
+def _imports_of(path: Path) -> set[str]:
+    """Modules and folders of the package that a file imports, also inside its functions and for its types."""
+    own = {name.removeprefix("uwsgi_headroom.") for name in _named(path) if name.startswith("uwsgi_headroom.")}
+    return {name if _module_path(name) else name.rpartition(".")[0] for name in own} - {""}
+
+
+@cache
+def _imports_from_outside(room: str) -> dict[str, list[str]]:
+    """By module of a room: the files of other rooms, and beside the rooms, that import it."""
+    found: dict[str, list[str]] = {}
+    files = [
+        path for folder in (PACKAGE, *(ROOT / name for name in NEIGHBOURS)) for path in sorted(folder.rglob("*.py"))
+    ]
+    for path in files:
+        if PACKAGE / room not in path.parents:
+            for name in _imports_of(path):
+                first, _, module = name.partition(".")
+                if first == room and module:
+                    found.setdefault(module, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_every_room_has_a_door() -> None:
+    """The table has each folder of the package, and no other."""
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == DOORS.keys(), "DOORS in this file has a row for each folder of the package"
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_doors_are_modules_that_others_use(room: str) -> None:
+    """A door that names no module was renamed or removed; one that nobody uses is closed."""
+    missing = [name for name in DOORS[room].split() if not _module_path(f"{room}.{name}")]
+    assert not missing, f"DOORS names modules of {room}/ that do not exist: write their new names, or remove them"
+    unused = set(DOORS[room].split()) - _imports_from_outside(room).keys()
+    assert not unused, f"nothing outside of {room}/ imports {sorted(unused)}: remove them from DOORS"
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_nobody_goes_past_a_door(room: str) -> None:
+    """Others import of a room what its `__init__` hands out, or a module that DOORS lists."""
+    past = {name: files for name, files in _imports_from_outside(room).items() if name not in DOORS[room].split()}
+    assert not past, (
+        f"private modules of {room}/ are imported from outside. Import the name from one of {room}/'s doors "
+        f"({DOORS[room] or '__init__'}), hand it out in an `__init__` there, or add the module to DOORS: {past}"
+    )
+
+
+def test_no_circle_of_rooms() -> None:
+    """Of the folders, and of the modules beside them, none needs itself by way of others."""
+    imports = read_imports()
+    reached = {part: set(imports[part]) for part in imports}
+    for _ in imports:
+        for needed in reached.values():
+            needed |= {far for near in needed for far in imports[near]}
+    assert [part for part, needed in reached.items() if part in needed] == []

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis.findings.evenness import COSTLY
+from uwsgi_headroom.analysis.findings import COSTLY
 
 FINE, WARNING, CRITICAL, PLAIN = "green", "orange", "red", "text"
 

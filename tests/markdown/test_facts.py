@@ -20,6 +20,7 @@ from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
+from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
 
@@ -108,6 +109,12 @@ def test_ranges_of_settings() -> None:
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
     assert f"`check` watches a server for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+
+
+def test_wait_states() -> None:
+    """The table has every state, in the order of the program."""
+    shown = [row[0].strip("`") for row in rows("docs/waits.md", "state")]
+    assert tuple(shown) == STATES
 
 
 def test_flags_with_their_variables() -> None:

@@ -19,12 +19,9 @@ from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
-from uwsgi_headroom.documents.response_times import ResponseTimes
+from uwsgi_headroom.documents import PredictedLoad, PredictedSetting, ResponseTimes, Waits, WhatIf, Worker
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import describe_objective, describe_routes, list_percentiles, split_request_time
-from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
-from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, factor, mean_count, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS

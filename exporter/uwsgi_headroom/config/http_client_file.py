@@ -26,7 +26,7 @@ import yaml
 from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.source.address import HttpAccess, basic, bearer
+from uwsgi_headroom.source import HttpAccess, basic, bearer
 
 _LOGINS = ("basic_auth", "authorization", "bearer_token", "bearer_token_file")
 _IGNORED = ("follow_redirects", "enable_http2")

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from uwsgi_headroom.errors import AddressError, ConfigError
-from uwsgi_headroom.source.address import Address, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source import Address, Http, Tcp, Unix, parse_address
 
 MOST_STARS = 2
 """Most `*` in one label or file name: matching takes a time that grows with the length of a text to this power."""

@@ -17,7 +17,7 @@ from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.parsers import NAMED
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import AddressError, ConfigError
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source import Address, File, Http, Tcp, Unix, parse_address
 from uwsgi_headroom.terminal_text import escape_text
 
 _GLOB = re.compile(r"[*?[]")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from uwsgi_headroom import documents
-from uwsgi_headroom.analysis.what_if.setting import MOST_SETTINGS
+from uwsgi_headroom.analysis.what_if import MOST_SETTINGS
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.history import MOST_POINTS, History
 from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.analysis.what_if import CannotPredictError, Observed, Setting, WhatIf, predict_settings
-from uwsgi_headroom.analysis.what_if.measured import Measured, describe_flow, measure_server
-from uwsgi_headroom.analysis.what_if.setting import choose_settings
+from uwsgi_headroom.analysis.what_if import (
+    CannotPredictError,
+    Measured,
+    Observed,
+    Setting,
+    WhatIf,
+    choose_settings,
+    describe_flow,
+    measure_server,
+    predict_settings,
+)
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if

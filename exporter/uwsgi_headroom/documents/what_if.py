@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from uwsgi_headroom.analysis import what_if
-from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction
-from uwsgi_headroom.analysis.what_if.runs import Resource
+from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction, Resource
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
 

@@ -5,8 +5,20 @@ up the server, it follows three rules: receive immediately, to the end, as fast 
 raw server; always close the connection at the deadline and at the size cap.
 """
 
-from uwsgi_headroom.source.address import Address, File, Http, HttpAccess, Tcp, Unix, parse_address
+from uwsgi_headroom.source.address import Address, File, Http, HttpAccess, Tcp, Unix, basic, bearer, parse_address
 from uwsgi_headroom.source.read import read_document
 from uwsgi_headroom.source.receive import Answer
 
-__all__ = ["Address", "Answer", "File", "Http", "HttpAccess", "Tcp", "Unix", "parse_address", "read_document"]
+__all__ = [
+    "Address",
+    "Answer",
+    "File",
+    "Http",
+    "HttpAccess",
+    "Tcp",
+    "Unix",
+    "basic",
+    "bearer",
+    "parse_address",
+    "read_document",
+]

@@ -6,7 +6,7 @@ Rules of this package, each measured on real uWSGI:
   are skipped.
 * Request variables (`cores[].vars`) hold the headers, cookies and addresses of clients. Unless routes are on, no type
   that is decoded has a field for them, so the decoder skips them. If routes are on, they stay the document's bytes, and
-  only the method and the path are cut out of them (`variables`); the path is reduced to a shape at once.
+  only the method and the path are cut out of them; the path is reduced to a shape at once.
 * Clients choose the bytes of request variables. uWSGI passes on invalid UTF-8 and raw control characters, so a
   document that is not strict JSON is repaired and decoded once more before it is refused.
 * Counters are unsigned in uWSGI. A document with a negative counter, or one above 2**63 - 1, is refused.
@@ -14,6 +14,7 @@ Rules of this package, each measured on real uWSGI:
 
 from uwsgi_headroom.stats.decoder import AnySnapshot, decode
 from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.parts import COUNTER, Cron
 from uwsgi_headroom.stats.server import Snapshot
 
-__all__ = ["AnySnapshot", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]
+__all__ = ["COUNTER", "AnySnapshot", "Cron", "EmperorSnapshot", "RouterSnapshot", "Snapshot", "decode"]

@@ -20,7 +20,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.kernel.backlogs import ListenerDumps
 from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory

@@ -20,7 +20,8 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding, Severity
+from uwsgi_headroom.analysis.findings.evenness import COSTLY
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity
 from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
@@ -56,4 +57,4 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     return list(emperor.find(record))
 
 
-__all__ = ["Finding", "Severity", "collect_emperor_findings", "collect_findings"]
+__all__ = ["COSTLY", "RUNBOOKS", "SEVERITIES", "Finding", "Severity", "collect_emperor_findings", "collect_findings"]

@@ -5,12 +5,27 @@ Pure Python: no I/O, no clock. `predict_settings` takes about a second for twelv
 
 from __future__ import annotations
 
-from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
+from uwsgi_headroom.analysis.what_if.measured import (
+    CannotPredictError,
+    Measured,
+    Observed,
+    describe_flow,
+    find_uneven_shares,
+    measure_server,
+)
 from uwsgi_headroom.analysis.what_if.predict import predict_settings
 from uwsgi_headroom.analysis.what_if.runs import AtLoad, Check, Prediction, Resource, Utilization, WhatIf
-from uwsgi_headroom.analysis.what_if.setting import Setting, SettingError, parse_setting, parse_settings
+from uwsgi_headroom.analysis.what_if.setting import (
+    MOST_SETTINGS,
+    Setting,
+    SettingError,
+    choose_settings,
+    parse_setting,
+    parse_settings,
+)
 
 __all__ = [
+    "MOST_SETTINGS",
     "AtLoad",
     "CannotPredictError",
     "Check",
@@ -22,6 +37,10 @@ __all__ = [
     "SettingError",
     "Utilization",
     "WhatIf",
+    "choose_settings",
+    "describe_flow",
+    "find_uneven_shares",
+    "measure_server",
     "parse_setting",
     "parse_settings",
     "predict_settings",

@@ -5,3 +5,8 @@ Together with the process's descriptors and memory map, that distinguishes the i
 both from an idle thread. Reading stops no thread, but needs the right to trace the process; without it `Waits.off` says
 what to grant.
 """
+
+from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.kernel.waits.worker_threads import GRANT
+
+__all__ = ["GRANT", "WaitSetting"]

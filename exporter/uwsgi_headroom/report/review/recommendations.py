@@ -16,8 +16,18 @@ import numpy as np
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import evenness, limits, load, memory, neighbours, queue, waits, workers
-from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings import (
+    SEVERITIES,
+    Finding,
+    evenness,
+    limits,
+    load,
+    memory,
+    neighbours,
+    queue,
+    waits,
+    workers,
+)
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.model import ServerData
 from uwsgi_headroom.report.review.model import (

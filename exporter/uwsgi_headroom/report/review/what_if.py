@@ -18,9 +18,9 @@ from uwsgi_headroom.analysis.what_if import (
     Observed,
     Prediction,
     Setting,
+    find_uneven_shares,
     predict_settings,
 )
-from uwsgi_headroom.analysis.what_if.measured import find_uneven_shares
 from uwsgi_headroom.report.model import PERCENTILES, Column, ServerData
 from uwsgi_headroom.report.review.model import Absent, Curve, CurvePoint, Law, SettingRow, WhatIfReview
 from uwsgi_headroom.report.review.peaks import use_of

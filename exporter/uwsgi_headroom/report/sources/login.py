@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from uwsgi_headroom.config.pem import load_authorities
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.source.address import HttpAccess, basic, bearer
+from uwsgi_headroom.source import HttpAccess, basic, bearer
 
 _PAGES = re.compile(r"/(?:graph|query|api/v1(?:/.*)?|api)?/?$")
 """Ends of the URLs of Prometheus' own pages, which people copy from their browser."""

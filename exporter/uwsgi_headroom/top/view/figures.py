@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from uwsgi_headroom.documents.response_times import Percentile
+from uwsgi_headroom.documents import Percentile
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.words import formats
 
