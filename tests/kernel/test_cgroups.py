@@ -47,3 +47,37 @@ def test_no_cgroups(tmp_path: Path) -> None:
     (tmp_path / "proc/4242").mkdir(parents=True)
     (tmp_path / "proc/4242/cgroup").write_text("3:pids:/\n")
     assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
+
+
+@pytest.mark.parametrize(
+    ("mount_root", "path", "levels"),
+    [
+        ("/", "/", [""]),
+        ("/", "/app", ["", "app"]),
+        ("/app", "/app", [""]),
+        ("/app", "/app/worker", ["", "worker"]),
+        ("/app", "/app-2", None),  # the same beginning, another cgroup
+        ("/app", "/", None),
+        ("/", "/../neighbour", None),
+        ("/..", "/..", [""]),
+        ("/..", "/../neighbour", ["", "neighbour"]),
+    ],
+)
+def test_a_cgroup_is_below_the_root_of_a_mount(
+    tmp_path: Path, mount_root: str, path: str, levels: list[str] | None
+) -> None:
+    """A mount shows its root and the cgroups below it, and no cgroup whose name only begins like its root's."""
+    (tmp_path / "proc/4242").mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/4242/cgroup").write_text(f"0::{path}\n")
+    (tmp_path / "proc/self/mountinfo").write_text(f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    top = tmp_path / "sys/fs/cgroup"
+    for shown in ("", "app", "worker", "neighbour", "2", "-2"):
+        (top / shown).mkdir(parents=True, exist_ok=True)
+        (top / shown / "cgroup.procs").touch()
+    if levels is None:
+        with pytest.raises(FileNotFoundError, match="not mounted here"):
+            find_cgroups(4242, "cpu", tmp_path)
+    else:
+        cgroups = find_cgroups(4242, "cpu", tmp_path)
+        assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]

@@ -145,6 +145,14 @@ def test_locks_of_another_type_are_not_uwsgis(locks: object) -> None:
     assert refusal(server(locks=locks)).reason == "not_uwsgi"
 
 
+@pytest.mark.parametrize("pids", [(9, 0), (0, 9), (0, 0), (8, 9)])
+def test_locks_of_one_name_have_one_holder(pids: tuple[int, int]) -> None:
+    """Locks of one name, as of spoolers of one directory, are held if any is; the first holder counts."""
+    snapshot = stats.decode(server(locks=[{"spooler on /s": pids[0]}, {"user 0": 5}, {"spooler on /s": pids[1]}]))
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.locks == {"spooler on /s": pids[0] or pids[1], "user 0": 5}
+
+
 def test_locks_that_are_not_there() -> None:
     """If the list of locks is absent or null, locks are unknown."""
     for body in (server(), server(locks=None)):
