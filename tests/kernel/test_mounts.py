@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.other_namespaces import as_root, in_child
 from tools.support.clock import MovableClock
-from uwsgi_headroom.kernel.procfs import LONGEST_SECONDS, Mounts
+from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Mounts
 
 
 def test_the_list() -> None:

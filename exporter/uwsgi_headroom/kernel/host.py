@@ -121,9 +121,7 @@ class Host:
                 allowed=tuple(allowed) or affinity or (),
                 affinity=affinity,
                 overflows=read_listen_overflows(master_pid),
-                memory=Memory(
-                    self._worker_memories.read(master_pid, processes, now), read_available_memory(master_pid)
-                ),
+                memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
                 setup=self._setup.read(master_pid, snapshot, processes, now),
                 identity=read_identity(master_pid),
                 oom_kills=read_oom_kills(master_pid),

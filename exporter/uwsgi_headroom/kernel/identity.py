@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.procfs import read_pid_numbers
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 
 
 @dataclass(frozen=True, slots=True)

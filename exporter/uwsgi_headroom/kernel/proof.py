@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs, sock_diag
-from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_pid_numbers, read_socket_inodes
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
+from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats.server import Snapshot

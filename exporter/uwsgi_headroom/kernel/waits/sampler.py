@@ -4,8 +4,6 @@ A sample looks at the workers that have served or serve a request since the last
 (Looking only at those that serve one now would miss the requests that begin between uWSGI's document and the sample,
 and count those that end.) If the threads are too many for the budget, a random part of them is looked at, and each
 counts for more; so every number is an unbiased estimate.
-
-Divides the time of threads that run or could run into both: the kernel counts the two for each thread.
 """
 
 from __future__ import annotations
@@ -17,44 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.procfs import shares_network_namespace
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, GAP_THREADS, Decisions
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import ConcurrencyKind, Setup, State, Waits
 from uwsgi_headroom.stats.server import Snapshot, Worker
-
-_MOST_KNOWN = 65536
-"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
-
-
-class RunDelays:
-    """The CPU time of threads and their wait for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def part_waiting(self, pid: int, thread: int) -> float:
-        """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
-        kernel does not count it."""
-        try:
-            ran, waited = map(int, procfs.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
-        except (OSError, ValueError):
-            return 0.0
-        ran_before, waited_before = self._last.get((pid, thread), (0, 0))
-        if len(self._last) > _MOST_KNOWN:
-            self._last.clear()
-        self._last[pid, thread] = ran, waited
-        runnable = ran - ran_before + waited - waited_before
-        return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0
-
-    def forget(self, pid: int) -> None:
-        """Forget the threads of a process that has ended."""
-        self._last = {key: value for key, value in self._last.items() if key[0] != pid}
-
 
 MOST_OF_THE_TIME = 0.007
 """The part of a CPU that samples may take; lists of sockets take 0.002 more (`peers`)."""
@@ -275,3 +244,33 @@ def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES
     return None
+
+
+_MOST_KNOWN = 65536
+"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
+
+
+class RunDelays:
+    """Divides the time of threads that run or could run into both: the kernel counts a thread's CPU time and its wait
+    for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def part_waiting(self, pid: int, thread: int) -> float:
+        """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
+        kernel does not count it."""
+        try:
+            ran, waited = map(int, procfs.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
+        except (OSError, ValueError):
+            return 0.0
+        ran_before, waited_before = self._last.get((pid, thread), (0, 0))
+        if len(self._last) > _MOST_KNOWN:
+            self._last.clear()
+        self._last[pid, thread] = ran, waited
+        runnable = ran - ran_before + waited - waited_before
+        return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0
+
+    def forget(self, pid: int) -> None:
+        """Forget the threads of a process that has ended."""
+        self._last = {key: value for key, value in self._last.items() if key[0] != pid}
