@@ -22,7 +22,7 @@ from uwsgi_headroom.documents import schema
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
-from uwsgi_headroom.kernel.options.model import NAMES
+from uwsgi_headroom.kernel.options.spellings import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.record import ServerRecord, Setup
 from uwsgi_headroom.stats import Snapshot

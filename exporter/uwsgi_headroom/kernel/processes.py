@@ -32,32 +32,37 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """One worker process at one instant.
-
-    A figure is None if this user may not read it. Only `open_fds` needs a privilege (see `descriptors`).
-
-    cpu_user_seconds, cpu_system_seconds: CPU time of all threads since the start of the process.
-    children_cpu_seconds: CPU time of the process's own children that have ended and were waited for.
-    voluntary_context_switches, involuntary_context_switches: of the main thread only, since its start (the kernel
-        counts per thread).
-    last_cpu: the CPU on which the main thread last ran.
-    start_time: epoch seconds, to a hundredth.
-    anonymous_bytes: the resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes
-        may share it, copied on write.
-    """
+    """One worker process at one instant. A figure is None if this user may not read it."""
 
     pid: int
+
     cpu_user_seconds: float | None
     cpu_system_seconds: float | None
+    """CPU time of all threads since the start of the process."""
+
     resident_bytes: int | None
+
     voluntary_context_switches: int | None
     involuntary_context_switches: int | None
+    """Of the main thread only, since its start: the kernel counts per thread."""
+
     open_fds: int | None
+    """The only figure that needs a privilege (see `procfs.read_socket_inodes`)."""
+
     affinity: tuple[int, ...] | None
+
     last_cpu: int | None
+    """The CPU on which the main thread last ran."""
+
     start_time: float | None
+    """Epoch seconds, to a hundredth."""
+
     anonymous_bytes: int | None = None
+    """The resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes may share it,
+    copied on write."""
+
     children_cpu_seconds: float | None = None
+    """CPU time of the process's own children that have ended and were waited for."""
 
 
 class Processes:
