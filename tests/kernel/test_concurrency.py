@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import find_concurrency_kind
+from uwsgi_headroom.record import Options
 
 
 def _proc(where: Path, *threads: int) -> Path:

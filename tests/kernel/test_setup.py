@@ -14,7 +14,6 @@ from tools.support import real_uwsgi
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.setup import (
     KEEP_FIRST_SECONDS,
     KEEP_SECONDS,
@@ -22,7 +21,7 @@ from uwsgi_headroom.kernel.setup import (
     find_concurrency_kind,
     read_somaxconn,
 )
-from uwsgi_headroom.record import Setup
+from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 

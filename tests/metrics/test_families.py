@@ -22,12 +22,11 @@ from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.cpu_affinity import count_workers_sharing_one_cpu
 from uwsgi_headroom.metrics.cron import crontab_schedule
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.record import ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.stats.parts import Cron
 
 GOLDEN = Path(__file__).with_name("golden")

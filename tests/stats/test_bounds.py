@@ -11,7 +11,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.stats.parts import LOCKS_BYTES, MOST, QUOTES
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 
 SECRET = "hunter2"
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import psutil
 
 from uwsgi_headroom.discover.find import FoundMaster
-from uwsgi_headroom.kernel.options import DISTRIBUTIONS_FILES, MasterFiles, Options, read_options
+from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
 
 SYSTEMD = Path("/run/systemd/system")
 """Exists while systemd is the machine's init: sd_booted(3)."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from uwsgi_headroom.discover.launch import Launch
 from uwsgi_headroom.discover.trial import has_access
-from uwsgi_headroom.kernel.options import DISTRIBUTIONS_FILES
+from uwsgi_headroom.record import DISTRIBUTIONS_FILES
 
 _KEEPS_NOTHING_OPEN = re.compile(
     r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"

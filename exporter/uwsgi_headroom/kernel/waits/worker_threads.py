@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import IdleLocks, Process, Wait, classify
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 GRANT = (
