@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.source.receive import waits_to_write_a_pipe
+from uwsgi_headroom.source.read import waits_to_write_a_pipe
 
 WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
 

@@ -103,7 +103,7 @@ def _list_masters() -> Iterator[FoundMaster]:
             if parent not in processes:
                 yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
             continue  # a worker, or a router, whose public port must not be read
-        words = _read_command_line(pid)
+        words = read_command_line(pid)
         master = FoundMaster(
             pid,
             process.info["username"],
@@ -111,12 +111,12 @@ def _list_masters() -> Iterator[FoundMaster]:
             directory=read_working_directory(pid) or "",
             unit=find_systemd_unit(pid) or "",
             # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
-            emperor=parent if parent in processes and _read_command_line(parent) != words else None,
+            emperor=parent if parent in processes and read_command_line(parent) != words else None,
         )
         yield from _list_stats_servers(master, listening)
 
 
-def _read_command_line(pid: int) -> list[str]:
+def read_command_line(pid: int) -> list[str]:
     """Read the words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
     try:
         return MasterFiles(pid).read_command_line()
