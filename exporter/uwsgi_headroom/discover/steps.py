@@ -488,7 +488,11 @@ def _last_section(text: str) -> str:
 
 
 def _has_name(gid: int) -> bool:
-    return _group_name(gid) != str(gid)
+    try:
+        grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return True
 
 
 def _nameless(gid: int) -> str:
