@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "docs" / "bounds.md"
 
 MODULES = {
-    "A stats document": "uwsgi_headroom.stats.parts",
-    "Routes": "uwsgi_headroom.routes.shape",
+    "A stats document": "uwsgi_headroom.stats.bounds",
+    "Routes": "uwsgi_headroom.routes.bounds",
     "Reading": "uwsgi_headroom.watch.pace",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",

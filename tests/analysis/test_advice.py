@@ -12,9 +12,8 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.waits.worker_threads import WHO_MAY_KNOW
-from uwsgi_headroom.record import Setup, Waits
+from uwsgi_headroom.record import Options, Setup, Waits
 
 HIDDEN = Waits(off=WHO_MAY_KNOW, needs_right=True)
 STATS = "unix:///run/uwsgi/shop.stats"

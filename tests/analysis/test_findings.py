@@ -15,9 +15,8 @@ from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Setup
+from uwsgi_headroom.record import Backlog, Options, Setup
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App
 from uwsgi_headroom.stats.server import Worker

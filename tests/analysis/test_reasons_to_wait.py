@@ -9,8 +9,7 @@ from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.options import Options
-from uwsgi_headroom.record import Setup
+from uwsgi_headroom.record import Options, Setup
 
 
 def mapped(server: Server) -> HostFacts:

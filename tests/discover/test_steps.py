@@ -27,7 +27,7 @@ from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, may_
 from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
 from uwsgi_headroom.discover.trial import TrialError, trial_directory, try_directory
-from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.source import Unix
 
 pytestmark = pytest.mark.integration

@@ -17,9 +17,8 @@ from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import Setup
+from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App

@@ -18,9 +18,8 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.journal.recorder import Verdicts
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import Setup
+from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
 

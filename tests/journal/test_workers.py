@@ -11,9 +11,8 @@ from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.workers import EndedProcess, find_cause
 from uwsgi_headroom.kernel.memory import OomKills
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import ConcurrencyKind, Setup
+from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 
 
 class Watched:

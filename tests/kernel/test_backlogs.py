@@ -1,4 +1,4 @@
-"""The listen queues of real uWSGI, compared with the connections made here."""
+"""Listen queues of real uWSGI compared with the connections made here, lists that servers share, and overflows."""
 
 import contextlib
 import errno
@@ -22,8 +22,16 @@ from tests.support.other_namespaces import (
     in_child,
     knows_socket_call,
 )
+from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
-from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.backlogs import (
+    MOST_SHARED_SECONDS,
+    Backlogs,
+    ListenerDumps,
+    ListenOverflows,
+    read_listen_overflows,
+)
 from uwsgi_headroom.record import Backlog
 
 SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
@@ -274,3 +282,85 @@ def test_forbidden_netlink() -> None:
         return Backlogs().read(os.getpid(), ["/tmp/app.sock", ":80"])
 
     assert all("RestrictAddressFamilies" in reason(backlog) for backlog in in_child(ask).values())
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The families that the kernel was asked for; each list takes a millisecond of the test's clock."""
+    families: list[str] = []
+
+    def dump(family: sock_diag.Family) -> dict[int, bytes]:
+        families.append(family)
+        HANDS.move(0.001)
+        return {}
+
+    monkeypatch.setattr(sock_diag, "dump_listeners", dump)
+    return families
+
+
+HANDS = MovableClock()
+
+
+def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked: list[str]) -> None:
+    """A list of one millisecond serves all servers that are read within the next 49; families are apart."""
+    dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
+    for _ in range(5):
+        dumps.list_listeners("unix")
+        HANDS.move(0.008)
+    assert asked == ["unix"]
+    dumps.list_listeners("inet")
+    HANDS.move(0.010)
+    dumps.list_listeners("unix")
+    assert asked == ["unix", "inet", "unix"]
+
+
+def test_a_sample_never_has_the_list_of_the_last_one(asked: list[str]) -> None:
+    """At the default rate, samples of one server are at least 160 ms apart."""
+    assert MOST_SHARED_SECONDS < 0.16
+    dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
+    for _ in range(3):
+        dumps.list_listeners("unix")
+        HANDS.move(0.16)
+    assert asked == ["unix"] * 3
+
+
+def test_forgotten_lists_are_asked_for_again() -> None:
+    """A socket that was opened since is there after `forget`."""
+    dumps = ListenerDumps(lambda: 0.0)
+    dumps.list_listeners("unix")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("")
+        listening.listen()
+        dumps.forget()
+        names = {listener.name for listener in dumps.list_listeners("unix")}
+    assert any(name.startswith("@") for name in names)
+
+
+FIXTURES = Path(__file__).with_name("fixtures")
+
+
+def test_captured() -> None:
+    """The two counts are found by name among a hundred others."""
+    assert read_listen_overflows(proc=FIXTURES / "netstat" / "proc") == ListenOverflows(12, 12)
+
+
+@pytest.mark.parametrize("text", ["", "TcpExt: SyncookiesSent\nTcpExt: 1\n", "IpExt: ListenDrops\n"])
+def test_absent(text: str, tmp_path: Path) -> None:
+    """If the kernel does not count them, they are None, not 0."""
+    (tmp_path / "self" / "net").mkdir(parents=True)
+    (tmp_path / "self" / "net" / "netstat").write_text(text)
+    assert read_listen_overflows(proc=tmp_path) is None
+
+
+def test_gone() -> None:
+    """The counts of a process that has ended are unknown."""
+    assert read_listen_overflows(2**22 + 1) is None
+
+
+@as_root
+def test_no_privilege_is_needed() -> None:
+    """Any user may read the counts of another user's process."""
+    pid = os.getpid()
+    overflows = as_nobody(lambda: read_listen_overflows(pid))
+    assert overflows is not None
+    assert overflows.drops >= overflows.overflows

@@ -1,10 +1,14 @@
-"""The cgroups of a process: from trees of `/proc` and `/sys` (see fixtures/README.md)."""
+"""The cgroups of a process, from trees of `/proc` and `/sys` (see fixtures/README.md), and the list of mounts."""
 
+import ctypes
+import os
 from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel.cgroups import Cgroups, find_cgroups
+from tests.support.other_namespaces import as_root, in_child
+from tools.support.clock import MovableClock
+from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -47,3 +51,74 @@ def test_no_cgroups(tmp_path: Path) -> None:
     (tmp_path / "proc/4242").mkdir(parents=True)
     (tmp_path / "proc/4242/cgroup").write_text("3:pids:/\n")
     assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
+
+
+@pytest.mark.parametrize(
+    ("mount_root", "path", "levels"),
+    [
+        ("/", "/", [""]),
+        ("/", "/app", ["", "app"]),
+        ("/app", "/app", [""]),
+        ("/app", "/app/worker", ["", "worker"]),
+        ("/app", "/app-2", None),  # the same beginning, another cgroup
+        ("/app", "/", None),
+        ("/", "/../neighbour", None),
+        ("/..", "/..", [""]),
+        ("/..", "/../neighbour", ["", "neighbour"]),
+    ],
+)
+def test_a_cgroup_is_below_the_root_of_a_mount(
+    tmp_path: Path, mount_root: str, path: str, levels: list[str] | None
+) -> None:
+    """A mount shows its root and the cgroups below it, and no cgroup whose name only begins like its root's."""
+    (tmp_path / "proc/4242").mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/4242/cgroup").write_text(f"0::{path}\n")
+    (tmp_path / "proc/self/mountinfo").write_text(f"35 24 0:30 {mount_root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    top = tmp_path / "sys/fs/cgroup"
+    for shown in ("", "app", "worker", "neighbour", "2", "-2"):
+        (top / shown).mkdir(parents=True, exist_ok=True)
+        (top / shown / "cgroup.procs").touch()
+    if levels is None:
+        with pytest.raises(FileNotFoundError, match="not mounted here"):
+            find_cgroups(4242, "cpu", tmp_path)
+    else:
+        cgroups = find_cgroups(4242, "cpu", tmp_path)
+        assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]
+
+
+def test_the_list() -> None:
+    """The list is that of the kernel."""
+    assert Mounts().read() == Path("/proc/self/mountinfo").read_text()
+
+
+def test_one_reading_without_changes() -> None:
+    """Without a change, the same text is returned for a minute; then it is read again."""
+    hands = MovableClock()
+    mounts = Mounts(hands.clock.monotonic)
+    first = mounts.read()
+    assert mounts.read() is first
+    hands.move(LONGEST_SECONDS)
+    again = mounts.read()
+    assert again == first
+    assert again is not first
+
+
+@as_root
+def test_a_mount(tmp_path: Path) -> None:
+    """A mount is seen at the next reading, and its end; a child in another mount namespace has a list of its own."""
+    mounts = Mounts()
+    before = mounts.read()
+    libc = ctypes.CDLL(None)
+
+    def mount_and_read() -> list[bool]:
+        libc.unshare(0x00020000)  # CLONE_NEWNS
+        libc.mount(b"none", b"/", None, 0x44000, None)  # MS_REC | MS_PRIVATE
+        found = [str(tmp_path) in mounts.read()]
+        libc.mount(b"none", os.fsencode(tmp_path), b"tmpfs", 0, None)
+        found.append(str(tmp_path) in mounts.read())
+        libc.umount(os.fsencode(tmp_path))
+        return [*found, str(tmp_path) in mounts.read()]
+
+    assert in_child(mount_and_read) == [False, True, False]
+    assert mounts.read() == before

@@ -22,11 +22,10 @@ from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_worke
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
-from uwsgi_headroom.record import ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import Cron
 

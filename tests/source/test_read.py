@@ -24,7 +24,7 @@ from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import Reason, SourceError
 from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
-from uwsgi_headroom.source.receive import waits_to_write_a_pipe
+from uwsgi_headroom.source.read import waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
 PATIENCE = 0.3
@@ -688,3 +688,24 @@ def test_each_kind_of_address_has_its_own_type() -> None:
     """Each kind of address parses to its own type."""
     addresses = ("/a", "a:1", "http://a", "file:///a")
     assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}
+
+
+WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
+
+
+def test_a_writer_at_a_full_pipe() -> None:
+    """A process that writes to a pipe without a reader is recognised while it lives."""
+    with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: waits_to_write_a_pipe(process.pid), what="the pipe to fill")
+        finally:
+            process.kill()
+    assert not waits_to_write_a_pipe(process.pid)
+
+
+def test_a_process_that_waits_for_something_else() -> None:
+    """A reader of a pipe does not count as a waiting writer, nor does a process whose wait channel is unreadable."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert not waits_to_write_a_pipe(process.pid)
+        process.kill()
+    assert not waits_to_write_a_pipe(1, proc=Path("/nowhere"))

@@ -11,7 +11,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.stats.parts import LOCKS_BYTES, MOST, QUOTES
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 
 SECRET = "hunter2"
 
@@ -143,6 +143,14 @@ def test_locks_are_measured_before_they_are_built() -> None:
 def test_locks_of_another_type_are_not_uwsgis(locks: object) -> None:
     """A document whose `locks` are not a list of locks is refused as `not_uwsgi`."""
     assert refusal(server(locks=locks)).reason == "not_uwsgi"
+
+
+@pytest.mark.parametrize("pids", [(9, 0), (0, 9), (0, 0), (8, 9)])
+def test_locks_of_one_name_have_one_holder(pids: tuple[int, int]) -> None:
+    """Locks of one name, as of spoolers of one directory, are held if any is; the first holder counts."""
+    snapshot = stats.decode(server(locks=[{"spooler on /s": pids[0]}, {"user 0": 5}, {"spooler on /s": pids[1]}]))
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.locks == {"spooler on /s": pids[0] or pids[1], "user 0": 5}
 
 
 def test_locks_that_are_not_there() -> None:

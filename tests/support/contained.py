@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.support.real_uwsgi import Uwsgi, accepting, peer_pid, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.procfs import read_pid_numbers
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats.server import Snapshot
 

@@ -13,12 +13,11 @@ from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import Backlog, Setup, Waits
+from uwsgi_headroom.record import Backlog, Options, Setup, Waits
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.observation import Observation

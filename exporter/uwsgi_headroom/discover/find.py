@@ -24,9 +24,8 @@ from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.identity import find_systemd_unit, read_working_directory
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
-from uwsgi_headroom.kernel.procfs import shares_network_namespace
-from uwsgi_headroom.kernel.sock_diag import ask_in_network_of
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
 
@@ -104,7 +103,7 @@ def _list_masters() -> Iterator[FoundMaster]:
             if parent not in processes:
                 yield FoundMaster(pid, process.info["username"], "process", trouble=_NO_MASTER)
             continue  # a worker, or a router, whose public port must not be read
-        words = _read_command_line(pid)
+        words = read_command_line(pid)
         master = FoundMaster(
             pid,
             process.info["username"],
@@ -112,12 +111,12 @@ def _list_masters() -> Iterator[FoundMaster]:
             directory=read_working_directory(pid) or "",
             unit=find_systemd_unit(pid) or "",
             # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
-            emperor=parent if parent in processes and _read_command_line(parent) != words else None,
+            emperor=parent if parent in processes and read_command_line(parent) != words else None,
         )
         yield from _list_stats_servers(master, listening)
 
 
-def _read_command_line(pid: int) -> list[str]:
+def read_command_line(pid: int) -> list[str]:
     """Read the words of a process's command line; empty if the process has ended or has overwritten it (`procname`)."""
     try:
         return MasterFiles(pid).read_command_line()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from uwsgi_headroom.discover.find import FoundMaster
-from uwsgi_headroom.kernel.options import DISTRIBUTIONS_FILES, MasterFiles, Options, read_options
+from uwsgi_headroom.discover.find import FoundMaster, read_command_line
+from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
 
 SYSTEMD = Path("/run/systemd/system")
 """Exists while systemd is the machine's init: sd_booted(3)."""
@@ -59,33 +61,47 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one master was started.
-
-    file: absolute path of its configuration file, as the master sees it; None with `why_no_file`, or if all of its
-    options are on the command line. text: the content of the file. unit: the service that it belongs to. options: what
-    is known of them. confined: what restricts it beyond its user and mounts (SELinux,
-    AppArmor, seccomp), empty for nothing.
-    same_files: whether the master sees the same files as this process. changed: whether the file was changed after the
-    start of a worker that still runs, so that a reload applies more than new lines. is_debian: whether Debian's init
-    script manages it. why_no_reload: why a full reload may end it (`reload.find_harm`), empty if it does not.
-    identity: device and inode of the file as the master sees it, None if unknown. may_be_open: whether a condition or a
-    loop may still be open where new options go.
-    """
+    """How one master was started."""
 
     master: FoundMaster
     ids: Ids
+
     file: Path | None
+    """The absolute path of its configuration file, as the master sees it; None with `why_no_file`, or if all of its
+    options are on the command line."""
+
     text: str
+    """The content of the file."""
+
     why_no_file: str
+
     unit: Unit | None
+    """The service that it belongs to."""
+
     options: Options
+    """What is known of them."""
+
     confined: str
+    """What restricts it beyond its user and mounts (SELinux, AppArmor, seccomp), empty for nothing."""
+
     same_files: bool
+    """Whether the master sees the same files as this process."""
+
     changed: bool
+    """Whether the file was changed after the start of a worker that still runs, so that a reload applies more than new
+    lines."""
+
     is_debian: bool
+    """Whether Debian's init script manages it."""
+
     why_no_reload: str = ""
+    """Why a full reload may end it (`reload.find_harm`), empty if it does not."""
+
     identity: tuple[int, int] | None = None
+    """Device and inode of the file as the master sees it, None if unknown."""
+
     may_be_open: bool = False
+    """Whether a condition or a loop may still be open where new options go."""
 
 
 def read_launch(master: FoundMaster) -> Launch | None:
@@ -114,7 +130,7 @@ def read_launch(master: FoundMaster) -> Launch | None:
         same_files=same_files,
         changed=options.changed,
         identity=_identify(pid, file),
-        may_be_open=may_be_open(text, options.configuration_files, _read_words(pid)),
+        may_be_open=may_be_open(text, options.configuration_files, read_command_line(pid)),
         is_debian=on_debian and master.unit in ("", "uwsgi.service") and Path("/etc/init.d/uwsgi").exists(),
     )
 
@@ -211,12 +227,6 @@ def _identify(pid: int, file: Path | None) -> tuple[int, int] | None:
     return None
 
 
-def _read_words(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return MasterFiles(pid).read_command_line()
-    return []
-
-
 def may_be_open(text: str, files: Sequence[str], words: Sequence[str]) -> bool:
     """Whether a condition (`if-...`) or a loop (`for`) may still be open after the options of a file: uWSGI ends if
     another one begins in it. What other files leave open is not known."""
@@ -291,23 +301,31 @@ def _user_of(shown: Mapping[str, str]) -> str:
 
 def show_properties(unit: str, *properties: str) -> dict[str, str]:
     """Ask systemd for properties of a unit; nothing if systemd does not run here or does not answer."""
-    if not SYSTEMD.is_dir():
-        return {}
-    command = ["systemctl", "show", f"--property={','.join(properties)}", "--", unit]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_SYSTEMCTL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    answer = _ask_systemd(f"--property={','.join(properties)}", "--", unit)
+    return dict(line.split("=", 1) for line in answer if "=" in line)
 
 
 def list_runtime_directories() -> set[str]:
     """List what the services of this machine have as `RuntimeDirectory`: names below /run."""
+    answer = _ask_systemd("--property=RuntimeDirectory", "*.service")
+    return {name for line in answer for name in line.partition("=")[2].split()}
+
+
+def _ask_systemd(*arguments: str) -> list[str]:
+    """The lines of `systemctl show`; none if systemd does not run here or does not answer."""
     if not SYSTEMD.is_dir():
-        return set()
-    command = ["systemctl", "show", "--property=RuntimeDirectory", "*.service"]
+        return []
+    command = ["systemctl", "show", *arguments]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_SYSTEMCTL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return set()
-    return {name for line in answer.stdout.splitlines() for name in line.partition("=")[2].split()}
+        return []
+    return answer.stdout.splitlines()
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -11,14 +11,13 @@ second of service, and a reload may cost all of it.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from uwsgi_headroom.discover.launch import Launch
+from uwsgi_headroom.discover.launch import Launch, user_name
 from uwsgi_headroom.discover.trial import has_access
-from uwsgi_headroom.kernel.options import DISTRIBUTIONS_FILES
+from uwsgi_headroom.record import DISTRIBUTIONS_FILES
 
 _KEEPS_NOTHING_OPEN = re.compile(
     r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"
@@ -67,11 +66,11 @@ def _list_reasons(launch: Launch) -> Iterator[str]:
         yield "it has `exit-on-reload`, which ends it"
     if launch.file and not has_access(launch.file, launch.ids, os.R_OK):
         # It read the file as root, and reads it again as its own user.
-        yield f"user {_user_name(launch)} may not read {launch.file}, which would end it"
+        yield f"user {user_name(launch.ids.uid)} may not read {launch.file}, which would end it"
     doubtful = list(dict.fromkeys(name for name in names if not _is_trusted(name, launch)))
     if doubtful and _has_given_up_root(launch, names):
         yield (
-            f"root started it, and as user {_user_name(launch)} it may be unable to start again with "
+            f"root started it, and as user {user_name(launch.ids.uid)} it may be unable to start again with "
             f"{', '.join(f'`{name}`' for name in doubtful[:3])}{' and more' if doubtful[3:] else ''}"
         )
 
@@ -114,10 +113,3 @@ def _list_options(launch: Launch) -> Iterator[str]:
 
 def _is_read(name: str, own: set[str]) -> bool:
     return name.startswith(DISTRIBUTIONS_FILES) or name in own or os.path.basename(name) in own
-
-
-def _user_name(launch: Launch) -> str:
-    try:
-        return pwd.getpwuid(launch.ids.uid).pw_name
-    except KeyError:
-        return str(launch.ids.uid)

@@ -22,7 +22,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from uwsgi_headroom.discover.find import FoundMaster
-from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, Unit, list_runtime_directories, show_properties
+from uwsgi_headroom.discover.launch import (
+    SYSTEMD,
+    Ids,
+    Launch,
+    Unit,
+    list_runtime_directories,
+    show_properties,
+    user_name,
+)
 from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.trial import (
     LONGEST_PATH,
@@ -253,7 +261,7 @@ def _judge_own_stats(launch: Launch, address: str, name: str, reader: Reader) ->
     where = launch.file or "the command line"
     steps = [] if may_read else _let_read(launch, path, reader)
     steps += [step for step in (_reload(launch, is_saved_now=False), _look_again(name)) if step]
-    tried = f"user {_user_name(launch.ids.uid)} can bind {path}, which {where} names already; {reader.name} "
+    tried = f"user {user_name(launch.ids.uid)} can bind {path}, which {where} names already; {reader.name} "
     tried += "can connect to it" if may_read else "cannot yet connect to it"
     risk = f"every local user may write in {path.parent}, and put something there that ends uWSGI at its next start"
     return Plan(steps, tried, [*_list_warnings(launch), *([risk] if _is_everybodys(path.parent) else [])])
@@ -291,7 +299,7 @@ def plan_reader(master: FoundMaster, reader: Reader) -> Plan:
 
 def _list_places(launch: Launch, name: str, reader: Reader) -> Sequence[_Place]:
     """List the directories in which the socket could be, best first."""
-    owner, group = _user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
+    owner, group = user_name(launch.ids.uid), _group_name(_choose_group(launch, reader))
     if os.geteuid() != 0:
         directory = Path.home() / ".uwsgi" / name
         make = Step("Make a directory for the stats socket:", [f"install -d -m 2750 {directory}"])
@@ -421,7 +429,7 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
     if reload := _reload(launch, is_saved_now=bool(configure)):
         steps.append(reload)
     steps.append(_look_again(name))
-    user = _user_name(launch.ids.uid)
+    user = user_name(launch.ids.uid)
     tried = (
         f"user {user} can bind a socket in {place.directory}{' once it is made' if place.make else ''}, nothing is "
         f"there yet, and {reader.name} {'can' if may_read else 'cannot yet'} connect to it; {place.exists}"
@@ -563,13 +571,6 @@ def _read_exporters_unit() -> Reader | None:
     except KeyError:  # a dynamic user that does not run now
         ids = Ids(nobody, nobody, tuple(groups))
     return Reader(EXPORTERS_UNIT, ids, unit=True)
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _group_name(gid: int) -> str:

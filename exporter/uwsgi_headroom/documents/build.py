@@ -10,8 +10,7 @@ import msgspec
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, collect_findings
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots

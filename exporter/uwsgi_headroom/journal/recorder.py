@@ -14,8 +14,9 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.journal.events import Journal, Kind
 from uwsgi_headroom.journal.workers import WorkerEvents
-from uwsgi_headroom.kernel.options import NAMES, Options
+from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.words.formats import counted, duration
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from uwsgi_headroom.history.integrals import is_reload
 from uwsgi_headroom.journal.events import Cause, Journal
 from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.words.formats import byte_size, counted, duration, numbered
 

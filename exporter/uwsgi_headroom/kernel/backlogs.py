@@ -12,12 +12,8 @@ a match is also certain if the list is that of the master's network namespace an
 master says that it listens on that name, and the list has every listener. Otherwise the queue cannot be measured, and
 `reason` says why.
 
-Shares the kernel's list of listening sockets between servers that are read within a moment.
-
-Reads how many connections found a TCP listen queue full, counted by the kernel per network namespace.
-
-Determines which workers take requests from which sockets. With `map-socket`, uWSGI replaces a worker's other sockets
-by /dev/null; without it, every worker has all sockets.
+Other facts about sockets: which workers hold each (`find_socket_holders`), and how many connections found
+a TCP queue full, which the kernel counts per network namespace (`read_listen_overflows`).
 """
 
 from __future__ import annotations
@@ -31,8 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.kernel import procfs, sock_diag
-from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes, shares_network_namespace
-from uwsgi_headroom.kernel.sock_diag import ask_in_network_of
+from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, shares_network_namespace
+from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.record import Backlog, Options, SocketHolders, is_tcp
 
 if TYPE_CHECKING:
@@ -40,42 +36,6 @@ if TYPE_CHECKING:
 
     from uwsgi_headroom.kernel.sock_diag import Family, Listener
 
-
-MOST_TIME = 0.02
-"""The share of a CPU that the lists of one family may take. A list of a small host takes 0.1 ms, so that each server
-has its own; one of a host with 200 servers takes 2 ms."""
-
-MOST_SHARED_SECONDS = 0.15
-"""The longest age of a list that is used: less than the time between two samples of one server, unless that is set to
-less than its default."""
-
-
-class ListenerDumps:
-    """The listening sockets of this network namespace, asked for once for all servers that are read together."""
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
-    ) -> None:
-        self._clock, self._cpu_clock = clock, cpu_clock
-        self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}  # each with the time until which it is used
-
-    def list_listeners(self, family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
-        """As `sock_diag.list_listeners`; the queues are up to MOST_SHARED_SECONDS old. Raises `OSError`."""
-        until, found = self._last.get(family, (float("-inf"), {}))
-        if self._clock() >= until:
-            at, began = self._clock(), self._cpu_clock()
-            found = sock_diag.dump_listeners(family)
-            took = self._cpu_clock() - began
-            self._last[family] = at + min(MOST_SHARED_SECONDS, took / MOST_TIME), found
-        return sock_diag.decode_listeners(family, found, inodes)
-
-    def forget(self) -> None:
-        """Ask again next time: sockets were opened since."""
-        self._last.clear()
-
-
-MOST_SECONDS = 0.05
-"""How long a list of another network namespace may take: it may have any number of listeners."""
 
 _UNPROVEN = "the pid of uWSGI's master is not proven, so its sockets are unknown"
 
@@ -152,16 +112,6 @@ def _address(name: str) -> _Address | None:
     return _Address("unix", (bound, f"@{bound}"))
 
 
-def find_inodes(master_pid: int, names: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The inodes of the listening sockets of each of uWSGI's names; a name without a match is left out."""
-    matches = _match_all(names, master_pid, _read_sockets(master_pid), ListenerDumps())
-    return {
-        name: frozenset(listener.inode for listener in listeners)
-        for name, listeners in matches.items()
-        if not isinstance(listeners, str)
-    }
-
-
 def _measure_all(names: Sequence[str], master_pid: int, sockets: _Sockets, dumps: ListenerDumps) -> dict[str, Backlog]:
     """The queue of each name."""
     return {name: _measure(match) for name, match in _match_all(names, master_pid, sockets, dumps).items()}
@@ -183,7 +133,7 @@ def _match_all(
     addresses = {name: address for name, address in understood.items() if address}
     refused: dict[str, list[Listener] | str] = dict.fromkeys(understood.keys() - addresses.keys(), _IMPOSSIBLE)
     if sockets.held is None and sockets.elsewhere is None:
-        return refused | dict.fromkeys(addresses, _HIDDEN.format(master_pid))
+        return refused | dict.fromkeys(addresses, NOT_VISIBLE.format(master_pid))
     families = {address.family for address in addresses.values()}
     try:
         dumps = (
@@ -194,6 +144,10 @@ def _match_all(
     except OSError as refusal:
         return refused | dict.fromkeys(addresses, str(refusal))
     return refused | {name: _match(name, addresses[name], dumps, sockets.held) for name in addresses}
+
+
+MOST_SECONDS = 0.05
+"""How long a list of another network namespace may take: it may have any number of listeners."""
 
 
 def _list_in_time(family: Family, held: frozenset[int] | None) -> list[Listener]:
@@ -235,10 +189,72 @@ def _match(
     return matches
 
 
-_HIDDEN = "process {} is not visible: it has ended, or /proc hides it (mount option hidepid)"
+MOST_TIME = 0.02
+"""The share of a CPU that the lists of one family may take. A list of a small host takes 0.1 ms, so that each server
+has its own; one of a host with 200 servers takes 2 ms."""
+
+MOST_SHARED_SECONDS = 0.15
+"""The longest age of a list that is used: less than the time between two samples of one server, unless that is set to
+less than its default."""
 
 
-PROC = Path("/proc")
+class ListenerDumps:
+    """The listening sockets of this network namespace, asked for once for all servers that are read within a moment."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}  # each with the time until which it is used
+
+    def list_listeners(self, family: Family, inodes: Collection[int] | None = None) -> list[Listener]:
+        """As `sock_diag.list_listeners`; the queues are up to MOST_SHARED_SECONDS old. Raises `OSError`."""
+        until, found = self._last.get(family, (float("-inf"), {}))
+        if self._clock() >= until:
+            at, began = self._clock(), self._cpu_clock()
+            found = sock_diag.dump_listeners(family)
+            took = self._cpu_clock() - began
+            self._last[family] = at + min(MOST_SHARED_SECONDS, took / MOST_TIME), found
+        return sock_diag.decode_listeners(family, found, inodes)
+
+    def forget(self) -> None:
+        """Ask again next time: sockets were opened since."""
+        self._last.clear()
+
+
+def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
+    """The ids of the workers that hold each socket, ascending, by socket name. workers: worker ids by pid. None if the
+    descriptors of a worker are hidden or the worker has just ended; a socket that is not found is left out.
+
+    With `map-socket`, uWSGI replaces a worker's other sockets by /dev/null; without it, every worker has all sockets.
+    """
+    held: dict[int, frozenset[int]] = {}
+    for pid, worker_id in workers.items():
+        inodes = read_socket_inodes(pid)
+        if inodes is None:
+            return None
+        held[worker_id] = inodes
+    if not held:
+        return None
+    matches = _match_all(names, master_pid, _read_sockets(master_pid), ListenerDumps())
+    listening = {
+        name: {listener.inode for listener in listeners}
+        for name, listeners in matches.items()
+        if not isinstance(listeners, str)
+    }
+    return {
+        name: tuple(sorted(worker_id for worker_id, inodes in held.items() if inodes & own))
+        for name, own in listening.items()
+    }
+
+
+def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
+    """Whether some worker lacks a socket: from the descriptors, or from the options if the descriptors are unknown."""
+    if holders:
+        return any(len(having) < workers for having in holders.values())
+    if options.map_socket or options.complete:
+        return bool(options.map_socket)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +269,7 @@ class ListenOverflows:
     drops: int
 
 
-def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> ListenOverflows | None:
+def read_listen_overflows(pid: int | None = None, *, proc: Path = Path("/proc")) -> ListenOverflows | None:
     """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
     try:
         lines = procfs.read_file(proc, str(pid) if pid else "self", "net/netstat").splitlines()
@@ -266,30 +282,4 @@ def read_listen_overflows(pid: int | None = None, *, proc: Path = PROC) -> Liste
             with suppress(ValueError, IndexError):  # a kernel without these counters
                 overflows, drops = places.index(b"ListenOverflows"), places.index(b"ListenDrops")
                 return ListenOverflows(int(counts[overflows]), int(counts[drops]))
-    return None
-
-
-def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[int, int]) -> SocketHolders | None:
-    """The ids of the workers that hold each socket, ascending, by socket name. workers: worker ids by pid. None if the
-    descriptors of a worker are hidden or the worker has just ended; a socket that is not found is left out."""
-    held: dict[int, frozenset[int]] = {}
-    for pid, worker_id in workers.items():
-        inodes = read_socket_inodes(pid)
-        if inodes is None:
-            return None
-        held[worker_id] = inodes
-    if not held:
-        return None
-    return {
-        name: tuple(sorted(worker_id for worker_id, inodes in held.items() if inodes & listening))
-        for name, listening in find_inodes(master_pid, names).items()
-    }
-
-
-def are_mapped(options: Options, holders: SocketHolders | None, workers: int) -> bool | None:
-    """Whether some worker lacks a socket: from the descriptors, or from the options if the descriptors are unknown."""
-    if holders:
-        return any(len(having) < workers for having in holders.values())
-    if options.map_socket or options.complete:
-        return bool(options.map_socket)
     return None

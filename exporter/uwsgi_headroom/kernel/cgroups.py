@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.procfs import OUR_MOUNTS
 
-_ROOT = Path("/")
+ROOT = Path("/")
+"""The parent directory of `/proc` and `/sys`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,14 @@ class Cgroups:
 
 
 def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
-    """Find the cgroups of a process for a controller such as `cpu`. `root` is the parent directory of `/proc` and
-    `/sys`.
+    """Find the cgroups of a process for a controller such as `cpu`.
 
     Raises `OSError` if the process has ended or its cgroup is not mounted here.
     """
     version, path = _cgroup(procfs.read_text(root, f"proc/{pid}/cgroup"), controller)
     if version == 0:
         return Cgroups(0)
-    mountinfo = OUR_MOUNTS.read() if root == _ROOT else procfs.read_text(root, "proc/self/mountinfo")
+    mountinfo = OUR_MOUNTS.read() if root == ROOT else procfs.read_text(root, "proc/self/mountinfo")
     for mount_root, mount_point in _mounts(mountinfo, version, controller):
         if (below := _below(path, mount_root)) is None:
             continue
@@ -57,7 +59,7 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
-def explain_hidden(pid: int, root: Path = Path("/")) -> str | None:
+def explain_hidden(pid: int, root: Path = ROOT) -> str | None:
     """Why the limits of a process are unknown, and what to do; None if its cgroups are visible."""
     try:
         for controller in ("cpu", "memory"):
@@ -114,3 +116,45 @@ def _below(path: str, mount_root: str) -> str | None:
         return None
     below = path[len(mount_root) :].lstrip("/")
     return None if below.split("/")[0] == ".." else below
+
+
+LONGEST_SECONDS = 60.0
+"""The longest age of the list of mounts: an emulated kernel may not report changes."""
+
+
+class Mounts:
+    """The text of `/proc/self/mountinfo`, read again only if the mounts have changed.
+
+    A host of containers has thousands of mounts, and the kernel takes 2 ms per thousand to list them. poll(2) on the
+    open file reports each change once (proc_pid_mountinfo(5)). A forked child, which may be in another mount namespace,
+    reads its own.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._file: BinaryIO | None = None
+        self._changes = select.poll()
+        self._process = 0
+        self._text = ""
+        self._read_at = float("-inf")
+
+    def read(self) -> str:
+        """The list as of now. Raises OSError."""
+        if self._file is None or self._process != os.getpid():
+            self._open()
+        now = self._clock()
+        if self._changes.poll(0) or now - self._read_at >= LONGEST_SECONDS:
+            assert self._file is not None
+            self._file.seek(0)
+            self._text, self._read_at = self._file.read().decode(errors="surrogateescape"), now
+        return self._text
+
+    def _open(self) -> None:
+        self._file = open("/proc/self/mountinfo", "rb", buffering=0)  # noqa: SIM115 - it stays open
+        self._process, self._read_at = os.getpid(), float("-inf")
+        self._changes = select.poll()
+        self._changes.register(self._file, select.POLLERR | select.POLLPRI)
+
+
+OUR_MOUNTS = Mounts()
+"""Those of the exporter: all servers share them."""

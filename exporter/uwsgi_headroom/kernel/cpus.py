@@ -1,24 +1,8 @@
-"""Determines how many CPUs a process can use: the minimum of the host's CPUs, its affinity and its cgroup quota.
+"""Determines how many CPUs a server can use, and how much of them is idle.
 
-The tightest quota of all levels of cgroups (see `cgroups`) applies. Version 2 has "<quota or max> <period>" in
-`cpu.max`; version 1 has `cpu.cfs_quota_us` (-1 for no quota) and `cpu.cfs_period_us`; see the kernel's cgroup-v2.rst.
-If a quota is unknown, so is the number of usable CPUs.
-
-Adds up how much CPU is idle for one server, and how much of the CPU available to it is used.
-
-A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest of these levels
-counts. For each step between two readings of the machine,
-
-    idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
-
-and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
-processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases.
-
-Reads the CPU time of the whole machine, once a second for all servers.
-
-`/proc/stat` has a line for each online CPU (proc_stat(5)). Time waiting for a disk (iowait) counts as idle, since
-another process could run. Time taken by the hypervisor (steal) counts as used, since no process here can have it. User
-time includes guest time. Time of niced processes counts as used, although they would yield.
+`read_usable_cpus` takes the minimum of the host's CPUs, the affinity and the tightest quota of all levels of cgroups
+(see `cgroups`). `MachineCpu` reads the CPU time of the machine, once a second for all servers, and `ServerCpu` adds it
+up for one of them. If a quota is unknown, so are the usable CPUs and the idle time.
 """
 
 from __future__ import annotations
@@ -32,9 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import Cgroups, find_cgroups
-
-ROOT = Path("/")
+from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +56,7 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     """The CPUs a process can use; None if the process has ended or one of the limits is unknown.
 
     `affinity`: the CPUs to count instead of the process's own. uWSGI's `cpu-affinity` pins the workers but not the
-    master, so pass the union of the workers' CPUs. `root` is the parent directory of `/proc` and `/sys`.
+    master, so pass the union of the workers' CPUs.
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
@@ -124,6 +106,7 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
 
 
 def _cpu_max(folder: str) -> float:
+    """The quota of version 2, "<quota or max> <period>", in CPUs (cgroup-v2.rst)."""
     try:
         quota, period = procfs.read_text(folder, "cpu.max").split()
     except FileNotFoundError:  # the root cgroup, or the cpu controller is not enabled at this level
@@ -132,6 +115,7 @@ def _cpu_max(folder: str) -> float:
 
 
 def _cfs_quota(folder: str) -> float:
+    """The quota of version 1, -1 for none, in CPUs."""
     try:
         quota = int(procfs.read_text(folder, "cpu.cfs_quota_us"))
         period = int(procfs.read_text(folder, "cpu.cfs_period_us"))
@@ -164,7 +148,7 @@ class MachineTimes:
 class MachineCpu:
     """Keeps the latest reading of the machine, which all servers of an exporter share."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, root: Path = Path("/")) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, root: Path = ROOT) -> None:
         self._clock = clock
         self._path = os.path.join(root, "proc/stat")
         self._read_at = float("-inf")
@@ -194,7 +178,13 @@ class MachineCpu:
 
 
 def parse_stat(text: bytes) -> tuple[dict[int, float], dict[int, float]]:
-    """Seconds idle and used, by CPU, from the text of `/proc/stat`. Raises ValueError if it is not as in proc(5)."""
+    """Seconds idle and used, by online CPU, from the text of `/proc/stat`. Raises ValueError if it is not as in
+    proc_stat(5).
+
+    Time waiting for a disk (iowait) counts as idle, since another process could run. Time taken by the hypervisor
+    (steal) counts as used, since no process here can have it. User time includes guest time. Time of niced processes
+    counts as used, although they would yield.
+    """
     idle, used = {}, {}
     for line in text.split(b"\n"):
         if not line.startswith(b"cpu"):
@@ -244,7 +234,17 @@ class CpuTimes:
 
 
 class ServerCpu:
-    """Adds up the readings of the machine for one server. An unknown step adds nothing."""
+    """Adds up how much CPU is idle for one server, and how much of the CPU available to it is used.
+
+    A server can use CPU while its CPUs are idle and each of its cgroups has quota left; the tightest of these levels
+    counts. For each step between two readings of the machine,
+
+        idle = min(idle time of the server's CPUs, quota x step - the group's use, for each group with a quota)
+
+    and the rest of that level's capacity is used: by the server itself, by other processes on its CPUs, or by other
+    processes of its cgroup. So idle + used = capacity x time. Neither total ever decreases. An unknown step adds
+    nothing.
+    """
 
     def __init__(self, machine: MachineCpu) -> None:
         self._machine = machine

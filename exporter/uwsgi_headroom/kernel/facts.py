@@ -26,36 +26,49 @@ class HostFacts:
     """The kernel's facts about a server. If the master's pid is not proven, only `off` and `backlogs` are set.
 
     Processes have the pids of the stats document: those in uWSGI's own PID namespace.
-
-    off: why there are no facts about the server's processes, as a sentence for an operator; None if there are.
-    processes: the workers' processes, by pid; each is a child of the proven master.
-    master_affinity: the CPUs that the master may run on, which its workers inherit.
-    backlogs: by socket name as in the stats document.
-    threads: of each process, by pid, if CPU residency is enabled.
-    oom_kills: how often the kernel has killed a process because memory ran out, as of the last slow reading.
-    limits_off: why the limits of the server's cgroups are unknown, and so `cpus` and the available memory.
-    cpu_times: idle and used time of the CPUs that the server may use; the same object until the next reading.
-    waits: what the request threads wait for at this instant; None if that is switched off.
-    master_pid: the pid of the proven master here. local_pids: the pids of the workers here, by that in the document;
-        empty if they are equal, as without namespaces.
     """
 
     off: str | None = None
+    """Why there are no facts about the server's processes, as a sentence for an operator; None if there are."""
+
     processes: Mapping[int, WorkerProcess] = field(default_factory=dict)
+    """The workers' processes, by pid; each is a child of the proven master."""
+
     master_affinity: tuple[int, ...] | None = None
+    """The CPUs that the master may run on, which its workers inherit."""
+
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
+    """By socket name as in the stats document."""
+
     cpus: UsableCpus | None = None
+
     limits_off: str | None = None
+    """Why the limits of the server's cgroups are unknown, and so `cpus` and the available memory."""
+
     overflows: ListenOverflows | None = None
+
     threads: Mapping[int, Threads] = field(default_factory=dict)
+    """The threads of each process, by pid, if CPU residency is enabled."""
+
     memory: Memory | None = None
     setup: Setup | None = None
+
     cpu_times: CpuTimes | None = None
+    """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
+
     identity: Identity | None = None
+
     oom_kills: OomKills | None = None
+    """How often the kernel has killed a process because memory ran out, as of the last slow reading."""
+
     waits: Waits | None = None
+    """What the request threads wait for at this instant; None if that is switched off."""
+
     master_pid: int | None = None
+    """The pid of the proven master here."""
+
     local_pids: Mapping[int, int] = field(default_factory=dict)
+    """The pids of the workers here, by that in the document; empty if they are equal, as without namespaces."""
 
     def local_pid(self, pid: int) -> int | None:
         """The pid here of a worker; None if the worker is not proven."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
+from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.cpus import CpuTimes, MachineCpu, ServerCpu, UsableCpus, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
-from uwsgi_headroom.kernel.identity import Identity, read_identity
-from uwsgi_headroom.kernel.memory import OomKills, WorkerMemories, read_available_memory, read_oom_kills
+from uwsgi_headroom.kernel.identity import read_identity
+from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover
 from uwsgi_headroom.kernel.setup import SetupReader
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.workers_here import WorkersHere
-from uwsgi_headroom.record import Backlog, Setup
+from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -31,9 +31,6 @@ REST_SECONDS = (1.0, 5.0)
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
-
-
-_NOT_ASKED = Proof(None, None)
 
 
 class Host:
@@ -114,40 +111,28 @@ class Host:
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}
             affinity = read_affinity(master_pid)
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
-            self._slow = replace(
-                self._slow,
+            facts = HostFacts(
+                master_pid=master_pid,
+                master_affinity=affinity,
                 cpus=cpus,
                 limits_off=None if cpus and available else explain_hidden(master_pid),
-                allowed=tuple(allowed) or affinity or (),
-                affinity=affinity,
                 overflows=read_listen_overflows(master_pid),
-                memory=Memory(
-                    self._worker_memories.read(master_pid, processes, now), read_available_memory(master_pid)
-                ),
+                memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
                 setup=self._setup.read(master_pid, snapshot, processes, now),
                 identity=read_identity(master_pid),
                 oom_kills=read_oom_kills(master_pid),
             )
-        return HostFacts(
-            master_pid=master_pid,
+            self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
+        slow = self._slow.facts
+        return replace(
+            slow,
             processes=processes,
-            master_affinity=self._slow.affinity,
             backlogs=backlogs,
-            cpus=self._slow.cpus,
-            limits_off=self._slow.limits_off,
-            overflows=self._slow.overflows,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
-            memory=self._slow.memory,
-            setup=self._slow.setup,
-            cpu_times=self._read_cpu_times(),
-            identity=self._slow.identity,
-            oom_kills=self._slow.oom_kills,
-            waits=self._waits.sample(master_pid, snapshot, processes, self._slow.setup),
+            # Unknown without the quotas, which are among the usable CPUs.
+            cpu_times=self._cpu.read(self._slow.allowed, slow.cpus.groups) if slow.cpus else None,
+            waits=self._waits.sample(master_pid, snapshot, processes, slow.setup),
         )
-
-    def _read_cpu_times(self) -> CpuTimes | None:
-        """The CPU time that the server could use; None if its quota is unknown."""
-        return self._cpu.read(self._slow.allowed, self._slow.cpus.groups) if self._slow.cpus else None
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment
@@ -164,26 +149,22 @@ class Host:
         }
 
 
+_NOT_ASKED = Proof(None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class _SlowFacts:
-    """Facts about a master that change slowly, read at the monotonic time `at`.
-
-    claimed_identity: the pid in the document and the peer of the socket, for which `proof` holds.
-    allowed: the CPUs that any of its workers may run on; affinity: the CPUs that the master itself may run on.
-    """
+    """Facts about a master that change slowly, read at the monotonic time `at`."""
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
+    """The pid in the document and the peer of the socket, for which `proof` holds."""
+
     at: float = 0.0
     proof: Proof = _NOT_ASKED
-    cpus: UsableCpus | None = None
-    limits_off: str | None = None
+    facts: HostFacts = field(default_factory=HostFacts)
+
     allowed: tuple[int, ...] = ()
-    affinity: tuple[int, ...] | None = None
-    overflows: ListenOverflows | None = None
-    memory: Memory | None = None
-    setup: Setup | None = None
-    identity: Identity | None = None
-    oom_kills: OomKills | None = None
+    """The CPUs that any of its workers may run on."""
 
 
 def _limit(seconds: float, bounds: tuple[float, float]) -> float:

@@ -1,7 +1,4 @@
-"""Reads the identity of a server: its host, the start and working directory of its master, and its emperor.
-
-Finds the systemd unit of a process by its cgroup: `/system.slice/uwsgi.service` is `uwsgi.service`.
-"""
+"""Reads the identity of a server: its host, the start and directory of its master, its emperor and systemd unit."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.procfs import read_pid_numbers
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class Identity:
 
     host: the name of this host.
     started: epoch seconds of the start of the process, which a reload does not change.
-    working_directory: the current one; it needs the permission to trace the process (see `descriptors`).
+    working_directory: the current one; it needs the permission to trace the process (`procfs.read_socket_inodes`).
     emperor_pid: the pid of the parent in its own PID namespace, as in its stats, if the parent is a uWSGI.
     """
 
@@ -75,7 +72,7 @@ _UNIT = re.compile(r"^[0-9]+:(?:name=systemd)?:.*/([\w@.\\:-]+\.service)(?:/|$)"
 def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
     """The innermost service of a process; None if the process is in no service, has ended, or is hidden.
 
-    See systemd.unit(5) and cgroups(7). `root` is the parent directory of `/proc`.
+    Its cgroup says so: `/system.slice/uwsgi.service` is `uwsgi.service` (systemd.unit(5), cgroups(7)).
     """
     try:
         found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))

@@ -1,29 +1,7 @@
-"""Determines how much memory a process can still get: the minimum of the host's and of each of its cgroups.
+"""Measures memory: what a process can still get, what one more worker would take, and kills for lack of it.
 
-For the host, this is the kernel's own estimate, MemAvailable of `/proc/meminfo`: free memory and memory that can be
-reclaimed without swapping (proc_meminfo(5)). For a cgroup, it is the limit minus the usage. The inactive file cache
-does not count as usage: the kernel drops it before it kills a process. Version 1 has `memory.limit_in_bytes`,
-`memory.usage_in_bytes`, and `total_inactive_file` in `memory.stat`; version 2 has `memory.max`, `memory.current` and
-`inactive_file`. All of them include the cgroups below. See the kernel's cgroup-v1/memory.rst and cgroup-v2.rst. Swap
-does not count: a worker that is swapped out serves no requests.
-
-Estimates the memory that one more worker of a server would take, from the memory that each worker has for itself.
-
-There are two sources. `uss`, the unique set size, is the private pages of a process, from `/proc/<pid>/smaps_rollup`:
-the memory that ending the worker would free. It needs the privilege to trace the worker, and the kernel walks the
-worker's page tables. `anonymous` is all anonymous pages, which any user may read. It is an upper bound: it includes
-pages that a worker still shares with its master, copied on write.
-
-A worker grows for some time after its start, so the largest value of each living process counts.
-
-Walking the page tables of a worker of 50 MB took 0.8 ms of CPU; of 1 GB in small pages, 10 ms. With 64 workers of
-50 MB, all memory facts took 3 ms per minute, available memory included (Linux 6.18, 2 CPUs).
-
-Reads how often the kernel has killed a process because memory ran out, in a process's cgroup and on the host.
-
-For a cgroup and those below it, the count is `oom_kill` in `memory.events` (version 2) or `memory.oom_control` (version
-1), since Linux 4.13. For the host it is `oom_kill` in `/proc/vmstat`, which includes kills in cgroups. Only the
-kernel's log has the name of the killed process.
+`read_available_memory` looks at the host and at each cgroup, `WorkerMemories` at the workers of one server, and
+`read_oom_kills` at the kernel's counts.
 """
 
 from __future__ import annotations
@@ -36,10 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import find_cgroups
+from uwsgi_headroom.kernel.cgroups import ROOT, find_cgroups
 from uwsgi_headroom.kernel.processes import WorkerProcess
-
-ROOT = Path("/")
 
 UNLIMITED = 1 << 62
 """A version 1 limit of at least this means no limit: the kernel then writes the last page below 2 ** 63."""
@@ -56,7 +32,10 @@ class AvailableMemory:
 def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | None:
     """The memory that a process and the others in its cgroups can still get; None if one of the limits is unknown.
 
-    `root` is the parent directory of `/proc` and `/sys`.
+    For the host, this is the kernel's own estimate, MemAvailable of `/proc/meminfo`: free memory and memory that can be
+    reclaimed without swapping (proc_meminfo(5)). For a cgroup, it is the limit minus the usage, both with the cgroups
+    below. The inactive file cache does not count as usage: the kernel drops it before it kills a process. Swap does not
+    count: a worker that is swapped out serves no requests. See the kernel's cgroup-v1/memory.rst and cgroup-v2.rst.
     """
     try:
         host = _read_field(root, "proc/meminfo", "MemAvailable:") * 1024
@@ -103,7 +82,11 @@ USS_SECONDS = 60.0
 
 LONGEST_WALK = 0.05
 """The most CPU seconds for one walk of page tables, enough for 5 GB in small pages. A longer walk costs a thousandth of
-a CPU and delays the reading of every other server, so from then on only the server's anonymous memory is read."""
+a CPU and delays the reading of every other server, so from then on only the server's anonymous memory is read.
+
+Measured: 0.8 ms of CPU for a worker of 50 MB; 10 ms for 1 GB in small pages. With 64 workers of 50 MB, all memory facts
+took 3 ms per minute, available memory included (Linux 6.18, 2 CPUs).
+"""
 
 Source = Literal["uss", "anonymous"]
 _ProcessKey = tuple[int, float | None]  # pid and start time: a pid may be reused
@@ -129,10 +112,16 @@ class WorkerMemory:
 
 
 class WorkerMemories:
-    """Reads the memory of a server's workers repeatedly, and keeps the largest value of each.
+    """Estimates the memory that one more worker of a server would take, from what each worker has for itself.
 
-    `root` is the parent directory of `/proc`. `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy
-    machine does not look like a large worker.
+    There are two sources. `uss`, the unique set size, is the private pages of a process, from
+    `/proc/<pid>/smaps_rollup`: the memory that ending the worker would free. It needs the privilege to trace the
+    worker, and the kernel walks the worker's page tables. `anonymous` is all anonymous pages, which any user may read.
+    It is an upper bound: it includes pages that a worker still shares with its master, copied on write.
+
+    A worker grows for some time after its start, so the largest value of each living process counts.
+
+    `cpu_clock` measures a walk of page tables in CPU seconds, so that a busy machine does not look like a large worker.
     """
 
     def __init__(self, *, root: Path = ROOT, cpu_clock: Callable[[], float] = time.thread_time) -> None:
@@ -207,18 +196,19 @@ class OomKills:
 
 
 def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
-    """The counts for a process. `root` is the parent directory of `/proc` and `/sys`. Never raises."""
-    return OomKills(_read_cgroup(pid, root), _read_count(root, "proc/vmstat"))
+    """How often the kernel has killed a process for lack of memory. Never raises.
 
-
-def _read_cgroup(pid: int, root: Path) -> int | None:
+    For the process's cgroup and those below it, the kernel counts in `memory.events` (version 2) or
+    `memory.oom_control` (version 1), since Linux 4.13; for the host in `/proc/vmstat`, which includes kills in cgroups.
+    Only the kernel's log has the name of the killed process.
+    """
+    host = _read_count(root, "proc/vmstat")
     try:
         cgroups = find_cgroups(pid, "memory", root)
     except (OSError, ValueError):
-        return None
-    if not cgroups.folders:
-        return None
-    return _read_count(cgroups.folders[-1], "memory.oom_control" if cgroups.version == 1 else "memory.events")
+        return OomKills(None, host)
+    file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
+    return OomKills(_read_count(cgroups.folders[-1], file) if cgroups.folders else None, host)
 
 
 def _read_count(folder: Path | str, file: str) -> int | None:

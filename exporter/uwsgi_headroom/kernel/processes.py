@@ -3,11 +3,7 @@
 Only children of the proven master are read. A pid in the stats document may be reused by now, but a process whose
 parent is the master is one of its workers in any case.
 
-Reads the CPU time of each thread of a process, and the CPU on which the thread last ran.
-
-The kernel does not count CPU time per thread and CPU. The exporter attributes a thread's CPU time since the last
-reading to the CPU on which the thread last ran. That is exact for a pinned thread, and accurate on average for a thread
-that moves less often than the exporter reads it.
+If CPU residency is enabled, `read_threads` reads each thread as well.
 """
 
 from __future__ import annotations
@@ -36,32 +32,37 @@ _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """One worker process at one instant.
-
-    A figure is None if this user may not read it. Only `open_fds` needs a privilege (see `descriptors`).
-
-    cpu_user_seconds, cpu_system_seconds: CPU time of all threads since the start of the process.
-    children_cpu_seconds: CPU time of the process's own children that have ended and were waited for.
-    voluntary_context_switches, involuntary_context_switches: of the main thread only, since its start (the kernel
-        counts per thread).
-    last_cpu: the CPU on which the main thread last ran.
-    start_time: epoch seconds, to a hundredth.
-    anonymous_bytes: the resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes
-        may share it, copied on write.
-    """
+    """One worker process at one instant. A figure is None if this user may not read it."""
 
     pid: int
+
     cpu_user_seconds: float | None
     cpu_system_seconds: float | None
+    """CPU time of all threads since the start of the process."""
+
     resident_bytes: int | None
+
     voluntary_context_switches: int | None
     involuntary_context_switches: int | None
+    """Of the main thread only, since its start: the kernel counts per thread."""
+
     open_fds: int | None
+    """The only figure that needs a privilege (see `procfs.read_socket_inodes`)."""
+
     affinity: tuple[int, ...] | None
+
     last_cpu: int | None
+    """The CPU on which the main thread last ran."""
+
     start_time: float | None
+    """Epoch seconds, to a hundredth."""
+
     anonymous_bytes: int | None = None
+    """The resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes may share it,
+    copied on write."""
+
     children_cpu_seconds: float | None = None
+    """CPU time of the process's own children that have ended and were waited for."""
 
 
 class Processes:
@@ -88,7 +89,7 @@ class Processes:
                 continue
             try:
                 process = self._known.get(pid) or psutil.Process(pid)
-                stat = _read_stat(pid)
+                stat = _read_stat(f"/proc/{pid}")
                 before = self._last.get(pid)
                 if quick and before and stat.is_of(before[0], master_pid):
                     worker: WorkerProcess | None = before[1] if stat == before[0] else stat.update(before[1])
@@ -110,7 +111,8 @@ class Processes:
 
 
 class _StatFields(NamedTuple):
-    """Fields of `/proc/<pid>/stat`. Times are in clock ticks; `start` counts from the machine's boot."""
+    """Fields of the `stat` file of a process or thread (proc_pid_stat(5)). Times are in clock ticks; `start` counts
+    from the machine's boot."""
 
     state: str
     parent: int
@@ -135,11 +137,12 @@ class _StatFields(NamedTuple):
         )
 
 
-def _read_stat(pid: int) -> _StatFields:
-    """Read `/proc/<pid>/stat`. Raises OSError, or ValueError if it is not as in proc(5)."""
-    fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
+def _read_stat(process: str) -> _StatFields:
+    """Read the `stat` file in the directory of a process or thread. Raises OSError, or ValueError if it is not as in
+    proc(5)."""
+    fields = procfs.read_stat_fields(f"{process}/stat")
     if len(fields) < 37:
-        raise ValueError(f"/proc/{pid}/stat has {len(fields)} fields after the name")
+        raise ValueError(f"{process}/stat has {len(fields)} fields after the name")
     return _StatFields(fields[0].decode(), *(int(fields[at]) for at in (1, 11, 12, 13, 14, 19, 36)))
 
 
@@ -180,20 +183,22 @@ def _value_if_permitted(ask: Callable[[], T]) -> T | None:
         return None
 
 
-_UTIME, _STIME, _PROCESSOR = 11, 12, 36  # fields 14, 15 and 39 of proc(5); 0 is the field after the name
-
 Threads = dict[int, tuple[int, float]]
 """The CPU on which each thread last ran, and the thread's CPU seconds since its start, by thread id."""
 
 
 def read_threads(pid: int) -> Threads:
-    """Read every thread of a process. Returns an empty dict if the process has ended."""
+    """Read every thread of a process. Returns an empty dict if the process has ended.
+
+    The kernel does not count CPU time per thread and CPU. The exporter attributes a thread's CPU time since the last
+    reading to the CPU on which the thread last ran. That is exact for a pinned thread, and accurate on average for a
+    thread that moves less often than the exporter reads it.
+    """
     by_thread: Threads = {}
     folder = f"/proc/{pid}/task"
     with suppress(OSError):  # the process has ended
         for thread in os.listdir(folder):
             with suppress(OSError):  # this thread has ended
-                fields = procfs.read_stat_fields(f"{folder}/{thread}/stat")
-                seconds = (int(fields[_UTIME]) + int(fields[_STIME])) / _TICKS
-                by_thread[int(thread)] = int(fields[_PROCESSOR]), seconds
+                stat = _read_stat(f"{folder}/{thread}")
+                by_thread[int(thread)] = stat.cpu, (stat.user + stat.system) / _TICKS
     return by_thread

@@ -7,8 +7,6 @@ log show the reason to the operator.
 There are two proofs. For a UNIX socket, the kernel gives the pid of the peer (SO_PEERCRED, in the reader's own
 namespace), and `NSpid` its pid in its own namespace. For TCP on an address of this machine, the process must hold the
 listening socket. Either way, a uWSGI in a PID namespace below ours has another pid here than in its document.
-
-Proves the master of one server repeatedly: searches other PID namespaces, and refuses relays.
 """
 
 from __future__ import annotations
@@ -21,7 +19,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel import procfs, sock_diag
-from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_pid_numbers, read_socket_inodes
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
+from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats.server import Snapshot
@@ -164,7 +163,8 @@ PAUSE_SECONDS = 60.0
 
 
 class Prover:
-    """Proves the master of one server; a process that was searched or doubted once is recognized."""
+    """Proves the master of one server repeatedly: searches other PID namespaces, and refuses relays. A process that was
+    searched or doubted once is recognized."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,13 +1,4 @@
-"""Reads the setup of a server: its options, its kernel's limits, its concurrency and the sockets of each worker.
-
-The setup is costly to read and changes only with a reload or a new worker. It is cached until the workers change, for
-a minute at most. The first reading of new workers is kept for a few seconds only: uWSGI says that a worker accepts
-requests before it has begun its threads.
-
-Determines how a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen).
-
-The stats document has a core for each request that a worker can serve at once, but does not say if a core is a thread.
-"""
+"""Reads the setup of a server: its options, its kernel's limits, its concurrency and the sockets of each worker."""
 
 from __future__ import annotations
 
@@ -17,52 +8,21 @@ from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.kernel.procfs import Patience
-from uwsgi_headroom.kernel.sock_diag import ask_in_network_of
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
-_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
-
-
-def find_concurrency_kind(
-    options: Options, cores: Mapping[int, int | None], *, proc: Path = Path("/proc")
-) -> ConcurrencyKind | None:
-    """How the workers serve requests. cores: the cores of each accepting worker, by pid; None with stats-no-cores.
-
-    A process with fewer threads than cores proves `async`. More threads do not prove `threads`, since applications
-    start threads as well; a server then counts as threaded unless its options say otherwise.
-    """
-    if any(number and number > 0 for number in (options.async_cores, options.gevent, options.asyncio)):
-        return "async" if max(options.async_cores or 0, options.gevent or 0, options.asyncio or 0) > 1 else "single"
-    known = {pid: number for pid, number in cores.items() if number}
-    if not known:
-        return None
-    if max(known.values()) == 1:
-        return "single"
-    counts = {pid: count for pid in known if (count := _count_threads(pid, proc)) is not None}
-    if not counts:
-        return None
-    # All, not any: a worker that is ending may already have joined some of its threads.
-    return "async" if all(count < known[pid] for pid, count in counts.items()) else "threads"
-
-
-def _count_threads(pid: int, proc: Path) -> int | None:
-    """The number of OS threads of a process; None if it has ended."""
-    try:
-        found = _THREADS.search(procfs.read_file(proc, str(pid), "status"))
-    except OSError:
-        return None
-    return int(found[1]) if found else None
-
-
 KEEP_SECONDS = 60.0
 KEEP_FIRST_SECONDS = 4.0
+"""How long the first reading of new workers is kept: uWSGI says that a worker accepts requests before it has begun its
+threads."""
 
 
 class SetupReader:
-    """Reads the setup of one server repeatedly, and caches it while it is fresh."""
+    """Reads the setup of one server repeatedly. It is costly to read and changes only with a reload or a new worker: it
+    is kept until the workers change, for a minute at most."""
 
     def __init__(self) -> None:
         self._read_at = float("-inf")
@@ -110,3 +70,39 @@ def read_somaxconn(pid: int) -> int | None:
         return int(ask_in_network_of(pid, lambda: procfs.read_file("/proc/sys/net/core/somaxconn")))
     except (OSError, ValueError):
         return None
+
+
+def find_concurrency_kind(
+    options: Options, cores: Mapping[int, int | None], *, proc: Path = Path("/proc")
+) -> ConcurrencyKind | None:
+    """How a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen). cores: the
+    cores of each accepting worker, by pid; None with stats-no-cores. The stats document has a core for each request
+    that a worker can serve at once, but does not say if a core is a thread.
+
+    A process with fewer threads than cores proves `async`. More threads do not prove `threads`, since applications
+    start threads as well; a server then counts as threaded unless its options say otherwise.
+    """
+    if any(number and number > 0 for number in (options.async_cores, options.gevent, options.asyncio)):
+        return "async" if max(options.async_cores or 0, options.gevent or 0, options.asyncio or 0) > 1 else "single"
+    known = {pid: number for pid, number in cores.items() if number}
+    if not known:
+        return None
+    if max(known.values()) == 1:
+        return "single"
+    counts = {pid: count for pid in known if (count := _count_threads(pid, proc)) is not None}
+    if not counts:
+        return None
+    # All, not any: a worker that is ending may already have joined some of its threads.
+    return "async" if all(count < known[pid] for pid, count in counts.items()) else "threads"
+
+
+_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
+
+
+def _count_threads(pid: int, proc: Path) -> int | None:
+    """The number of OS threads of a process; None if it has ended."""
+    try:
+        found = _THREADS.search(procfs.read_file(proc, str(pid), "status"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None

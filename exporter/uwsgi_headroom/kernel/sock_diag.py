@@ -6,36 +6,21 @@ connections waiting to be accepted as `rqueue` and the limit as `wqueue`; the li
 backlog and net.core.somaxconn.
 
 Any failure raises an `OSError` whose text is the reason to show to the operator.
-
-Asks the kernel from within the network namespace of another process.
-
-A netlink socket belongs to the namespace of the thread that creates it, and setns(2) moves one thread. So each question
-is asked in a short-lived thread of its own, 0.1 ms: no thread of the exporter ever changes its namespace, and no
-descriptor keeps the namespace of a stopped container alive.
-
-It takes CAP_SYS_ADMIN, in the user namespaces of the exporter and of the network, and CAP_SYS_PTRACE to open the
-namespace of another user's process.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import math
 import os
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
-
-from uwsgi_headroom.kernel.procfs import shares_network_namespace
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 
 Family = Literal["unix", "inet", "inet6"]
@@ -124,14 +109,15 @@ TCP_LISTEN = 10
 # linux/unix_diag.h
 UDIAG_SHOW_NAME, UDIAG_SHOW_RQLEN = 0x01, 0x10
 UNIX_DIAG_NAME, UNIX_DIAG_RQLEN = 0, 4
-_unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
-_unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
+unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
+unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")
 
 # linux/inet_diag.h. A sockid is ports (big endian), source, destination, interface, cookie: 48 bytes
-_inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
-# The message: family, state, timer, retransmits, sockid, expires, rqueue, wqueue, uid, inode
-_inet_diag_msg = struct.Struct("=BBBB2s2x16s16x12xIIIII")
+inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
+# The message: family, state, timer, retransmits, sockid without interface and cookie, expires, rqueue, wqueue, uid,
+# inode
+inet_diag_msg = struct.Struct("=BBBB2s2s16s16s12xIIIII")
 
 _unix_inode, _inet_inode = struct.Struct("=4xI"), struct.Struct("=68xI")  # of both messages
 
@@ -199,7 +185,7 @@ def explain(error: OSError | struct.error) -> str:
 
 def _unix(payload: bytes) -> Listener | None:
     """Decode a `struct unix_diag_msg` and its attributes; None unless it is a stream socket with a queue length."""
-    _, kind, _, _, inode, _ = _unix_diag_msg.unpack_from(payload)
+    _, kind, _, _, inode, _ = unix_diag_msg.unpack_from(payload)
     if kind != socket.SOCK_STREAM:
         return None
     attributes = unix_attributes(payload)
@@ -213,7 +199,7 @@ def _unix(payload: bytes) -> Listener | None:
 def unix_attributes(payload: bytes) -> dict[int, bytes]:
     """The attributes behind a `struct unix_diag_msg`, by type."""
     found: dict[int, bytes] = {}
-    offset = _unix_diag_msg.size
+    offset = unix_diag_msg.size
     while offset + _nlattr.size <= len(payload):
         length, attribute = _nlattr.unpack_from(payload, offset)
         if length < _nlattr.size:
@@ -232,7 +218,7 @@ def unix_name(name: bytes) -> str:
 
 def _inet(payload: bytes) -> Listener | None:
     """Decode a `struct inet_diag_msg`."""
-    family, _, _, _, port, address, _, queue, limit, _, inode = _inet_diag_msg.unpack_from(payload)
+    family, _, _, _, port, _, address, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     number = int.from_bytes(port, "big")
     if family == socket.AF_INET6:
         return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit)
@@ -245,11 +231,11 @@ def _aligned(length: int) -> int:
 
 
 def _unix_request() -> bytes:
-    return _unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
+    return unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, 0, UDIAG_SHOW_NAME | UDIAG_SHOW_RQLEN, 0)
 
 
 def _inet_request(family: int) -> bytes:
-    return _inet_diag_req_v2.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN)
+    return inet_diag_req_v2.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN)
 
 
 _FAMILIES: dict[Family, tuple[bytes, struct.Struct, Callable[[bytes], Listener | None]]] = {
@@ -257,65 +243,3 @@ _FAMILIES: dict[Family, tuple[bytes, struct.Struct, Callable[[bytes], Listener |
     "inet": (_inet_request(socket.AF_INET), _inet_inode, _inet),
     "inet6": (_inet_request(socket.AF_INET6), _inet_inode, _inet),
 }
-
-
-T = TypeVar("T")
-
-CLONE_NEWNET = 0x40000000  # linux/sched.h
-
-WHO_MAY_ASK = (
-    "uWSGI runs in another network namespace: give the exporter CAP_SYS_ADMIN and CAP_SYS_PTRACE, or run it in that "
-    "namespace (same container or pod)"
-)
-
-
-def ask_in_network_of(pid: int, question: Callable[[], T]) -> T:
-    """The result of `question`, which runs in a thread in the network namespace of a process; if that is this
-    process's own, in this thread.
-
-    Raises whatever `question` raises, or OSError with the reason to show to the operator. The caller waits, so
-    `question` has to be short.
-    """
-    same = shares_network_namespace(pid)
-    if same is None:
-        raise OSError(f"process {pid} is not visible: it has ended, or /proc hides it (mount option hidepid)")
-    return question() if same else _ask_there(pid, question)
-
-
-def _ask_there(pid: int, question: Callable[[], T]) -> T:
-    answer: Future[T] = Future()
-
-    def enter_and_ask() -> None:
-        try:
-            _enter_network_of(pid)
-            answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            answer.set_exception(error)
-
-    thread = threading.Thread(target=enter_and_ask, name="in another network namespace", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:  # too many threads, or too little memory
-        raise OSError(str(error)) from None
-    thread.join()
-    return answer.result()
-
-
-_libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
-
-
-def _enter_network_of(pid: int) -> None:
-    """Move this thread into the network namespace of a process. Raises OSError with the reason to show."""
-    try:
-        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    except PermissionError:
-        raise OSError(WHO_MAY_ASK) from None
-    except OSError as error:
-        raise OSError(f"the network namespace of process {pid} is not visible: {error.strerror}") from None
-    try:
-        if _libc.setns(namespace, CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            refused = code in (errno.EPERM, errno.ENOSYS)
-            raise OSError(WHO_MAY_ASK if refused else f"setns(2) failed: {os.strerror(code)}")
-    finally:
-        os.close(namespace)

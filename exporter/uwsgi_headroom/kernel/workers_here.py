@@ -19,8 +19,8 @@ import msgspec
 import psutil
 
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.procfs import read_pid_numbers
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 T = TypeVar("T")

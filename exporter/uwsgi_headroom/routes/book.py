@@ -11,11 +11,7 @@ Rules of this module:
   one.
 * A route keeps its meaning while it has its name. When its number passes to another route, the generation of the
   number changes.
-* All memory is bounded, whatever clients request: routes, names (`tree`) and candidates.
-
-The tree of the named paths of one server. Its memory is bounded.
-
-The routes in service at one sample, by worker and thread.
+* All memory is bounded, whatever clients request: routes, names (`PathTree`) and candidates.
 """
 
 from __future__ import annotations
@@ -24,19 +20,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from uwsgi_headroom.routes.shape import (
-    ANY,
+from uwsgi_headroom.routes.bounds import (
     FORGET_SECONDS,
     MOST_CANDIDATES,
     MOST_NODES,
     MOST_ROUTES,
     MOST_SIGHTED,
     MOST_VALUES,
-    OTHER,
-    PLACEHOLDERS,
     SIGHTINGS,
-    Shape,
 )
+from uwsgi_headroom.routes.shape import ANY, OTHER, PLACEHOLDERS, Shape
 
 _FORGET_INTERVAL = 60.0  # seconds between two searches for names to forget, while the tree is full
 

@@ -1,10 +1,7 @@
-"""Bounds of routes: no client can make them take more memory, time or series, whatever it requests.
+"""Reduces the method and path of one request to its shape. Nothing else of the request is kept.
 
-Reduces the method and path of one request to its shape. Nothing else of the request is kept.
-
-Decides whether a segment of a path is a name, such as `orders`, or a value, which becomes a placeholder.
-
-Templates of paths that an operator configures, such as `/orders/{id}`.
+A segment that reads like a name, such as `orders`, stays; a value becomes a placeholder. If the path matches a template
+that an operator has configured, such as `/orders/{id}`, the template is its shape.
 """
 
 from __future__ import annotations
@@ -14,44 +11,41 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.routes.bounds import LONGEST_NAME, LONGEST_PATH, MOST_SEGMENTS, MOST_TEMPLATES
 
-LONGEST_PATH = 1024
-"""The most bytes of a path; a longer one is `other`."""
+METHODS = frozenset(
+    (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT"),
+)
 
-MOST_SEGMENTS = 8
-"""The most segments of a path; one with more is `other`."""
+_is_plain = re.compile(rb"[A-Za-z0-9._~/-]+").fullmatch
 
-LONGEST_NAME = 32
-"""The most characters of a segment that is shown. Longer ones are titles or tokens."""
 
-MOST_PATHS = 2000
-"""The most different paths in one document that are reduced to a shape, which takes up to 40 microseconds each.
-Requests with further ones are `other`."""
+class Shape(NamedTuple):
+    """The method and path of a request, with placeholders for values. is_template: the segments are those of a
+    configured template. `OTHER` is the shape of all requests that have no route of their own."""
 
-SIGHTINGS = 3
-"""In how many samples a path must have been seen before it is named."""
+    method: str
+    segments: tuple[str, ...]
+    is_template: bool = False
 
-MOST_ROUTES = 50
-"""The most routes besides `other`: each is a time series."""
 
-MOST_VALUES = 20
-"""The most names of one segment. If one more would be named there, all become `{any}`."""
+OTHER = Shape("", ())
 
-MOST_TEMPLATES = 50
-"""The most templates in the configuration."""
 
-FORGET_SECONDS = 3600
-"""After this time, in seconds, a name or route that was not seen is forgotten when another one needs its place. The
-history is as long."""
-
-MOST_NODES = 1000
-"""The most places in the tree of named paths of one server."""
-
-MOST_CANDIDATES = 500
-"""The most paths of one server that wait for their name. The one that was not seen for longest gives way."""
-
-MOST_SIGHTED = 100
-"""The most paths without a name that are counted in one sample, which takes some 20 microseconds each."""
+def make_shape(method: bytes, path: bytes, templates: Templates, classified: SegmentCache | None = None) -> Shape:
+    """Return the shape of a request. path: as received, without the query; slashes at its end or repeated ones make no
+    difference. classified: segments of the same document."""
+    if method not in METHODS or not path.startswith(b"/") or len(path) > LONGEST_PATH:
+        return OTHER
+    segments = [segment for segment in path.decode("latin-1").split("/") if segment]
+    if len(segments) > MOST_SEGMENTS or "." in segments or ".." in segments:
+        return OTHER
+    if template := templates.match(segments):
+        return Shape(method.decode(), template, is_template=True)
+    if not _is_plain(path):
+        return OTHER
+    classified = SegmentCache() if classified is None else classified
+    return Shape(method.decode(), tuple([classified[segment] for segment in segments]))
 
 
 ID, UUID, HASH, TOKEN, ANY = "{id}", "{uuid}", "{hash}", "{token}", "{any}"
@@ -154,38 +148,3 @@ def refuse_too_many(templates: Sequence[str], where: str) -> tuple[str, ...]:
     if len(templates) > MOST_TEMPLATES:
         raise ConfigError(f"{where}: {len(templates)} templates are too many; {MOST_TEMPLATES} are the most")
     return tuple(templates)
-
-
-METHODS = frozenset(
-    (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT"),
-)
-
-_is_plain = re.compile(rb"[A-Za-z0-9._~/-]+").fullmatch
-
-
-class Shape(NamedTuple):
-    """The method and path of a request, with placeholders for values. is_template: the segments are those of a
-    configured template. `OTHER` is the shape of all requests that have no route of their own."""
-
-    method: str
-    segments: tuple[str, ...]
-    is_template: bool = False
-
-
-OTHER = Shape("", ())
-
-
-def make_shape(method: bytes, path: bytes, templates: Templates, classified: SegmentCache | None = None) -> Shape:
-    """Return the shape of a request. path: as received, without the query; slashes at its end or repeated ones make no
-    difference. classified: segments of the same document."""
-    if method not in METHODS or not path.startswith(b"/") or len(path) > LONGEST_PATH:
-        return OTHER
-    segments = [segment for segment in path.decode("latin-1").split("/") if segment]
-    if len(segments) > MOST_SEGMENTS or "." in segments or ".." in segments:
-        return OTHER
-    if template := templates.match(segments):
-        return Shape(method.decode(), template, is_template=True)
-    if not _is_plain(path):
-        return OTHER
-    classified = SegmentCache() if classified is None else classified
-    return Shape(method.decode(), tuple([classified[segment] for segment in segments]))

@@ -1,7 +1,4 @@
-"""What a client shows to an HTTP server, and what it trusts: a login, certificates, a name to expect.
-
-Parses stats addresses into one of four types; does no I/O.
-"""
+"""Parses the addresses of stats servers into one of four types, and holds what access to one takes; does no I/O."""
 
 from __future__ import annotations
 
@@ -15,26 +12,6 @@ from uwsgi_headroom.errors import AddressError
 
 if TYPE_CHECKING:
     import ssl
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HttpAccess:
-    """authorization: the value of that header, "" for none. context: of TLS, None for that of the system. server_name:
-    the name to expect in the server's certificate, "" for the host of the URL."""
-
-    authorization: str = ""
-    context: ssl.SSLContext | None = None
-    server_name: str = ""
-
-
-def basic(user: str, password: str) -> str:
-    """The header of a user and a password: RFC 7617."""
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
-
-
-def bearer(token: str) -> str:
-    """The header of a token: RFC 6750."""
-    return f"Bearer {token}"
 
 
 _UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
@@ -63,7 +40,7 @@ class Unix:
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """A raw TCP stats server. is_guarded: whether its name must not lead to addresses of `source/resolve.py`."""
+    """A raw TCP stats server. is_guarded: whether its name must not lead to what `resolve.refuse_local` refuses."""
 
     host: str
     port: int
@@ -173,3 +150,27 @@ def _url(text: str) -> Tcp | Http:
 
 def _netloc(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HttpAccess:
+    """What the exporter's client shows to an HTTP server, and what it trusts."""
+
+    authorization: str = ""
+    """The value of that header, "" for none."""
+
+    context: ssl.SSLContext | None = None
+    """The context of TLS, None for that of the system."""
+
+    server_name: str = ""
+    """The name to expect in the server's certificate, "" for the host of the URL."""
+
+
+def basic(user: str, password: str) -> str:
+    """The header of a user and a password: RFC 7617."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def bearer(token: str) -> str:
+    """The header of a token: RFC 6750."""
+    return f"Bearer {token}"

@@ -1,6 +1,6 @@
-"""Reads one document from any kind of address, within a deadline and a size cap.
+"""Reads one document from any kind of address, also from a file, within a deadline and a size cap.
 
-Reads a stats document from a file, to replay it.
+Each failure becomes one sentence for an operator: what happened, and what to do.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.source.receive import Answer, waits_to_write_a_pipe
+from uwsgi_headroom.source.receive import Answer
 from uwsgi_headroom.source.resolve import AddressInfo, refuse_local, resolve_host
 
 _ADVICE: dict[int, str] = {
@@ -138,8 +139,21 @@ def _explain_os_error(error: OSError) -> SourceError:
     return SourceError(reason, advice)
 
 
+_WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
+"""The kernel functions that write to a pipe; the first is the name from Linux 6.13 on."""
+
+
+def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
+    """Whether a process waits because the pipe it writes to is full, as the kernel says (proc_pid_wchan(5)); False if
+    this user may not read its state."""
+    try:
+        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
+    except (OSError, ValueError):
+        return False
+
+
 def replay_file(address: File, size_cap: int) -> Answer:
-    """Read a regular file. Raises OSError or SourceError."""
+    """Read a stats document from a regular file, to replay it. Raises OSError or SourceError."""
     try:
         # Non-blocking: otherwise open() of a FIFO without a writer hangs before fstat() can check its type.
         descriptor = os.open(address.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

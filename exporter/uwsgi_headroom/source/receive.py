@@ -1,9 +1,4 @@
-"""Receives from a connected stream socket until the end of the stream, with or without TLS.
-
-The result of one read of a stats server.
-
-Checks with the kernel (proc_pid_wchan(5)) whether a silent process waits for a full pipe.
-"""
+"""Receives from a connected stream socket until the end of the stream, with or without TLS."""
 
 from __future__ import annotations
 
@@ -14,10 +9,25 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from uwsgi_headroom.errors import SourceError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One document.
+
+    transfer_seconds: time from the first byte of the document to its last.
+    peer_pid: the listening process, in this process's PID namespace (UNIX sockets only).
+    peer: IP address and port of the server (TCP only).
+    """
+
+    body: bytes
+    transfer_seconds: float = 0.0
+    peer_pid: int | None = None
+    peer: tuple[str, int] | None = None
+
 
 _CHUNK = 256 * 1024  # a UNIX socket buffers 219,264 bytes: one call empties it
 
@@ -80,30 +90,3 @@ async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> R
         if not chunks:
             raise
     return Received(b"".join(chunks), time.monotonic() - began if began else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One document.
-
-    transfer_seconds: time from the first byte of the document to its last.
-    peer_pid: the listening process, in this process's PID namespace (UNIX sockets only).
-    peer: IP address and port of the server (TCP only).
-    """
-
-    body: bytes
-    transfer_seconds: float = 0.0
-    peer_pid: int | None = None
-    peer: tuple[str, int] | None = None
-
-
-_WRITES_A_PIPE = ("anon_pipe_write", "pipe_write")
-"""The kernel functions that write to a pipe; the first is the name from Linux 6.13 on."""
-
-
-def waits_to_write_a_pipe(pid: int, *, proc: Path = Path("/proc")) -> bool:
-    """Whether a process waits because the pipe it writes to is full; False if this user may not read its state."""
-    try:
-        return (proc / str(pid) / "wchan").read_text() in _WRITES_A_PIPE
-    except (OSError, ValueError):
-        return False

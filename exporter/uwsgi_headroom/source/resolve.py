@@ -1,13 +1,7 @@
-"""Resolves host names, in threads that nothing waits for.
+"""Resolves host names, in threads that nothing waits for, and refuses names that lead to this machine.
 
 A resolver may hang for half a minute, and a call to it cannot be cancelled. asyncio's own executor has few threads,
 and `asyncio.run` waits for them when it ends. So each lookup runs in its own daemon thread, one per host at a time.
-
-Refuses names that lead to addresses which a name from outside must not reach; does no I/O.
-
-A name in an address that a client of the exporter gave (`/probe`) is resolved by somebody else: its owner may let it
-lead to this machine itself, or to the metadata service of a cloud, whose answers hold credentials. The addresses that
-are checked here are those that are then connected to: no second lookup can change them.
 """
 
 from __future__ import annotations
@@ -72,7 +66,12 @@ _AMAZON = ipaddress.ip_network("fd00:ec2::/32")
 
 
 def refuse_local(addresses: Sequence[AddressInfo]) -> Sequence[AddressInfo]:
-    """Return the addresses of a name. Raises SourceError if any of them is not an ordinary address of another host."""
+    """Return the addresses of a name. Raises SourceError if any of them is not an ordinary address of another host.
+
+    A name in an address that a client of the exporter gave (`/probe`) is resolved by somebody else: its owner may let
+    it lead to this machine itself, or to the metadata service of a cloud, whose answers hold credentials. The addresses
+    that are checked here are those that are then connected to: no second lookup can change them.
+    """
     if any(_is_refused(sockaddr[0]) for *_, sockaddr in addresses):
         raise SourceError(
             "unreachable",

@@ -1,7 +1,4 @@
-"""Reads a raw stats server on a UNIX socket.
-
-Reads a raw stats server over TCP, and connects to any server over TCP.
-"""
+"""Connects to stats servers on UNIX sockets and over TCP, and reads raw ones to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the documents of uWSGI's other stats servers: an emperor's and a router's."""
+"""Defines the documents of uWSGI's other stats servers, an emperor's and a router's, and their parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.stats.parts import Name, Whole, count_part, hide_negatives
+from uwsgi_headroom.stats.bounds import Name, Whole, count_part, hide_negatives
 
 
 class Vassal(Struct, frozen=True, gc=False):

@@ -17,9 +17,10 @@ from tests.support.other_namespaces import as_root
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs, workers_here
 from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.procfs import OUR_MOUNTS, Patience
+from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.source import Answer
 

@@ -14,10 +14,10 @@ from tests.support.contained import contained, family, namespaces_of_threads, re
 from tests.support.other_namespaces import as_nobody, as_root, in_child, python_in
 from tools.support.real_uwsgi import Uwsgi, wait_until
 from uwsgi_headroom.kernel.backlogs import Backlogs
+from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.procfs import OUR_MOUNTS
+from uwsgi_headroom.kernel.namespaces import WHO_MAY_ASK, ask_in_network_of
 from uwsgi_headroom.kernel.setup import read_somaxconn
-from uwsgi_headroom.kernel.sock_diag import WHO_MAY_ASK, ask_in_network_of
 from uwsgi_headroom.kernel.waits import peers as peers_module
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.record import Backlog
@@ -121,7 +121,7 @@ def test_without_the_right_to_enter() -> None:
     with family(0, IN_A_NETWORK) as processes:
         drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
         code = (
-            "from uwsgi_headroom.kernel.sock_diag import ask_in_network_of\n"
+            "from uwsgi_headroom.kernel.namespaces import ask_in_network_of\n"
             f"try: ask_in_network_of({processes.master}, int)\n"
             "except OSError as error: print(error)"
         )
@@ -166,7 +166,7 @@ def test_an_exporter_that_is_root_in_its_own_user_namespace() -> None:
     def ask() -> tuple[bool, bool]:
         code = """
 import os, subprocess, time
-from uwsgi_headroom.kernel.sock_diag import ask_in_network_of
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 child = subprocess.Popen(["unshare", "--net", "sleep", "60"])
 ours = os.readlink("/proc/self/ns/net")
 while os.readlink(f"/proc/{child.pid}/ns/net") == ours:

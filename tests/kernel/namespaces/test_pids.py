@@ -17,7 +17,7 @@ from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.procfs import read_pid_numbers
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.kernel.proof import Proof, Prover, prove_master_pid
 from uwsgi_headroom.source import Answer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from uwsgi_headroom.kernel.options import Options, read_options
+from uwsgi_headroom.kernel.options import read_options
+from uwsgi_headroom.record import Options
 
 PID = 7
 CWD = "/srv"

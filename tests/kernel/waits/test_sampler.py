@@ -16,13 +16,12 @@ import pytest
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
-from uwsgi_headroom.kernel.options import Options
 from uwsgi_headroom.kernel.waits import sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
-from uwsgi_headroom.record import Setup, Waits
+from uwsgi_headroom.record import Options, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000

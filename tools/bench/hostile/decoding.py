@@ -14,7 +14,7 @@ from tools.support.kernel_counts import peak_resident_bytes
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.stats.parts import MOST, QUOTES
+from uwsgi_headroom.stats.bounds import MOST, QUOTES
 
 TIMES = 7
 """How often each document is decoded; the first time, memory is measured too."""

@@ -1,9 +1,9 @@
 """Reads configuration files as a uWSGI master sees them: within its root directory, from its working directory.
 
-Both directories need the permission to trace the process, as its descriptors do (see `descriptors`). The files are
-untrusted. Names are resolved step by step from descriptors of directories, so that no link leads out of the process's
-root directory, whatever is replaced meanwhile. Only a regular file is opened, the read never waits for long, and one
-bound applies to all files of a process together.
+Both directories need the permission to trace the process (see `procfs.read_socket_inodes`). The files are untrusted.
+Names are resolved step by step from descriptors of directories, so that no link leads out of the process's root
+directory, whatever is replaced meanwhile. Only a regular file is opened, the read never waits for long, and one bound
+applies to all files of a process together.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from uwsgi_headroom.kernel.options.ini import (
     resolve_set,
     split_name,
 )
-from uwsgi_headroom.kernel.options.model import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
+from uwsgi_headroom.kernel.options.spellings import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.record import Options
 

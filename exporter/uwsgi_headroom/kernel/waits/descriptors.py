@@ -1,10 +1,7 @@
-"""Lists the sockets among a process's descriptors, in bounded time: a process may have a million descriptors.
+"""Reads which sockets a thread waits for, by its process's descriptors, in bounded time.
 
-Reads which descriptors a thread polls: the only place where the exporter reads the memory of another process.
-
-It is off unless `--read-pollfds` is given. poll(2) takes an array of `struct pollfd` in the caller's memory, and its
-address is an argument of the system call. Of each of at most 16 entries, eight bytes are read with
-process_vm_readv(2), which does not stop the process; of these, only the descriptor's number is kept.
+A process may have a million descriptors. `read_poll_descriptors` is the only place where the exporter reads the memory
+of another process, and is off unless `--read-pollfds` is given.
 """
 
 from __future__ import annotations
@@ -38,14 +35,9 @@ class Epolls:
 def read_socket(pid: int, descriptor: int) -> int | None:
     """The inode of a descriptor if it is a socket."""
     try:
-        return socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+        return procfs.socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
     except OSError:
         return None
-
-
-def socket_inode(target: str) -> int | None:
-    """The inode in the target of a link in `/proc/PID/fd` if it is a socket."""
-    return int(target[8:-1]) if target.startswith("socket:[") else None
 
 
 def list_sockets(pid: int) -> tuple[int, ...]:
@@ -86,8 +78,12 @@ class _Iovec(ctypes.Structure):
 
 
 def read_poll_descriptors(pid: int, array: int, number: int) -> list[int]:
-    """The descriptors in an array of `number` entries at the address `array`; none if it cannot be read, or has more
-    than 16."""
+    """The descriptors that a thread polls; none if they cannot be read, or are more than 16.
+
+    poll(2) takes an array of `number` entries (`struct pollfd`) in the caller's memory, and its address, `array`, is an
+    argument of the system call. Of each entry, eight bytes are read with process_vm_readv(2), which does not stop the
+    process; of these, only the descriptor's number is kept.
+    """
     if not 0 < number <= MOST_ENTRIES:
         return []
     size = number * _pollfd.size

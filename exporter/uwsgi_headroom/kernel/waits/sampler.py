@@ -4,8 +4,6 @@ A sample looks at the workers that have served or serve a request since the last
 (Looking only at those that serve one now would miss the requests that begin between uWSGI's document and the sample,
 and count those that end.) If the threads are too many for the budget, a random part of them is looked at, and each
 counts for more; so every number is an unbiased estimate.
-
-Divides the time of threads that run or could run into both: the kernel counts the two for each thread.
 """
 
 from __future__ import annotations
@@ -17,44 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.options import Options
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.procfs import shares_network_namespace
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, GAP_THREADS, Decisions
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
-from uwsgi_headroom.record import ConcurrencyKind, Setup, State, Waits
+from uwsgi_headroom.record import ConcurrencyKind, Options, Setup, State, Waits
 from uwsgi_headroom.stats.server import Snapshot, Worker
-
-_MOST_KNOWN = 65536
-"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
-
-
-class RunDelays:
-    """The CPU time of threads and their wait for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def part_waiting(self, pid: int, thread: int) -> float:
-        """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
-        kernel does not count it."""
-        try:
-            ran, waited = map(int, procfs.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
-        except (OSError, ValueError):
-            return 0.0
-        ran_before, waited_before = self._last.get((pid, thread), (0, 0))
-        if len(self._last) > _MOST_KNOWN:
-            self._last.clear()
-        self._last[pid, thread] = ran, waited
-        runnable = ran - ran_before + waited - waited_before
-        return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0
-
-    def forget(self, pid: int) -> None:
-        """Forget the threads of a process that has ended."""
-        self._last = {key: value for key, value in self._last.items() if key[0] != pid}
-
 
 MOST_OF_THE_TIME = 0.007
 """The part of a CPU that samples may take; lists of sockets take 0.002 more (`peers`)."""
@@ -97,8 +65,9 @@ class WaitSampler:
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         calls = find_calls()
-        self._threads = (
-            WorkerThreads(calls, read_pollfds=setting.read_pollfds, chance=self._chance, clock=clock) if calls else None
+        self._knows_calls = calls is not None
+        self._threads = WorkerThreads(
+            calls or Calls({}, False), read_pollfds=setting.read_pollfds, chance=self._chance, clock=clock
         )
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
@@ -114,7 +83,7 @@ class WaitSampler:
         raises."""
         if not self._setting.enabled:
             return None
-        if self._threads is None:
+        if not self._knows_calls:
             return Waits(off=_NO_TABLE)
         reason = _doubt(snapshot, setup.concurrency_kind if setup else None)
         if reason:
@@ -127,21 +96,17 @@ class WaitSampler:
         left_out: list[Worker] = []
         try:
             for worker in self._find_active(snapshot, processes):
-                at = None
-                if self._clock() <= end:
-                    pid = worker.pid or 0
-                    at = self._threads.find(worker, pid, processes[pid].start_time, options)
-                if at:
+                if self._clock() <= end and (at := self._find(worker, processes, options)):
                     found.append(at)
                 else:
                     left_out.append(worker)
-            seen, weight = self._look(self._threads, found, end)
+            seen, weight = self._look(found, end)
             if not found:
-                self._probe(self._threads, snapshot, processes, options)
+                self._probe(snapshot, processes, options)
         except RefusedError as refusal:
             return Waits(off=str(refusal), needs_right=refusal.needs_right)
         gaps = self._learn_peers(master_pid, seen)
-        return self._add_up(self._threads, snapshot, found, left_out, seen, weight, gaps)
+        return self._add_up(snapshot, found, left_out, seen, weight, gaps)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers
@@ -153,31 +118,34 @@ class WaitSampler:
             and (worker.busy_threads or worker.requests != served.get(worker.worker_id, worker.requests))
         ]
 
-    def _look(self, threads: WorkerThreads, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
+    def _find(self, worker: Worker, processes: Mapping[int, WorkerProcess], options: Options) -> LookedAt | None:
+        pid = worker.pid or 0
+        return self._threads.find(worker, pid, processes[pid].start_time, options)
+
+    def _look(self, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
         threads each counts. Raises RefusedError."""
         start, began = self._clock(), time.thread_time()
         budget = MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost
         self._sampled_at = start
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
-        most = len(all_threads) if threads.needs_all else max(_LEAST_THREADS, int(budget))
+        most = len(all_threads) if self._threads.needs_all else max(_LEAST_THREADS, int(budget))
         chosen = self._chance.sample(all_threads, min(len(all_threads), most))
         if not chosen:
             return [], 1.0
         seen: list[Seen] = []
         number = 0
         for each, thread in chosen:
-            seen += threads.look(each, thread)
+            seen += self._threads.look(each, thread)
             number += 1
             if self._clock() > end:
                 break
-        threads.look_at_strangers(found)
+        self._threads.look_at_strangers(found)
         self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, len(all_threads) / number
 
     def _probe(
         self,
-        threads: WorkerThreads,
         snapshot: Snapshot,
         processes: Mapping[int, WorkerProcess],
         options: Options,
@@ -186,9 +154,8 @@ class WaitSampler:
         RefusedError."""
         for worker in snapshot.workers:
             if worker.accepting and worker.pid in processes:
-                at = threads.find(worker, worker.pid or 0, processes[worker.pid or 0].start_time, options)
-                if at:
-                    threads.look(at, worker.pid or 0)
+                if at := self._find(worker, processes, options):
+                    self._threads.look(at, at.process.pid)
                 return
 
     def _learn_peers(self, master_pid: int, seen: list[Seen]) -> list[str]:
@@ -205,7 +172,6 @@ class WaitSampler:
 
     def _add_up(
         self,
-        threads: WorkerThreads,
         snapshot: Snapshot,
         found: list[LookedAt],
         left_out: list[Worker],
@@ -215,7 +181,7 @@ class WaitSampler:
     ) -> Waits:
         decided = [(each, part) for each in seen for part in self._decisions.decide(each.wait)]
         certain = sum(part for each, (part, what) in decided if each.wait.lock is None and what.result != "idle")
-        threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
+        self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
         backends = dict.fromkeys(self._setting.backends.values(), 0.0)
@@ -223,7 +189,7 @@ class WaitSampler:
         doubtful: dict[int, float] = defaultdict(float)
         for each, (part, (result, address, gap)) in decided:
             worker_id, count = each.by.worker.worker_id, weight * part
-            if result == "idle" or threads.is_idle(each.wait, snapshot):
+            if result == "idle" or self._threads.is_idle(each.wait, snapshot):
                 each.by.note_idle(each)
                 continue
             if each.wait.epoll is not None and gap == GAP_SOCKET:
@@ -275,3 +241,33 @@ def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES
     return None
+
+
+_MOST_KNOWN = 65536
+"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
+
+
+class RunDelays:
+    """Divides the time of threads that run or could run into both: the kernel counts a thread's CPU time and its wait
+    for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def part_waiting(self, pid: int, thread: int) -> float:
+        """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
+        kernel does not count it."""
+        try:
+            ran, waited = map(int, procfs.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
+        except (OSError, ValueError):
+            return 0.0
+        ran_before, waited_before = self._last.get((pid, thread), (0, 0))
+        if len(self._last) > _MOST_KNOWN:
+            self._last.clear()
+        self._last[pid, thread] = ran, waited
+        runnable = ran - ran_before + waited - waited_before
+        return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0
+
+    def forget(self, pid: int) -> None:
+        """Forget the threads of a process that has ended."""
+        self._last = {key: value for key, value in self._last.items() if key[0] != pid}

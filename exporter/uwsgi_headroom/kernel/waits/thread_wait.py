@@ -1,18 +1,8 @@
 """Decides what one thread waits for, from the system call that it is blocked in.
 
-The decision has two steps, because sockets are looked up for all threads of a sample at once: first the call, then,
-if it depends on sockets, their peers.
-
-Decides the waits of one sample, also those for sockets that are too young to be known.
-
-A list of all TCP sockets is too costly for every sample. A connection that is opened for one query is gone before the
-next list, so most waits for such sockets cannot be decided. But those that a list decides are a random part of them:
-the others are counted in the same proportions, separately for each kind of system call.
-
-Learns which locks idle threads wait for: no symbol names that of `thunder-lock`, and uwsgi.lock() looks the same.
-
-uWSGI's document says how many threads are in service. If the threads that wait for a lock are idle, the others add up
-to that number; if they are in service, only all together do.
+The decision has two steps, because sockets are looked up for all threads of a sample at once: `classify` looks at the
+call, and `decide`, if the call waits for sockets, at their peers. Samples of one server teach two more things: what
+sockets are used for that are too young to be known (`Decisions`), and which locks idle threads wait for (`IdleLocks`).
 """
 
 from __future__ import annotations
@@ -34,43 +24,6 @@ from uwsgi_headroom.record import State
 
 Lock = tuple[str, int]
 """The kind of a lock, and its address or number."""
-
-_LEARNT = 3
-"""How many more samples must speak for idle than against it, or the other way round."""
-
-_MOST_LOCKS = 1024
-
-
-class IdleLocks:
-    """What is known of the locks of one server."""
-
-    def __init__(self) -> None:
-        self._scores: Counter[Lock] = Counter()
-
-    def learn(self, waiting: Mapping[Lock, int], others: float, busy: int, *, presumed_idle: bool) -> None:
-        """Compare a sample with uWSGI's document. waiting: threads by the lock they wait for; others: the threads that
-        are in service for certain; busy: threads in service according to the document."""
-        if len(self._scores) > _MOST_LOCKS:
-            self._scores.clear()
-        believed = {lock: number for lock, number in waiting.items() if not self.is_idle(lock, presumed_idle)}
-        for lock, number in waiting.items():
-            without = others + sum(believed.values()) - believed.get(lock, 0)
-            self._scores[lock] += _sign(abs(without + number - busy) - abs(without - busy))
-            self._scores[lock] = max(-2 * _LEARNT, min(2 * _LEARNT, self._scores[lock]))
-
-    def is_learnt(self, lock: Lock) -> bool:
-        """Whether it is known whether threads that wait for this lock are idle."""
-        return abs(self._scores[lock]) >= _LEARNT
-
-    def is_idle(self, lock: Lock, presumed: bool) -> bool:
-        """Whether threads that wait for this lock are idle; `presumed` as long as that is not learnt."""
-        score = self._scores[lock]
-        return score >= _LEARNT or (presumed and score > -_LEARNT)
-
-
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
-
 
 # linux/futex.h
 FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
@@ -94,7 +47,7 @@ GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 @dataclass(frozen=True, slots=True)
 class Wait:
     """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
-    lock: identifies a lock that idle threads may wait for as well (see `idle_locks`); None if they do not. epoll: the
+    lock: identifies a lock that idle threads may wait for as well (see `IdleLocks`); None if they do not. epoll: the
     descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets."""
 
     result: Result | None
@@ -219,7 +172,7 @@ def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
         target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
     except OSError:
         return Wait("unknown", gap=GAP_SOCKET)
-    if inode := descriptors.socket_inode(target):
+    if inode := procfs.socket_inode(target):
         return Wait(None, (inode,), call="descriptor")
     if target.startswith("pipe:["):
         return Wait("pipe")
@@ -270,10 +223,7 @@ _OF_PEERS: Mapping[str, Result] = {
 
 def _is_in_device_sleep(pid: int, thread: int) -> bool:
     """Whether a thread is in state D: uninterruptible, as threads are that wait for a device."""
-    try:
-        return procfs.read_stat_fields(f"/proc/{pid}/task/{thread}/stat")[0] == b"D"
-    except (OSError, IndexError):
-        return False
+    return procfs.read_state(pid, thread) == b"D"
 
 
 def _read_wait_channel(pid: int, thread: int) -> bytes:
@@ -296,7 +246,12 @@ class Part(NamedTuple):
 
 
 class Decisions:
-    """The decisions about the waits of one server."""
+    """The decisions about the waits of one server, also those for sockets that are too young to be known.
+
+    A list of all TCP sockets is too costly for every sample. A connection that is opened for one query is gone before
+    the next list, so most waits for such sockets cannot be decided. But those that a list decides are a random part of
+    them: the others are counted in the same proportions, separately for each kind of system call.
+    """
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -338,3 +293,45 @@ class Decisions:
 
     def _is_known(self, wait: Wait) -> bool:
         return all(self._peers.get(inode) is not None for inode in wait.sockets)
+
+
+_LEARNT = 3
+"""How many more samples must speak for idle than against it, or the other way round."""
+
+_MOST_LOCKS = 1024
+
+
+class IdleLocks:
+    """Learns which locks idle threads of one server wait for: no symbol names that of `thunder-lock`, and uwsgi.lock()
+    looks the same.
+
+    uWSGI's document says how many threads are in service. If the threads that wait for a lock are idle, the others add
+    up to that number; if they are in service, only all together do.
+    """
+
+    def __init__(self) -> None:
+        self._scores: Counter[Lock] = Counter()
+
+    def learn(self, waiting: Mapping[Lock, int], others: float, busy: int, *, presumed_idle: bool) -> None:
+        """Compare a sample with uWSGI's document. waiting: threads by the lock they wait for; others: the threads that
+        are in service for certain; busy: threads in service according to the document."""
+        if len(self._scores) > _MOST_LOCKS:
+            self._scores.clear()
+        believed = {lock: number for lock, number in waiting.items() if not self.is_idle(lock, presumed_idle)}
+        for lock, number in waiting.items():
+            without = others + sum(believed.values()) - believed.get(lock, 0)
+            self._scores[lock] += _sign(abs(without + number - busy) - abs(without - busy))
+            self._scores[lock] = max(-2 * _LEARNT, min(2 * _LEARNT, self._scores[lock]))
+
+    def is_learnt(self, lock: Lock) -> bool:
+        """Whether it is known whether threads that wait for this lock are idle."""
+        return abs(self._scores[lock]) >= _LEARNT
+
+    def is_idle(self, lock: Lock, presumed: bool) -> bool:
+        """Whether threads that wait for this lock are idle; `presumed` as long as that is not learnt."""
+        score = self._scores[lock]
+        return score >= _LEARNT or (presumed and score > -_LEARNT)
+
+
+def _sign(number: float) -> int:
+    return (number > 0) - (number < 0)

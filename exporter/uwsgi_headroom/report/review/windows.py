@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.kernel.waits.worker_threads import GRANT
+from uwsgi_headroom.kernel.waits import GRANT
 from uwsgi_headroom.record import STATES, Cpus, Memory, ServerRecord, Waits, WorkerRecord, WorkerState
 from uwsgi_headroom.report.model import STEP, Column, ServerData, WorkerColumns
 

@@ -15,9 +15,9 @@ from uwsgi_headroom.analysis.what_if import (
     Observed,
     Prediction,
     Setting,
+    choose_settings,
     predict_settings,
 )
-from uwsgi_headroom.analysis.what_if.setting import choose_settings
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.loads.load import Load

@@ -22,7 +22,7 @@ from tools.support.hostile.case import UP, Case, Expected, down, over, sometimes
 from tools.support.hostile.connections import answers
 from tools.support.hostile.http_answers import HEAD
 from tools.support.hostile.peer import Body
-from uwsgi_headroom.stats.parts import MOST
+from uwsgi_headroom.stats.bounds import MOST
 
 NOT_JSON, NOT_UWSGI, TOO_LARGE = down("not_json"), down("not_uwsgi"), down("too_large")
 DEEP = 100_000

@@ -6,7 +6,7 @@ from tools.support.hostile.bodies import changing_names, emperor, named_everywhe
 from tools.support.hostile.case import UP, Case, Expected, down, over
 from tools.support.hostile.connections import answers
 from tools.support.hostile.peer import Body
-from uwsgi_headroom.stats.parts import LOCKS_BYTES, MOST
+from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST
 
 TOO_LARGE = down("too_large")
 

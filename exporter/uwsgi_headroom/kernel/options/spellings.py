@@ -1,4 +1,4 @@
-"""The names of the options in `Options`, in all their spellings, and the values that uWSGI makes of texts."""
+"""Spells the options in `Options`: their names in uWSGI, and the values that uWSGI makes of texts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,104 @@
+"""Sees across namespaces: the pids of a process in each PID namespace, and the network of another process.
+
+The links in `/proc/<pid>/ns` need the permission to trace the process, which an exporter with its own user lacks. Only
+`ask_in_network_of` needs it; to compare pids and networks, the files here that everybody may read are enough.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from uwsgi_headroom.kernel.procfs import ask_in_thread, read_file
+
+T = TypeVar("T")
+
+
+def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """The pids of a process, from the PID namespace of `proc` down to the process's own (NSpid in proc(5)).
+
+    A single pid means that the process is in the namespace of `proc`. Empty if the process does not exist or is hidden
+    (`hidepid`), or if the kernel is older than 4.1.
+    """
+    try:
+        status = read_file(proc, str(pid), "status")
+    except OSError:
+        return ()
+    _, _, after = status.partition(b"\nNSpid:")
+    return tuple(int(number) for number in after.split(b"\n", 1)[0].split())
+
+
+def shares_network_namespace(pid: int, *, proc: Path = Path("/proc")) -> bool | None:
+    """Whether a process shares this process's network namespace; None if that is not visible.
+
+    Each network namespace has its own `net` files in procfs, with unique inode numbers (proc_net.c, proc_alloc_inum).
+    So equal numbers mean one namespace, and stat(2) needs no privilege.
+    """
+    try:
+        theirs = os.stat(proc / str(pid) / "net" / "dev")
+        ours = os.stat(proc / "self" / "net" / "dev")
+    except OSError:
+        return None
+    return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+
+WHO_MAY_ASK = (
+    "uWSGI runs in another network namespace: give the exporter CAP_SYS_ADMIN and CAP_SYS_PTRACE, or run it in that "
+    "namespace (same container or pod)"
+)
+
+
+NOT_VISIBLE = "process {} is not visible: it has ended, or /proc hides it (mount option hidepid)"
+
+
+def ask_in_network_of(pid: int, question: Callable[[], T]) -> T:
+    """The result of `question`, which runs in a thread in the network namespace of a process; if that is this
+    process's own, in this thread.
+
+    A netlink socket belongs to the namespace of the thread that creates it, and setns(2) moves one thread. So each
+    question is asked in a short-lived thread of its own, 0.1 ms: no thread of the exporter ever changes its namespace,
+    and no descriptor keeps the namespace of a stopped container alive. It takes CAP_SYS_ADMIN, in the user namespaces
+    of the exporter and of the network, and CAP_SYS_PTRACE to open the namespace of another user's process.
+
+    Raises whatever `question` raises, or OSError with the reason to show to the operator. The caller waits, so
+    `question` has to be short.
+    """
+    same = shares_network_namespace(pid)
+    if same is None:
+        raise OSError(NOT_VISIBLE.format(pid))
+    if same:
+        return question()
+
+    def enter_and_ask() -> T:
+        _enter_network_of(pid)
+        return question()
+
+    thread, answer = ask_in_thread(enter_and_ask, "in another network namespace")
+    thread.join()
+    return answer.result()
+
+
+_libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
+
+
+def _enter_network_of(pid: int) -> None:
+    """Move this thread into the network namespace of a process. Raises OSError with the reason to show."""
+    try:
+        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        raise OSError(WHO_MAY_ASK) from None
+    except OSError as error:
+        raise OSError(f"the network namespace of process {pid} is not visible: {error.strerror}") from None
+    try:
+        if _libc.setns(namespace, CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            refused = code in (errno.EPERM, errno.ENOSYS)
+            raise OSError(WHO_MAY_ASK if refused else f"setns(2) failed: {os.strerror(code)}")
+    finally:
+        os.close(namespace)
