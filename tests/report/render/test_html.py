@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from tests.report.render.conftest import HOSTILE
 from uwsgi_headroom.report.render.charts.limits import draw_limits
-from uwsgi_headroom.report.review.model import Review
+from uwsgi_headroom.report.review.sections import Review
 
 KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "article", "header", "nav", "figure", "div"),

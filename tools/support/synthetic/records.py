@@ -15,7 +15,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import RouteWindow
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.report.model import Column, ServerData
+from uwsgi_headroom.report.columns import Column, ServerData
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database

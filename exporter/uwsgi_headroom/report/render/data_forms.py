@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.report.model import PERCENTILES, STEP, Column, ReviewData, ServerData
+from uwsgi_headroom.report.columns import PERCENTILES, STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.report.review import Review
 
 _COLUMNS: tuple[tuple[str, str], ...] = (

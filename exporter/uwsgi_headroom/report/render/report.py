@@ -18,7 +18,7 @@ from uwsgi_headroom.report.render.chapters import (
 )
 from uwsgi_headroom.report.render.document import Block, Chapter, Heading
 from uwsgi_headroom.report.review import Review
-from uwsgi_headroom.report.review.model import ServiceReview
+from uwsgi_headroom.report.review.sections import ServiceReview
 
 
 def chapters_of(review: Review) -> list[Chapter]:

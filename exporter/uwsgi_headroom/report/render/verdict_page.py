@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.review.model import Judgement, Review, ServiceReview
+from uwsgi_headroom.report.review.sections import Judgement, Review, ServiceReview
 from uwsgi_headroom.report.review.wording import moment_words, short_day
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import JUDGEMENTS

@@ -27,7 +27,7 @@ import numpy as np
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.model import Column, Query
+from uwsgi_headroom.report.columns import Column, Query
 from uwsgi_headroom.report.sources.login import Endpoint, is_loopback
 
 Trouble = Literal["unreachable", "timeout", "certificate", "login", "not_prometheus", "too_much", "refused", "busy"]

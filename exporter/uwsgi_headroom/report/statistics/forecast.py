@@ -12,7 +12,7 @@ from datetime import date
 
 import numpy as np
 
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks

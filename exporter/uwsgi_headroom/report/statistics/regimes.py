@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from uwsgi_headroom.report.model import STEP, EventMark
+from uwsgi_headroom.report.columns import STEP, EventMark
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time, weekday_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -82,8 +83,7 @@ _ENDLESS = 1e9
 """Concurrency that stands for the limit at infinity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A parameter with its interval (CONFIDENCE)."""
 
     value: float

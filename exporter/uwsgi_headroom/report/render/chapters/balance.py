@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.report.render.charts.bars import draw_shares
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
-from uwsgi_headroom.report.review.model import Absent, BalanceReview, ServerBalance, ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, BalanceReview, ServerBalance, ServiceReview
 
 INTRODUCTION = (
     "How evenly servers and their workers share the requests in the quarter hour that counts, and what unevenness "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.report.render.charts.series import draw_curve
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import amount, fine_share, limit_name, seconds, whole
-from uwsgi_headroom.report.review.model import Absent, Curve, Law, ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, Curve, Law, ServiceReview
 
 INTRODUCTION = (
     "Throughput and response time against the number of requests in service, from all quarter hours of the server that "

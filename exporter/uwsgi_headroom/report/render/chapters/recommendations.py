@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.report.render.document import Block, Table, Text
-from uwsgi_headroom.report.review.model import Recommendation, ServiceReview
+from uwsgi_headroom.report.review.sections import Recommendation, ServiceReview
 from uwsgi_headroom.words.states import JUDGEMENTS
 
 INTRODUCTION = "What to do, most urgent first, one change at a time. Owner and date are for the meeting to fill in."

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.report.render.charts.bars import draw_parts
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import amount, seconds, share
-from uwsgi_headroom.report.review.model import Absent, Part, ServiceReview
+from uwsgi_headroom.report.review.sections import Absent, Part, ServiceReview
 from uwsgi_headroom.words.formats import duration, percent
 
 INTRODUCTION = (

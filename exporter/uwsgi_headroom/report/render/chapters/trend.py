@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from uwsgi_headroom.report.render.charts.series import draw_trend
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
-from uwsgi_headroom.report.review.model import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
-from uwsgi_headroom.report.review.verdict import fullest_of
+from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day
 from uwsgi_headroom.words.formats import counted, percent
 

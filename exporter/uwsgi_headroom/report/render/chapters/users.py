@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.report.render.charts.series import draw_heat_map
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, fine_share, seconds, whole
-from uwsgi_headroom.report.review.model import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
+from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
 from uwsgi_headroom.words.formats import chosen, fine_percent
 
 INTRODUCTION = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.limits import CAPTION, draw_limits
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
-from uwsgi_headroom.report.review.model import Absent, ObjectiveUse, ServerPeak, ServiceReview, Users, Utilization
+from uwsgi_headroom.report.review.sections import Absent, ObjectiveUse, ServerPeak, ServiceReview, Users, Utilization
+from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
 
@@ -188,6 +188,6 @@ def _one_lost(used: Utilization) -> str:
     )
     if used.one_lost < 1:
         return f"{text} Below 1x they cannot serve all of them."
-    if used.one_lost <= 1 / REACHED:
+    if is_reached(used.one_lost):
         return f"{text} A limit is then reached."
     return text

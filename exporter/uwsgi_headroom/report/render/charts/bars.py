@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, VERMILLION, draw
-from uwsgi_headroom.report.review.model import BalanceReview, Part
+from uwsgi_headroom.report.review.sections import BalanceReview, Part
 from uwsgi_headroom.words.colours import ink_on
 from uwsgi_headroom.words.formats import duration, percent
 from uwsgi_headroom.words.states import WAITS

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw
 from uwsgi_headroom.report.render.figures import limit_name
-from uwsgi_headroom.report.review.model import Absent, LimitUse, ServiceReview, Utilization
+from uwsgi_headroom.report.review.sections import Absent, LimitUse, ServiceReview, Utilization
 from uwsgi_headroom.words.formats import percent
 
 CAPTION = (

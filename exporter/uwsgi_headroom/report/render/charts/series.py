@@ -17,10 +17,10 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.render.charts.style import BAND, BLUE, DIM, GREEN, INK, ORANGE, VERMILLION, draw
 from uwsgi_headroom.report.render.figures import limit_name, signed
-from uwsgi_headroom.report.review.model import Curve, HeatMap, LimitForecast, LimitTrend
+from uwsgi_headroom.report.review.sections import Curve, HeatMap, LimitForecast, LimitTrend
 from uwsgi_headroom.report.review.wording import short_day
 from uwsgi_headroom.words.colours import PALETTE
 
