@@ -123,11 +123,13 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
 
 
 def _find_last(file: HistoryFile, stored: StoredServer) -> float:
-    """The end of the last record in epoch seconds. stored.last may be the end of an hour that is still to come."""
+    """The end of the last record in epoch seconds. stored.last is only that of the last minute that is not damaged, or
+    the end of a slot that is still to come."""
     ends = []
     with suppress(HistoryFileError):  # what is damaged is reported when it is needed
         for tier in (MINUTE, QUARTER):
-            ends += [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
+            records = file.records(stored.name, stored.last - HOUR, stored.last + QUARTER, tier)
+            ends += [record.until for record in records]
     return max(ends, default=stored.last)
 
 
