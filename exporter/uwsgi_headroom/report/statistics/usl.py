@@ -3,9 +3,7 @@
 N. J. Gunther, "Guerrilla Capacity Planning", Springer 2007, chapter 4. As N = X R, the law is a polynomial of response
 time, R(N) = a + b (N - 1) + c N (N - 1), with lambda = 1 / a, sigma = b / a, kappa = c / a.
 
-Fits the response time of the Universal Scalability Law, a polynomial of concurrency, to binned quarters.
-
-R(N) = a + b (N - 1) + c N (N - 1), with no parameter below 0.
+That polynomial is fitted to the response times of binned quarters, with no parameter below 0.
 """
 
 from __future__ import annotations
