@@ -38,7 +38,8 @@ DOORS: dict[str, str] = {
     "documents": "build history openapi predict response_times schema sentences",
     "history": "hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": """backlogs cpus facts host identity memory namespaces options options.ini processes procfs sock_diag waits""",
+    "kernel": """backlogs cpus facts host identity memory namespaces options options.ini processes procfs sock_diag
+        waits""",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",

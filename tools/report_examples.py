@@ -18,7 +18,7 @@ from pathlib import Path
 from tools.support.synthetic import stories
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.render import Format, write_review
 from uwsgi_headroom.report.review import build_review
 

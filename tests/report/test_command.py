@@ -23,7 +23,7 @@ from tools.support.synthetic.plan import History
 from tools.support.synthetic.records import write_history_file
 from uwsgi_headroom import cli
 from uwsgi_headroom.report import command
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.progress import ProgressLine
 
 UNTIL = str(int(14 * DAY))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom import interrupts, logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.report.request import FORMATS, ReportRequest
+from uwsgi_headroom.report.request import FORMATS, Format, ReportRequest
 
 NEEDED = {"jinja2": "Jinja2>=3.1", "matplotlib": "matplotlib>=3.8", "numpy": "numpy>=1.26", "scipy": "scipy>=1.11.1"}
 """The modules of the extra `report`, and its requirements in setup.cfg. Not the extra's name, because no index has this
@@ -41,15 +41,15 @@ def refuse_without_extra() -> None:
         raise HeadroomError(f"report needs {', '.join(missing)}: {install}")
 
 
-def find_format(request: ReportRequest) -> str:
+def find_format(request: ReportRequest) -> Format:
     """The format that was asked for, or that of the file's ending. Raises ConfigError."""
     if request.format:
         return request.format
     ending = Path(request.out).suffix.lower().removeprefix(".")
-    name = {"htm": "html", "markdown": "md"}.get(ending, ending)
-    if name not in FORMATS:
+    names: dict[str, Format] = {"htm": "html", "markdown": "md", **{name: name for name in FORMATS}}
+    if ending not in names:
         raise ConfigError(f"--out: {request.out} must end in .{', .'.join(FORMATS)}, or give --format")
-    return name
+    return names[ending]
 
 
 def refuse_unwritable(out: Path) -> None:

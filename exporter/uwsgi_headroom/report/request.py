@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-QUARTER = 900.0
-"""Seconds of a column's step: `model.STEP`."""
+Format = Literal["html", "pdf", "md", "json", "csv"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""The names of the formats are also the endings of the files."""
 
-FORMATS = ("html", "pdf", "md", "json", "csv")
 DEFAULT_RANGE = 30 * 86400.0
 DEFAULT_OUT = "review.html"
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
 _RANGE = re.compile(r"(\d{1,6})([mhdwy])", re.ASCII)
-_SHORTEST, _LONGEST = 2 * QUARTER, 2 * 366 * 86400.0
+_SHORTEST, _LONGEST = 1800.0, 2 * 366 * 86400.0
+"""Seconds: two quarters of an hour, and two years, for which a history file keeps its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class ReportRequest:
     until: str | None = None
     time_zone: str | None = None
     out: str = DEFAULT_OUT
-    format: str | None = None
+    format: Format | None = None
     user: str | None = None
     password_file: str | None = None
     token_file: str | None = None

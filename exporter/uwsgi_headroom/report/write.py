@@ -6,11 +6,10 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import cast
 
-from uwsgi_headroom.report.model import ReviewData
-from uwsgi_headroom.report.render import Format, write_review
-from uwsgi_headroom.report.request import ReportRequest
+from uwsgi_headroom.report.columns import ReviewData
+from uwsgi_headroom.report.render import write_review
+from uwsgi_headroom.report.request import Format, ReportRequest
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.login import make_endpoint
@@ -26,13 +25,13 @@ _MOST_PROBLEMS = 8
 """Problems that are printed; the report has all of them."""
 
 
-def write_report(request: ReportRequest, name: str) -> int:
-    """Write the review that was asked for, and return the exit status. name: the format. Raises HeadroomError."""
+def write_report(request: ReportRequest, name: Format) -> int:
+    """Write the review that was asked for in this format, and return the exit status. Raises HeadroomError."""
     with ProgressLine(sys.stderr, terminal=sys.stderr.isatty()) as line:
         data = load_data(request, line.show)
         line.show(1, 1, "compute and draw")
         out = Path(request.out)
-        write_review(build_review(data), out, cast(Format, name))
+        write_review(build_review(data), out, name)
     problems = [*data.problems[:_MOST_PROBLEMS]]
     if more := len(data.problems) - len(problems):
         problems.append(f"{more} more are in the report.")
@@ -44,28 +43,18 @@ def write_report(request: ReportRequest, name: str) -> int:
 
 def load_data(request: ReportRequest, progress: Progress) -> ReviewData:
     """The data of a request. Raises ConfigError if an option is wrong, and HeadroomError if there is no data."""
-    zone = find_zone(request.time_zone)
+    span_at = partial(find_range, request.seconds, request.until, find_zone(request.time_zone))
     if request.prometheus is None:
-        return load_history_files(
-            [Path(path) for path in request.history],
-            partial(find_range, request.seconds, request.until, zone),
-            servers=request.servers,
-            services=request.services,
-            progress=progress,
+        load = partial(load_history_files, [Path(path) for path in request.history])
+    else:
+        endpoint = make_endpoint(
+            request.prometheus,
+            user=request.user,
+            password_file=request.password_file,
+            token_file=request.token_file,
+            headers=request.headers,
+            ca_file=request.ca_file,
         )
-    endpoint = make_endpoint(
-        request.prometheus,
-        user=request.user,
-        password_file=request.password_file,
-        token_file=request.token_file,
-        headers=request.headers,
-        ca_file=request.ca_file,
-    )
-    find_range(request.seconds, request.until, zone, time.time())  # a wrong time is reported before any query
-    return load_prometheus(
-        PrometheusApi(HttpPost(endpoint)),
-        partial(find_range, request.seconds, request.until, zone),
-        servers=request.servers,
-        services=request.services,
-        progress=progress,
-    )
+        span_at(time.time())  # a wrong time is reported before any query
+        load = partial(load_prometheus, PrometheusApi(HttpPost(endpoint)))
+    return load(span_at, servers=request.servers, services=request.services, progress=progress)

@@ -11,9 +11,9 @@ from tools.support.synthetic import stories
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
-from uwsgi_headroom.report.model import EventMark, Query
+from uwsgi_headroom.report.columns import EventMark, Query
 from uwsgi_headroom.report.render.html import render_html
-from uwsgi_headroom.report.review.model import Absent, Review
+from uwsgi_headroom.report.review.sections import Absent, Review
 
 HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(2)>|`*_[a](javascript:b)\n# head\x1b[31m\u202e=cmd"
 """A name that is harmless nowhere: HTML, CSS, Markdown, terminal, spreadsheet."""

@@ -14,7 +14,7 @@ import pytest
 from uwsgi_headroom.report.render import RenderError, write_review
 from uwsgi_headroom.report.render.data_forms import render_csv, render_json, safe_cell
 from uwsgi_headroom.report.render.markdown import escape, render_markdown
-from uwsgi_headroom.report.review.model import Review
+from uwsgi_headroom.report.review.sections import Review
 
 
 def test_markdown_tables_are_whole(hostile: Review) -> None:

@@ -6,8 +6,8 @@ import re
 from html.parser import HTMLParser
 
 from tests.report.render.conftest import HOSTILE
-from uwsgi_headroom.report.render.charts.limits import draw_limits
-from uwsgi_headroom.report.review.model import Review
+from uwsgi_headroom.report.render.chapters.utilization import draw_bars
+from uwsgi_headroom.report.review.sections import Review
 
 KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "article", "header", "nav", "figure", "div"),
@@ -76,8 +76,8 @@ def test_text_of_charts_is_text(page: str) -> None:
 
 def test_two_drawings_are_the_same(plain: Review) -> None:
     """No date of writing and no random id, so that a change of a report shows what changed."""
-    used = plain.services[0].utilization
-    assert draw_limits(used) == draw_limits(used)
+    rows = [(use.limit, use) for use in plain.services[0].utilization.limits]
+    assert draw_bars(rows) == draw_bars(rows)
 
 
 def test_hostile_names_do_not_end_the_style(hostile_page: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tools.support.browser import browser
 from uwsgi_headroom.report.render import html
-from uwsgi_headroom.report.review.model import Review
+from uwsgi_headroom.report.review.sections import Review
 
 PAGE = (688, 1016)
 """Pixels of an A4 page within its margins (12, 14 and 15 mm), at 96 a inch."""

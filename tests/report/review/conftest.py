@@ -9,7 +9,7 @@ import pytest
 from tools.support.synthetic import stories
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report import review
-from uwsgi_headroom.report.review.model import Absent, Review
+from uwsgi_headroom.report.review.sections import Absent, Review
 
 NOT_PREDICTED = "Predictions are tested by themselves: they take a second for each server."
 

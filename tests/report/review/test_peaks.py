@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.capacity import CpuShares, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.verdict import verdict_sentence
-from uwsgi_headroom.report.model import ReviewData, ServerData
+from uwsgi_headroom.report.columns import ReviewData, ServerData
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.peaks import find_peaks, group_services
 from uwsgi_headroom.report.review.windows import figures_at

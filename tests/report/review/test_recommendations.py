@@ -14,10 +14,10 @@ from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.what_if import CannotPredictError, Setting
-from uwsgi_headroom.report.model import ServerData
+from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review import build_review, what_if
-from uwsgi_headroom.report.review.model import Absent, Recommendation
 from uwsgi_headroom.report.review.peaks import find_peaks, group_services
+from uwsgi_headroom.report.review.sections import Absent, Recommendation
 
 UTC = ZoneInfo("UTC")
 CALM = Service(name="calm", peak=4.0, contention=False, weekdays=(1.0,) * 7)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from uwsgi_headroom.report.render.markdown import render_markdown
-from uwsgi_headroom.report.review.model import Review
+from uwsgi_headroom.report.review.sections import Review
 
 
 def test_83_of_192_threads_are_in_service(story: Review) -> None:

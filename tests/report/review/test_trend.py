@@ -11,9 +11,9 @@ import pytest
 from tools.support.synthetic import stories
 from tools.support.synthetic.plan import DAY, History, Service, Step
 from tools.support.synthetic.review_data import make_review_data
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.model import Absent, LimitForecast, Review
+from uwsgi_headroom.report.review.sections import Absent, LimitForecast, Review
 
 GROWING = Service(
     name="growing", servers=2, peak=47.0, contention=False, wait=0.19, growth=0.10, weekdays=(1.0,) * 7, noise=0.02

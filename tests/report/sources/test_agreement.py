@@ -16,7 +16,7 @@ from tools.support.synthetic.plan import History, Step
 from tools.support.synthetic.records import write_history_file
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.prometheus import load_prometheus

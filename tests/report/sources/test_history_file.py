@@ -17,7 +17,7 @@ from tools.support.synthetic.plan import History
 from tools.support.synthetic.records import make_minutes, write_history_file
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange, find_range
 from uwsgi_headroom.store.database import Database

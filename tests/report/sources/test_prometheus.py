@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.stand_in_prometheus import JSON, Reply, Request, failure, stand_in, values
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.model import ReviewData
+from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
 from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError

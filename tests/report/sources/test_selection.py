@@ -10,7 +10,7 @@ import pytest
 from tools.support.synthetic import stories
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.model import ServerData
+from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.selection import refuse_too_many, select_servers
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, WEEK, flat, line, peaks_of, scaled, series, step, without
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, crossing_of, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks

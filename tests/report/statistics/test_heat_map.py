@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, UTC
-from uwsgi_headroom.report.statistics.distribution import by_weekday_and_hour
-from uwsgi_headroom.report.statistics.local_time import quarters_between, to_local_time
+from uwsgi_headroom.report.statistics.local_time import by_weekday_and_hour, quarters_between, to_local_time
 
 
 def test_each_hour_of_the_week() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, flat, line, peaks_of, scaled, series, step, without
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
 from uwsgi_headroom.report.statistics.regimes import find_regimes
 

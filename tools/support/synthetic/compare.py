@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from uwsgi_headroom.report.model import Column, ServerData, WorkerColumns
+from uwsgi_headroom.report.columns import Column, ServerData, WorkerColumns
 
 
 @dataclass(frozen=True)

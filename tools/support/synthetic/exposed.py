@@ -10,7 +10,7 @@ import numpy as np
 from tools.support.synthetic.plan import DAY, History, Service
 from tools.support.synthetic.server import make_server
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.report.model import PERCENTILES, Column, ServerData
+from uwsgi_headroom.report.columns import PERCENTILES, Column, ServerData
 
 MINUTE = 60.0
 SAMPLES_PER_SECOND = 5

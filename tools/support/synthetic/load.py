@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from tools.support.synthetic.plan import DAY, History, Service
-from uwsgi_headroom.report.model import STEP, Column
+from uwsgi_headroom.report.columns import STEP, Column
 
 _HOLIDAY = 0.2
 _WIDTH = 4.5

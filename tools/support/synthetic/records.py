@@ -14,7 +14,7 @@ from tools.support.synthetic.server import make_server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.report.model import Column, ServerData
+from uwsgi_headroom.report.columns import Column, ServerData
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.support.synthetic.plan import History
 from tools.support.synthetic.server import make_server
-from uwsgi_headroom.report.model import STEP, Query, ReviewData
+from uwsgi_headroom.report.columns import STEP, Query, ReviewData
 
 
 def make_review_data(history: History, *, partial: bool = False, problems: tuple[str, ...] = ()) -> ReviewData:

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from tools.support.synthetic.load import find_load, sampled
 from tools.support.synthetic.plan import DAY, History, Service
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.report.model import PERCENTILES, Column, EventMark, Objective, ServerData, WorkerColumns
+from uwsgi_headroom.report.columns import PERCENTILES, Column, EventMark, Objective, ServerData, WorkerColumns
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 _SATURATED = 0.98

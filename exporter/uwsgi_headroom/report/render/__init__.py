@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Literal, get_args
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.render.data_forms import render_csv, render_json
 from uwsgi_headroom.report.render.html import PdfError, print_pdf, render_html
 from uwsgi_headroom.report.render.markdown import render_markdown
+from uwsgi_headroom.report.request import Format
 from uwsgi_headroom.report.review import Review
-
-Format = Literal["html", "pdf", "md", "json", "csv"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-"""The names of the formats are also the endings of the files."""
 
 
 class RenderError(HeadroomError):
@@ -66,4 +62,4 @@ def _replace(out: Path, content: bytes) -> None:
         raise
 
 
-__all__ = ["FORMATS", "Format", "PdfError", "RenderError", "render", "write_review"]
+__all__ = ["Format", "PdfError", "RenderError", "render", "write_review"]

@@ -1,6 +1,6 @@
-"""Writes the quarter hours of a range as CSV: a line for each quarter hour and server, units in the head.
+"""Writes a report for programs (docs/report-contents.md): the sections as JSON, and what they are computed from as CSV.
 
-Writes a report as JSON: the model of a review without the columns it was computed from (docs/report-contents.md).
+The CSV has a line for each quarter hour and server, with units in the head.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.report.model import PERCENTILES, STEP, Column, ReviewData, ServerData
+from uwsgi_headroom.report.columns import PERCENTILES, STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.report.review import Review
 
 _COLUMNS: tuple[tuple[str, str], ...] = (
@@ -80,8 +79,8 @@ def safe_cell(text: str) -> str:
 
 def _padded(server: ServerData) -> list[Column]:
     """The columns of the percentiles; unknown ones as unknown."""
-    unknown: Callable[[], Column] = lambda: server.time * math.nan  # noqa: E731
-    return [server.percentiles[row] if row < len(server.percentiles) else unknown() for row in range(len(PERCENTILES))]
+    missing = len(PERCENTILES) - len(server.percentiles)
+    return [*server.percentiles, *[server.time * math.nan] * missing]
 
 
 def _number(value: float) -> str:

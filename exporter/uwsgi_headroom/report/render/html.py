@@ -1,6 +1,6 @@
-"""Writes a report as one HTML document without external resources. All text is escaped: names are hostile input.
+"""Writes a report as one HTML document without external resources, and prints that as PDF, through Chromium.
 
-Prints an HTML report as PDF, through Chromium.
+All text is escaped: names are hostile input.
 """
 
 from __future__ import annotations
@@ -17,9 +17,18 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.render.charts.limits import CAPTION, bars_of, draw_verdict
-from uwsgi_headroom.report.render.report import chapters_of
-from uwsgi_headroom.report.render.verdict_page import MOST_PROBLEMS, WORDS, answers_of, more_of, subtitle_of, title_of
+from uwsgi_headroom.report.render.chapters import chapters_of
+from uwsgi_headroom.report.render.chapters.utilization import CAPTION
+from uwsgi_headroom.report.render.verdict_page import (
+    MOST_PROBLEMS,
+    WORDS,
+    answers_of,
+    bars_of,
+    draw_verdict,
+    more_of,
+    subtitle_of,
+    title_of,
+)
 from uwsgi_headroom.report.review import Review
 from uwsgi_headroom.words.formats import percent
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfo
 
+from uwsgi_headroom.report.render.chapters import chapters_of
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Heading, Items, Table, Text
-from uwsgi_headroom.report.render.report import chapters_of
 from uwsgi_headroom.report.render.verdict_page import MOST_PROBLEMS, WORDS, answers_of, more_of, subtitle_of, title_of
 from uwsgi_headroom.report.review import Review
 

@@ -7,31 +7,32 @@ from math import inf
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.report.model import ReviewData, ServerData
-from uwsgi_headroom.report.review.model import (
+from uwsgi_headroom.report.columns import ReviewData, ServerData
+from uwsgi_headroom.report.review.balance import review_balance
+from uwsgi_headroom.report.review.curve import review_curve
+from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
+from uwsgi_headroom.report.review.quality import assess
+from uwsgi_headroom.report.review.recommendations import Evidence, recommend
+from uwsgi_headroom.report.review.sections import (
+    MOST_URGENT_FIRST,
     Absent,
     Judgement,
     Review,
     ServerQuality,
     ServiceReview,
-    Trend,
     Utilization,
     WhatIfReview,
 )
-from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
-from uwsgi_headroom.report.review.quality import assess
-from uwsgi_headroom.report.review.recommendations import Evidence, recommend
+from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
-from uwsgi_headroom.report.review.users import review_time, review_users
-from uwsgi_headroom.report.review.utilization import review_balance, review_utilization
+from uwsgi_headroom.report.review.users import review_users
+from uwsgi_headroom.report.review.utilization import review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
-from uwsgi_headroom.report.review.what_if import review_curve, review_what_if
+from uwsgi_headroom.report.review.what_if import review_what_if
 from uwsgi_headroom.report.review.wording import escape_names
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
 """With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""
-
-_ORDER: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 
 def build_review(data: ReviewData) -> Review:
@@ -50,7 +51,7 @@ def build_review(data: ReviewData) -> Review:
         )
         for service in groups
     )
-    ordered = tuple(sorted(services, key=lambda service: _ORDER.index(service.verdict.judgement)))
+    ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
     return Review(
         since=data.since,
@@ -75,9 +76,6 @@ def _answer(services: Sequence[ServiceReview]) -> str:
     """The answer for all services together, in a sentence."""
     if not services:
         return "No verdict: the source has no server in this range."
-    names = {
-        judgement: [each.service for each in services if each.verdict.judgement == judgement] for judgement in _ORDER
-    }
     parts = (
         ("act", "needs action now", "need action now"),
         ("plan", "needs a plan", "need a plan"),
@@ -87,7 +85,7 @@ def _answer(services: Sequence[ServiceReview]) -> str:
     return " ".join(
         f"{_list(found)} {one if len(found) == 1 else many}."
         for judgement, one, many in parts
-        if (found := names[judgement])  # type: ignore[index]
+        if (found := [each.service for each in services if each.verdict.judgement == judgement])
     )
 
 
@@ -118,7 +116,7 @@ def _review(
             what_if=absent,
             recommendations=(),
         )
-    utilization, users, balance = review_utilization(peaks), review_users(service, peaks, zone), review_balance(peaks)
+    utilization, users, balance = review_utilization(peaks), review_users(peaks), review_balance(peaks)
     trend = review_trend(peaks)
     server, figures = _tightest(peaks, utilization)
     predicted: WhatIfReview | Absent = Absent(
@@ -133,8 +131,8 @@ def _review(
             utilization=utilization,
             users=users,
             balance=balance,
-            trend=trend if isinstance(trend, Trend) else None,
-            what_if=predicted if isinstance(predicted, WhatIfReview) else None,
+            trend=trend,
+            what_if=predicted,
         )
     )
     return ServiceReview(

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.analysis.capacity import LIMITS, Limit
+from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.nearest_rank import rank
-from uwsgi_headroom.report.model import STEP, Column, ReviewData, ServerData
-from uwsgi_headroom.report.review.windows import figures_at, places_of
+from uwsgi_headroom.report.columns import STEP, Column, ReviewData, ServerData, add_known, last_known
+from uwsgi_headroom.report.review.windows import Chosen, figures_at, places_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, daily_peaks
 
 STANDS_OUT = 1.25
@@ -43,10 +43,7 @@ class Service:
     @cached_property
     def concurrency(self) -> Column:
         """Threads in service on all servers together; nan where none is known."""
-        busy = self.stack(lambda server: server.busy)
-        known = np.isfinite(busy)
-        total: Column = np.where(known.any(axis=0), np.where(known, busy, 0.0).sum(axis=0), np.nan)
-        return total
+        return add_known(list(self.stack(lambda server: server.busy)), len(self.time))
 
     def stack(self, column: Callable[[ServerData], Column]) -> Column:
         """A column of all servers on the service's grid, shape (servers, quarter hours); nan where unknown."""
@@ -75,6 +72,12 @@ class Peaks:
     def present(self) -> tuple[tuple[ServerData, Figures], ...]:
         """The servers with their figures in the quarter hour that counts."""
         return self.servers_at(self.counts)
+
+    @cached_property
+    def busiest(self) -> Chosen:
+        """The servers with the places of the busiest quarter hours of all days."""
+        ends = list(self.daily.times)
+        return [(server, places_of(server.time, ends)) for server in self.service.servers]
 
     def servers_at(self, place: int) -> tuple[tuple[ServerData, Figures], ...]:
         """The servers that are known in one of the quarter hours, with their figures."""
@@ -162,16 +165,8 @@ def _is_as_today(servers: Sequence[ServerData], judged: Sequence[Figures | None]
     for server, figures in zip(servers, judged, strict=True):
         if figures is None:
             continue
-        cpus = figures.server.cpus.count if figures.server.cpus else None
-        for latest, then in ((_last(server.configured), figures.window.configured), (_last(server.cpus), cpus)):
+        threads, cpus = figures.window.configured, figures.server.cpus.count if figures.server.cpus else None
+        for latest, then in ((last_known(server.configured), threads), (last_known(server.cpus), cpus)):
             if latest and then is not None and abs(then - latest) > SAME * latest:
                 return False
     return any(judged)
-
-
-def _last(column: Column) -> float | None:
-    known = column[np.isfinite(column)]
-    return float(known[-1]) if len(known) else None
-
-
-__all__ = ["LIMITS", "Peaks", "Service", "find_peaks", "group_services", "percentile_place", "use_of"]

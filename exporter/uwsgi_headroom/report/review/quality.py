@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from uwsgi_headroom.report.model import STEP, ReviewData, ServerData
-from uwsgi_headroom.report.review.model import ServerQuality
+from uwsgi_headroom.report.columns import STEP, ReviewData, ServerData
+from uwsgi_headroom.report.review.sections import ServerQuality
 
 MOST_GAPS = 5
 

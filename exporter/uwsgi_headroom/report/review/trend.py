@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, Limit
-from uwsgi_headroom.report.model import Column, EventMark
-from uwsgi_headroom.report.review.model import Absent, BackTestError, LimitForecast, LimitTrend, Step, Trend
+from uwsgi_headroom.report.columns import Column, EventMark
 from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, Step, Trend
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
@@ -52,11 +52,32 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
     )
 
 
+def fullest_of(trend: Trend) -> LimitTrend:
+    """The limit with the highest peak."""
+    return max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))
+
+
+def first_of(trend: Trend | Absent) -> Limit | None:
+    """The limit that the trend reaches first; None without one."""
+    return None if isinstance(trend, Absent) else trend.first
+
+
 def _events(peaks: Peaks) -> tuple[EventMark, ...]:
     marks = {
         (event.time, event.kind, event.title): event for server in peaks.service.servers for event in server.events
     }
     return tuple(mark for _, mark in sorted(marks.items()) if any(part in mark.kind for part in _CHANGES))
+
+
+def _first(limits: Sequence[LimitTrend]) -> Limit | None:
+    """The limit that is reached first: already, else by its expected day."""
+    forecasts = [(trend.limit, trend.forecast) for trend in limits if isinstance(trend.forecast, LimitForecast)]
+    dated = [
+        (-1.0 if forecast.reached else forecast.crossing or 0.0, limit)
+        for limit, forecast in forecasts
+        if forecast.reached or forecast.crossing is not None
+    ]
+    return min(dated, key=lambda pair: pair[0])[1] if dated else None
 
 
 def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark], fullest: float) -> LimitTrend:
@@ -85,7 +106,7 @@ def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -
         per_month_low=found.per_month_low,
         per_month_high=found.per_month_high,
         level=found.level_at_busiest,
-        since=noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
+        since=_noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
         horizon_days=found.horizon_days,
         fitted=_points(found.fitted_days, zone, found.fitted),
         ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
@@ -101,7 +122,7 @@ def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -
 
 def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarray) -> tuple[tuple[float, ...], ...]:
     return tuple(
-        (noon(int(day), zone), *(float(value) for value in values))
+        (_noon(int(day), zone), *(float(value) for value in values))
         for day, *values in zip(days, *columns, strict=True)
         if all(isfinite(value) for value in values)
     )
@@ -110,7 +131,7 @@ def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarr
 def _steps(regimes: Regimes, zone: ZoneInfo) -> tuple[Step, ...]:
     return tuple(
         Step(
-            time=noon(span.first, zone),
+            time=_noon(span.first, zone),
             change=float(span.change) if isfinite(span.change) else None,
             bend=bool(span.bend),
             event=span.event.title if span.event else None,
@@ -134,21 +155,10 @@ def _back_test(daily: DailyPeaks, events: Sequence[EventMark]) -> BackTestError 
     )
 
 
-def _first(limits: Sequence[LimitTrend]) -> Limit | None:
-    """The limit that is reached first: already, else by its expected day."""
-    forecasts = [(trend.limit, trend.forecast) for trend in limits if isinstance(trend.forecast, LimitForecast)]
-    dated = [
-        (-1.0 if forecast.reached else forecast.crossing or 0.0, limit)
-        for limit, forecast in forecasts
-        if forecast.reached or forecast.crossing is not None
-    ]
-    return min(dated, key=lambda pair: pair[0])[1] if dated else None
-
-
-def noon(day: int, zone: ZoneInfo) -> float:
+def _noon(day: int, zone: ZoneInfo) -> float:
     """Noon of a local day, given as an ordinal, in epoch seconds."""
     return datetime.combine(date.fromordinal(day), time(12), zone).timestamp()
 
 
 def _day(day: int | None, zone: ZoneInfo) -> float | None:
-    return None if day is None else noon(day, zone)
+    return None if day is None else _noon(day, zone)

@@ -6,18 +6,23 @@ So a review uses the same functions for every figure, limit and finding as `chec
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.kernel.waits import GRANT
 from uwsgi_headroom.record import STATES, Cpus, Memory, ServerRecord, Waits, WorkerRecord, WorkerState
-from uwsgi_headroom.report.model import STEP, Column, ServerData, WorkerColumns
+from uwsgi_headroom.report.columns import STEP, Column, ServerData, WorkerColumns, mean, total
 
 Places = NDArray[np.int64]
+"""Places of quarter hours in the columns of a server."""
+
+Chosen = Sequence[tuple[ServerData, Places]]
+"""Servers with the places of some of their quarter hours."""
 
 _NO_WAITS = Waits(off=f"the history does not have it: {GRANT}", needs_right=True)
 """Of an instant, a review knows no waits. Those of the range are in the window, if the exporter could see them."""
@@ -101,18 +106,6 @@ def memory_at(server: ServerData, places: Places) -> Memory | None:
         return None
     together = round(each * (len(server.by_worker) or 1))
     return Memory(round(each), "anonymous", together, round(float(known.min())), "host")
-
-
-def mean(values: Column) -> float | None:
-    """The mean of the known values."""
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
-
-
-def total(values: Column) -> float | None:
-    """The sum of the known values; None if none is known."""
-    known = values[np.isfinite(values)]
-    return float(known.sum()) if len(known) else None
 
 
 def _workers(server: ServerData, places: Places, covered: Column) -> tuple[WorkerWindow, ...]:
@@ -206,3 +199,16 @@ def places_of(time: Column, ends: Sequence[float]) -> Places:
         [place for place, end in zip(found, ends, strict=True) if place < len(time) and time[place] == end],
         dtype=np.int64,
     )
+
+
+def ratio_where_known(
+    chosen: Chosen, part: Callable[[ServerData], Column], whole: Callable[[ServerData], Column]
+) -> float | None:
+    """Sum over sum, of the quarter hours in which both are known."""
+    parts = wholes = 0.0
+    for server, places in chosen:
+        above, below = part(server)[places], whole(server)[places]
+        known = np.isfinite(above) & np.isfinite(below)
+        parts += float(above[known].sum())
+        wholes += float(below[known].sum())
+    return ratio(parts, wholes)

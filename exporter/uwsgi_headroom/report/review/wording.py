@@ -1,7 +1,5 @@
-"""Writes times for people, in the time zone of the review.
-
-Makes names harmless for all forms of a report: monitored machines choose them.
-"""
+"""Writes what a report did not choose: times, in the zone of the review, and names, which monitored machines choose and
+which are made harmless for all forms of a report."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.model import STEP, Column, ReviewData, ServerData
+from uwsgi_headroom.report.columns import STEP, Column, ReviewData, ServerData
 from uwsgi_headroom.terminal_text import escape_text
 
 

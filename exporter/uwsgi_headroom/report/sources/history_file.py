@@ -1,7 +1,8 @@
 """Loads the data of a review from history files of exporters: quarters of an hour, minutes where these are not merged
 yet, and hours where nothing finer is kept.
 
-Makes the columns of a server from the records of a history file.
+What cannot be read is a problem of the review, which is then partial; what can be read is reviewed. Each record becomes
+one value, or for an hour four, of each column.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window, WorkerWindow
-from uwsgi_headroom.report.model import (
+from uwsgi_headroom.report.columns import (
+    LEAST_COVERED,
     PERCENTILES,
     STEP,
     Column,
@@ -32,216 +34,15 @@ from uwsgi_headroom.report.model import (
     ReviewData,
     ServerData,
     WorkerColumns,
+    split_cumulative,
 )
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
-from uwsgi_headroom.report.sources.prometheus_queries import split_cumulative
 from uwsgi_headroom.report.sources.selection import SHOWN_KINDS, TimeRange, refuse_too_many, select_servers
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.store.reader import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration
-
-_LEAST_COVERED = 0.5
-
-
-@dataclass
-class RecordColumns:
-    """Columns that are filled quarter by quarter. time: the ends of the quarters; kinds of values by name, such as
-    `busy` or `worker 1 busy`; nan where nothing was filled in."""
-
-    time: Column
-    values: dict[tuple[str, str], Column] = field(default_factory=dict)
-    last: Record | None = None
-
-    def fill(self, place: int, count: int, record: Record) -> None:
-        """Fill `count` quarters from `place` on with one record of them all. A quarter of which less than half was
-        sampled stays unknown."""
-        window, places = record.window, slice(place, place + count)
-        length = count * STEP
-        covered = min(1.0, window.observed_seconds / length)
-        self._put("covered", "", places, covered)
-        self.last = record
-        if covered < _LEAST_COVERED or window.seconds <= 0:
-            return
-        for (kind, part), value in _figures(record):
-            if value is not None:
-                self._put(kind, part, places, value)
-        # Events of a longer record are spread, so that their sum is right.
-        for kind, number in (
-            ("reloads", window.reloads),
-            # A reload spawns every worker anew; uWSGI's counter begins again then, so Prometheus does not show that.
-            ("respawns", max(0, window.respawns - window.reloads * len(window.workers))),
-            ("harakiris", window.harakiris),
-            ("exceptions", window.exceptions),
-            ("overflows", window.overflows),
-        ):
-            if number is not None:
-                self._put(kind, "", places, number / count)
-
-    def column(self, kind: str, part: str = "") -> Column:
-        """The values of a kind; nan where unknown."""
-        return self.values.get((kind, part), np.full(len(self.time), np.nan))
-
-    def parts(self, kind: str) -> list[str]:
-        """The parts of a kind, in the order in which they appeared."""
-        return [part for other, part in self.values if other == kind]
-
-    def beside(self, kind: str, part: str, known: str) -> Column:
-        """The values of a part, 0 where it is missing although `known` says that the kind was measured."""
-        column = self.column(kind, part)
-        return np.where(np.isnan(column) & ~np.isnan(self.column(known)), 0.0, column)
-
-    def _put(self, kind: str, part: str, places: slice, value: float) -> None:
-        column = self.values.get((kind, part))
-        if column is None:
-            column = self.values[kind, part] = np.full(len(self.time), np.nan)
-        column[places] = value
-
-
-def _figures(record: Record) -> Iterable[tuple[tuple[str, str], float | None]]:
-    """The figures of a record, by kind and part; None for unknown."""
-    window, levels = record.window, record.levels
-    observed, seconds = window.observed_seconds, window.seconds
-    lost = sum(worker.lost for worker in window.workers)
-    yield ("full", ""), min(1.0, window.full_seconds / observed)
-    yield ("lost", ""), lost / seconds
-    yield ("configured", ""), window.configured
-    yield ("cpus", ""), levels.cpus
-    yield ("memory_per_worker", ""), levels.memory_per_worker
-    yield ("memory_available", ""), levels.memory_available
-    if window.queue_seconds:
-        yield ("queue", ""), sum(window.queue_seconds.values()) / observed
-        yield ("queue_full", ""), min(1.0, max(window.queue_full_seconds.values(), default=0.0) / observed)
-    if whole := sum(window.occupancy):
-        for place, number in enumerate(window.occupancy):
-            yield ("occupancy", str(place)), number / whole
-    yield from _of_workers(window)
-    yield from _of_cpu(window)
-    yield from _of_waits(record)
-    yield from _of_response_times(record, lost)
-
-
-def _of_workers(window: Window) -> Iterable[tuple[tuple[str, str], float | None]]:
-    workers, observed, seconds = window.workers, window.observed_seconds, window.seconds
-    if not workers:
-        return
-    for worker in workers:
-        yield from _of_worker(window, worker)
-    yield ("requests", ""), sum(worker.requests for worker in workers) / seconds
-    yield ("static", ""), sum(worker.static_requests for worker in workers) / seconds
-    yield ("busy", ""), _divide_sum([worker.busy_seconds for worker in workers], observed)
-    yield ("running", ""), _divide_sum([worker.running_time for worker in workers], seconds)
-    accepting = sum(worker.up_seconds for worker in workers) / observed
-    yield ("workers_accepting", ""), accepting
-    if window.configured:
-        yield ("available", ""), accepting * window.configured / len(workers)
-
-
-def _of_worker(window: Window, worker: WorkerWindow) -> Iterable[tuple[tuple[str, str], float | None]]:
-    part, observed, seconds = str(worker.worker_id), window.observed_seconds, window.seconds
-    yield ("worker requests", part), worker.requests / seconds
-    yield ("worker busy", part), _divide_sum([worker.busy_seconds], observed)
-    yield ("worker running", part), _divide_sum([worker.running_time], seconds)
-    yield ("worker cpu", part), _divide_sum([worker.cpu_seconds], seconds)
-    yield ("worker accepting", part), worker.up_seconds / observed
-    if window.waits and window.waits.observed_seconds:
-        yield ("worker lock", part), _divide_sum([worker.interpreter_lock_seconds], window.waits.observed_seconds)
-
-
-def _of_cpu(window: Window) -> Iterable[tuple[tuple[str, str], float | None]]:
-    if window.cpu and window.cpu.measured_seconds:
-        measured = window.cpu.measured_seconds
-        yield ("cpu_own", ""), window.cpu.own_seconds / measured
-        yield ("cpu_idle", ""), window.cpu.idle_seconds / measured
-        yield ("cpu_others", ""), _divide_sum([window.cpu.others_seconds], measured)
-    else:
-        yield ("cpu_own", ""), _divide_sum([worker.cpu_seconds for worker in window.workers], window.seconds)
-
-
-def _of_waits(record: Record) -> Iterable[tuple[tuple[str, str], float | None]]:
-    waits, routes = record.window.waits, record.routes
-    if waits and waits.observed_seconds:
-        yield ("waits known", ""), 1.0
-        for state, seconds in waits.seconds.items():
-            yield ("waits", state), seconds / waits.observed_seconds
-        for backend, seconds in waits.backends.items():
-            yield ("backends", backend), seconds / waits.observed_seconds
-    if routes and routes.observed_seconds:
-        yield ("routes known", ""), 1.0
-        for route, seconds in routes.seconds.items():
-            yield ("routes", route), seconds / routes.observed_seconds
-
-
-def _of_response_times(record: Record, lost: int) -> Iterable[tuple[tuple[str, str], float | None]]:
-    window, times, slo = record.window, record.response_times, record.levels.slo
-    requests = sum(worker.requests - worker.static_requests for worker in window.workers)
-    if times is None:
-        if requests == 0 and window.configured:
-            yield from (((kind, ""), lost / window.seconds) for kind in ("slow", "judged") if slo)
-        return
-    below = np.cumsum(times.counts)
-    below *= times.requests / max(float(below[-1]), 1e-9)  # expected numbers lose a little by rounding
-    for bound in {*BUCKET_BOUNDS, *([slo.threshold] if slo else [])}:
-        place = times.bins.find(bound)
-        if place < len(times.bins.edges) and times.bins.edges[place] == bound:
-            yield ("by_time", repr(bound)), float(below[place]) / window.seconds
-            if slo and bound == slo.threshold:
-                yield ("slow", ""), (times.requests - float(below[place]) + lost) / window.seconds
-    yield ("by_time", "inf"), times.requests / window.seconds
-    if slo:
-        yield ("judged", ""), (times.requests + lost) / window.seconds
-    found = compute_percentiles(times)
-    for share, percentile in found.percentiles.items() if found else ():
-        yield ("percentiles", f"{share:g}"), percentile.seconds
-
-
-def _divide_sum(values: Sequence[float | None], whole: float) -> float | None:
-    """The sum of the values, divided; None if a value is unknown or there is none."""
-    known = [value for value in values if value is not None]
-    return sum(known) / whole if known and len(known) == len(values) and whole > 0 else None
-
-
-def make_server_data(
-    columns: RecordColumns, name: str, service: str, host: str, events: Iterable[EventMark]
-) -> ServerData:
-    """The server of these columns."""
-    get, parts = columns.column, columns.parts
-    bounds, by_time = split_cumulative({float(text): get("by_time", text) for text in parts("by_time")})
-    levels = columns.last.levels if columns.last else None
-    slo = levels.slo if levels else None
-    ids = sorted({int(part) for part in parts("worker requests")})
-    return ServerData(
-        server=name,
-        service=service,
-        host=host,
-        time=columns.time,
-        covered=np.nan_to_num(get("covered")),
-        **{kind: get(kind) for kind in _PLAIN},
-        occupancy=tuple(get("occupancy", str(place)) for place in range(len(OCCUPANCY_BOUNDS) + 1)),
-        bounds=bounds,
-        by_time=by_time,
-        percentiles=tuple(get("percentiles", f"{share:g}") for share in PERCENTILES) if parts("percentiles") else (),
-        objective=Objective(threshold=slo.threshold, objective=slo.objective) if slo else None,
-        waits={part: columns.beside("waits", part, "waits known") for part in parts("waits")},
-        backends={part: columns.beside("backends", part, "waits known") for part in parts("backends")},
-        routes={part: columns.beside("routes", part, "routes known") for part in parts("routes")},
-        by_worker=tuple(
-            WorkerColumns(worker_id=number, **{kind: get(f"worker {kind}", str(number)) for kind in _OF_WORKER})
-            for number in ids
-        ),
-        events=tuple(events),
-        thunder_lock=levels.thunder_lock if levels else None,
-    )
-
-
-_PLAIN = (
-    *("requests", "static", "lost", "busy", "running", "full", "configured", "available", "workers_accepting"),
-    *("queue", "queue_full", "cpus", "cpu_own", "cpu_idle", "cpu_others", "memory_per_worker", "memory_available"),
-    *("slow", "judged", "reloads", "respawns", "harakiris", "exceptions", "overflows"),
-)
-_OF_WORKER = ("requests", "busy", "running", "cpu", "accepting", "lock")
-
 
 MINUTE, QUARTER, HOUR = 60, round(STEP), 3600
 
@@ -281,7 +82,7 @@ def load_history_files(
             _explain_empty(files)
         span = find_range(max(source.last for source in found))
         chosen = select_servers(found, servers, services)
-        refuse_too_many(chosen, round((span.until - span.since) / STEP))
+        refuse_too_many(chosen, span.quarters)
         damages: list[str] = []
         notes: list[str] = []
         data, queries = [], []
@@ -322,11 +123,13 @@ def _list_servers(files: Mapping[Path, HistoryFile]) -> Iterator[_Source]:
 
 
 def _find_last(file: HistoryFile, stored: StoredServer) -> float:
-    """The end of the last record in epoch seconds. stored.last may be the end of an hour that is still to come."""
+    """The end of the last record in epoch seconds. stored.last is only that of the last minute that is not damaged, or
+    the end of a slot that is still to come."""
     ends = []
     with suppress(HistoryFileError):  # what is damaged is reported when it is needed
         for tier in (MINUTE, QUARTER):
-            ends += [record.until for record in file.records(stored.name, stored.last - HOUR, stored.last, tier)]
+            records = file.records(stored.name, stored.last - HOUR, stored.last + QUARTER, tier)
+            ends += [record.until for record in records]
     return max(ends, default=stored.last)
 
 
@@ -340,8 +143,7 @@ def _load(
 ) -> tuple[ServerData, int]:
     """The columns of a server, and how many records they are made of. Adds sentences about what cannot be read, and
     about what is known less exactly. show_part: is called with the part that is read."""
-    quarters = round((span.until - span.since) / STEP)
-    columns = RecordColumns(np.asarray(span.since + STEP * np.arange(1, quarters + 1), dtype=np.float64))
+    columns = _RecordColumns(span.ends())
     records, events, damaged = 0, [], source.file.damaged
     try:
         reach = source.file.reaches_back(source.stored)
@@ -368,7 +170,7 @@ def _load(
     marks = [
         EventMark(time=event.time, kind=event.kind, title=event.title) for event in events if event.kind in SHOWN_KINDS
     ]
-    return make_server_data(columns, source.name, source.service, source.host, marks), records
+    return _make_server_data(columns, source.name, source.service, source.host, marks), records
 
 
 def _place(records: Iterator[Record], tier: int) -> Iterator[tuple[float, Record]]:
@@ -380,7 +182,7 @@ def _place(records: Iterator[Record], tier: int) -> Iterator[tuple[float, Record
         before = slot
 
 
-def _fill(columns: RecordColumns, span: TimeRange, end: float, count: int, record: Record) -> int:
+def _fill(columns: _RecordColumns, span: TimeRange, end: float, count: int, record: Record) -> int:
     """Fill the quarters of a record that are in the range and unknown; whether there were any."""
     last = round((end - span.since) / STEP)
     places = [place for place in range(last - count, last) if 0 <= place < len(columns.time)]
@@ -391,14 +193,14 @@ def _fill(columns: RecordColumns, span: TimeRange, end: float, count: int, recor
     return 1
 
 
-def _missing(columns: RecordColumns) -> list[tuple[int, int]]:
+def _missing(columns: _RecordColumns) -> list[tuple[int, int]]:
     """The runs of quarters without a record: first, and last (exclusive)."""
     unknown = np.concatenate([[False], np.isnan(columns.column("covered")), [False]])
     edges = np.flatnonzero(unknown[1:] != unknown[:-1])
     return [(int(first), int(last)) for first, last in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _fill_from_minutes(columns: RecordColumns, source: _Source, span: TimeRange, first: int, last: int) -> int:
+def _fill_from_minutes(columns: _RecordColumns, source: _Source, span: TimeRange, first: int, last: int) -> int:
     """Fill quarters from minutes, of which an exporter has not made quarters yet."""
     since, until = span.since + first * STEP, span.since + last * STEP
     by_quarter: dict[int, list[Record]] = {}
@@ -424,6 +226,209 @@ def _explain_nothing(chosen: Sequence[_Source], span: TimeRange, problems: Seque
         return problems[0].removesuffix("."), problems[1:]
     reach = TimeRange(min(each.first for each in chosen), max(each.last for each in chosen), span.zone)
     return (
-        f"no quarter of an hour was sampled for at least half of it from {span.show()}",
+        span.nothing_sampled(),
         [f"The records of these servers are from {reach.show()}.", "A review needs half an hour of them at least."],
+    )
+
+
+_Figure = tuple[tuple[str, str], "float | None"]
+"""A figure of a record, by kind and part; None for unknown."""
+
+
+@dataclass
+class _RecordColumns:
+    """Columns that are filled quarter by quarter. time: the ends of the quarters; kinds of values by name, such as
+    `busy` or `worker 1 busy`; nan where nothing was filled in."""
+
+    time: Column
+    values: dict[tuple[str, str], Column] = field(default_factory=dict)
+    last: Record | None = None
+
+    def fill(self, place: int, count: int, record: Record) -> None:
+        """Fill `count` quarters from `place` on with one record of them all. A quarter of which less than half was
+        sampled stays unknown."""
+        window, places = record.window, slice(place, place + count)
+        length = count * STEP
+        covered = min(1.0, window.observed_seconds / length)
+        self._put("covered", "", places, covered)
+        self.last = record
+        if covered < LEAST_COVERED or window.seconds <= 0:
+            return
+        for (kind, part), value in _figures(record):
+            if value is not None:
+                self._put(kind, part, places, value)
+        # Events of a longer record are spread, so that their sum is right.
+        for kind, number in (
+            ("reloads", window.reloads),
+            # A reload spawns every worker anew; uWSGI's counter begins again then, so Prometheus does not show that.
+            ("respawns", max(0, window.respawns - window.reloads * len(window.workers))),
+            ("harakiris", window.harakiris),
+            ("exceptions", window.exceptions),
+            ("overflows", window.overflows),
+        ):
+            if number is not None:
+                self._put(kind, "", places, number / count)
+
+    def column(self, kind: str, part: str = "") -> Column:
+        """The values of a kind; nan where unknown."""
+        return self.values.get((kind, part), np.full(len(self.time), np.nan))
+
+    def parts(self, kind: str) -> list[str]:
+        """The parts of a kind, in the order in which they appeared."""
+        return [part for other, part in self.values if other == kind]
+
+    def beside(self, kind: str, part: str, known: str) -> Column:
+        """The values of a part, 0 where it is missing although `known` says that the kind was measured."""
+        column = self.column(kind, part)
+        return np.where(np.isnan(column) & ~np.isnan(self.column(known)), 0.0, column)
+
+    def _put(self, kind: str, part: str, places: slice, value: float) -> None:
+        column = self.values.get((kind, part))
+        if column is None:
+            column = self.values[kind, part] = np.full(len(self.time), np.nan)
+        column[places] = value
+
+
+def _figures(record: Record) -> Iterator[_Figure]:
+    """The figures of a record but the numbers of events."""
+    window, levels = record.window, record.levels
+    observed, seconds = window.observed_seconds, window.seconds
+    lost = sum(worker.lost for worker in window.workers)
+    yield ("full", ""), min(1.0, window.full_seconds / observed)
+    yield ("lost", ""), lost / seconds
+    yield ("configured", ""), window.configured
+    yield ("cpus", ""), levels.cpus
+    yield ("memory_per_worker", ""), levels.memory_per_worker
+    yield ("memory_available", ""), levels.memory_available
+    if window.queue_seconds:
+        yield ("queue", ""), sum(window.queue_seconds.values()) / observed
+        yield ("queue_full", ""), min(1.0, max(window.queue_full_seconds.values(), default=0.0) / observed)
+    if whole := sum(window.occupancy):
+        for place, number in enumerate(window.occupancy):
+            yield ("occupancy", str(place)), number / whole
+    yield from _of_workers(window)
+    yield from _of_cpu(window)
+    yield from _of_waits(record)
+    yield from _of_response_times(record, lost)
+
+
+def _of_workers(window: Window) -> Iterator[_Figure]:
+    workers, observed, seconds = window.workers, window.observed_seconds, window.seconds
+    if not workers:
+        return
+    for worker in workers:
+        yield from _of_worker(window, worker)
+    yield ("requests", ""), sum(worker.requests for worker in workers) / seconds
+    yield ("static", ""), sum(worker.static_requests for worker in workers) / seconds
+    yield ("busy", ""), _divide_sum([worker.busy_seconds for worker in workers], observed)
+    yield ("running", ""), _divide_sum([worker.running_time for worker in workers], seconds)
+    accepting = sum(worker.up_seconds for worker in workers) / observed
+    yield ("workers_accepting", ""), accepting
+    if window.configured:
+        yield ("available", ""), accepting * window.configured / len(workers)
+
+
+def _of_worker(window: Window, worker: WorkerWindow) -> Iterator[_Figure]:
+    part, observed, seconds = str(worker.worker_id), window.observed_seconds, window.seconds
+    yield ("worker requests", part), worker.requests / seconds
+    yield ("worker busy", part), _divide_sum([worker.busy_seconds], observed)
+    yield ("worker running", part), _divide_sum([worker.running_time], seconds)
+    yield ("worker cpu", part), _divide_sum([worker.cpu_seconds], seconds)
+    yield ("worker accepting", part), worker.up_seconds / observed
+    if window.waits and window.waits.observed_seconds:
+        yield ("worker lock", part), _divide_sum([worker.interpreter_lock_seconds], window.waits.observed_seconds)
+
+
+def _of_cpu(window: Window) -> Iterator[_Figure]:
+    if window.cpu and window.cpu.measured_seconds:
+        measured = window.cpu.measured_seconds
+        yield ("cpu_own", ""), window.cpu.own_seconds / measured
+        yield ("cpu_idle", ""), window.cpu.idle_seconds / measured
+        yield ("cpu_others", ""), _divide_sum([window.cpu.others_seconds], measured)
+    else:
+        yield ("cpu_own", ""), _divide_sum([worker.cpu_seconds for worker in window.workers], window.seconds)
+
+
+def _of_waits(record: Record) -> Iterator[_Figure]:
+    waits, routes = record.window.waits, record.routes
+    if waits and waits.observed_seconds:
+        yield ("waits known", ""), 1.0
+        for state, seconds in waits.seconds.items():
+            yield ("waits", state), seconds / waits.observed_seconds
+        for backend, seconds in waits.backends.items():
+            yield ("backends", backend), seconds / waits.observed_seconds
+    if routes and routes.observed_seconds:
+        yield ("routes known", ""), 1.0
+        for route, seconds in routes.seconds.items():
+            yield ("routes", route), seconds / routes.observed_seconds
+
+
+def _of_response_times(record: Record, lost: int) -> Iterator[_Figure]:
+    window, times, slo = record.window, record.response_times, record.levels.slo
+    requests = sum(worker.requests - worker.static_requests for worker in window.workers)
+    if times is None:
+        if requests == 0 and window.configured:
+            yield from (((kind, ""), lost / window.seconds) for kind in ("slow", "judged") if slo)
+        return
+    below = np.cumsum(times.counts)
+    below *= times.requests / max(float(below[-1]), 1e-9)  # expected numbers lose a little by rounding
+    for bound in {*BUCKET_BOUNDS, *([slo.threshold] if slo else [])}:
+        place = times.bins.find(bound)
+        if place < len(times.bins.edges) and times.bins.edges[place] == bound:
+            yield ("by_time", repr(bound)), float(below[place]) / window.seconds
+            if slo and bound == slo.threshold:
+                yield ("slow", ""), (times.requests - float(below[place]) + lost) / window.seconds
+    yield ("by_time", "inf"), times.requests / window.seconds
+    if slo:
+        yield ("judged", ""), (times.requests + lost) / window.seconds
+    found = compute_percentiles(times)
+    for share, percentile in found.percentiles.items() if found else ():
+        yield ("percentiles", f"{share:g}"), percentile.seconds
+
+
+def _divide_sum(values: Sequence[float | None], whole: float) -> float | None:
+    """The sum of the values, divided; None if a value is unknown or there is none."""
+    known = [value for value in values if value is not None]
+    return sum(known) / whole if known and len(known) == len(values) and whole > 0 else None
+
+
+_PLAIN = (
+    *("requests", "static", "lost", "busy", "running", "full", "configured", "available", "workers_accepting"),
+    *("queue", "queue_full", "cpus", "cpu_own", "cpu_idle", "cpu_others", "memory_per_worker", "memory_available"),
+    *("slow", "judged", "reloads", "respawns", "harakiris", "exceptions", "overflows"),
+)
+
+_OF_WORKER = ("requests", "busy", "running", "cpu", "accepting", "lock")
+
+
+def _make_server_data(
+    columns: _RecordColumns, name: str, service: str, host: str, events: Iterable[EventMark]
+) -> ServerData:
+    """The server of these columns."""
+    get, parts = columns.column, columns.parts
+    bounds, by_time = split_cumulative({float(text): get("by_time", text) for text in parts("by_time")})
+    levels = columns.last.levels if columns.last else None
+    slo = levels.slo if levels else None
+    ids = sorted({int(part) for part in parts("worker requests")})
+    return ServerData(
+        server=name,
+        service=service,
+        host=host,
+        time=columns.time,
+        covered=np.nan_to_num(get("covered")),
+        **{kind: get(kind) for kind in _PLAIN},
+        occupancy=tuple(get("occupancy", str(place)) for place in range(len(OCCUPANCY_BOUNDS) + 1)),
+        bounds=bounds,
+        by_time=by_time,
+        percentiles=tuple(get("percentiles", f"{share:g}") for share in PERCENTILES) if parts("percentiles") else (),
+        objective=Objective(threshold=slo.threshold, objective=slo.objective) if slo else None,
+        waits={part: columns.beside("waits", part, "waits known") for part in parts("waits")},
+        backends={part: columns.beside("backends", part, "waits known") for part in parts("backends")},
+        routes={part: columns.beside("routes", part, "routes known") for part in parts("routes")},
+        by_worker=tuple(
+            WorkerColumns(worker_id=number, **{kind: get(f"worker {kind}", str(number)) for kind in _OF_WORKER})
+            for number in ids
+        ),
+        events=tuple(events),
+        thunder_lock=levels.thunder_lock if levels else None,
     )

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from uwsgi_headroom.report.model import STEP, ServerData
+from uwsgi_headroom.report.columns import STEP, ServerData
 from uwsgi_headroom.words.formats import duration
 
 CLOCK_SECONDS = 60.0

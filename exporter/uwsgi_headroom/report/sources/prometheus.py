@@ -1,8 +1,6 @@
 """Loads the data of a review from a Prometheus: finds the servers, then asks piece by piece, the latest days first.
 
-Explains why a Prometheus has no servers to review.
-
-Makes the columns of a server from what a Prometheus answered.
+A range without servers is an error that says why. What was answered about a server becomes its columns.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ import numpy as np
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.report.model import (
+from uwsgi_headroom.report.columns import (
+    LEAST_COVERED,
     PERCENTILES,
     STEP,
     Column,
@@ -25,6 +24,10 @@ from uwsgi_headroom.report.model import (
     ReviewData,
     ServerData,
     WorkerColumns,
+    add_all,
+    add_known,
+    divide,
+    split_cumulative,
 )
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
@@ -33,12 +36,9 @@ from uwsgi_headroom.report.sources.prometheus_queries import (
     WINDOWS,
     Answers,
     ServerAnswers,
-    add_all,
-    add_known,
     choose_window,
-    divide,
+    growth_seconds,
     list_questions,
-    split_cumulative,
 )
 from uwsgi_headroom.report.sources.selection import SHOWN_KINDS, TimeRange, refuse_too_many, select_servers
 from uwsgi_headroom.report.sources.server_series import (
@@ -49,23 +49,153 @@ from uwsgi_headroom.report.sources.server_series import (
     select_by_any,
 )
 
-_LEAST_COVERED = 0.5
+PIECE = 7 * 86400.0
+"""Seconds of a range that are asked for at once: 672 values of a series."""
+
+TOGETHER = 8
+"""The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
+these have 4 million samples in a piece; Prometheus refuses queries of more than 50 million."""
 
 
-def make_server_data(server: ServerSeries, answers: ServerAnswers, time: Column, span: float) -> ServerData:
-    """The columns of a server. time: the ends of the quarters; span: the seconds of which growth was asked for."""
-    return _Maker(server, answers, time, span).make()
+def load_prometheus(
+    api: PrometheusApi,
+    find_range: Callable[[float], TimeRange],
+    *,
+    servers: Sequence[str] = (),
+    services: Sequence[str] = (),
+    progress: Progress = lambda _done, _of, _what: None,
+) -> ReviewData:
+    """The data of the servers and services of these names, or of all. If Prometheus fails after a part of the range,
+    the data is partial. find_range: makes the range of the present time by the clock of Prometheus (epoch seconds).
+    Raises HeadroomError if there is nothing to review."""
+    progress(0, 1, "find the servers")
+    span = find_range(api.read_clock())
+    found = find_servers(api, span.since, span.until)
+    if not found:
+        raise explain_no_servers(api, span)
+    chosen = select_servers(found, servers, services)
+    refuse_too_many(chosen, span.quarters)
+    answers = Answers(span.quarters)
+    failure = _ask_all(api, chosen, span, answers, progress)
+    data = [_Maker(server, answers.of(server), span.ends()).make() for server in chosen]
+    if not any(np.isfinite(server.requests).any() for server in data):
+        raise HeadroomError(
+            f"{api.url}: {span.nothing_sampled()}",
+            ["A review needs half an hour at least: try again later, or a longer --range."],
+        )
+    problems = [failure, describe_clock(api.clock_ahead, "Prometheus"), *list_problems(data, span.zone)]
+    problems += [f"Prometheus warned: {warning}" for warning in api.warnings]
+    return ReviewData(
+        servers=tuple(data),
+        since=span.since,
+        until=span.until,
+        source=f"Prometheus {api.url}",
+        time_zone=span.zone,
+        queries=api.log.queries(),
+        problems=tuple(problem for problem in problems if problem),
+        partial=bool(failure),
+    )
+
+
+def _ask_all(
+    api: PrometheusApi, chosen: Sequence[ServerSeries], span: TimeRange, answers: Answers, progress: Progress
+) -> str:
+    """Fill the answers, the latest piece of the range first. Returns why it ended early, or an empty text. Raises
+    PrometheusError if not even the latest piece is complete."""
+    window = _find_window(api, span)
+    groups = list(_group(chosen))
+    pieces = list(_cut(answers.quarters))
+    steps = len(pieces) * sum(len(list_questions(group[0].interval, window)) for group in groups)
+    done = 0
+    for first, last in pieces:
+        complete = []
+        for group in groups:
+            for question in list_questions(group[0].interval, window):
+                progress(done, steps, question.name.replace("_", " "))
+                done += 1
+                begin = span.since + first * STEP + question.step
+                end = span.since + last * STEP
+                expression = question.expression(select_by_any(group))
+                try:
+                    series = api.query_range(expression, question.expression("..."), begin, end, question.step)
+                except PrometheusError as error:
+                    if last == answers.quarters:
+                        raise
+                    days = (answers.quarters - last) * STEP / 86400
+                    return f"Only the last {days:.3g} days are here, the rest is missing: {error}."
+                complete.append((question, group, series))
+        for question, group, series in complete:
+            answers.add(question, group, series, first)
+    progress(steps, steps, "done")
+    return ""
+
+
+def _find_window(api: PrometheusApi, span: TimeRange) -> str | None:
+    """The window of the percentiles to use, of those that exist at the end of some day."""
+    day = 86400.0
+    first = min(span.until, span.since + day)
+    last = first + (span.until - first) // day * day
+    found = api.query_range(WINDOWS, WINDOWS, first, last, day)
+    found += api.query_range(WINDOWS, WINDOWS, span.until, span.until, day)
+    return choose_window(sorted({series.labels.get("window", "") for series in found}))
+
+
+def _group(servers: Sequence[ServerSeries]) -> Iterator[Sequence[ServerSeries]]:
+    """Servers that are scraped equally often, a few at a time."""
+    ordered = sorted(servers, key=lambda server: (ceil(server.interval), server.name))
+    for _, same in groupby(ordered, key=lambda server: ceil(server.interval)):
+        equal = list(same)
+        yield from (equal[start : start + TOGETHER] for start in range(0, len(equal), TOGETHER))
+
+
+def _cut(quarters: int) -> Iterator[tuple[int, int]]:
+    """Pieces of the range, as the first quarter and the last one (exclusive), the latest first."""
+    size = round(PIECE / STEP)
+    for last in range(quarters, 0, -size):
+        yield max(0, last - size), last
+
+
+_GO_EXPORTER = ("uwsgi_worker_core_busy", "uwsgi_worker_busy", "uwsgi_worker_delta_requests", "uwsgi_worker_cores")
+
+
+def explain_no_servers(api: PrometheusApi, span: TimeRange) -> HeadroomError:
+    """The error of a range without servers. Raises PrometheusError."""
+    names = list_foreign_names(api, span.until)
+    if OBSERVED in names:  # scraped in the last minutes only
+        return HeadroomError(f"{api.url} has too little data yet", ["Wait until an hour has been scraped."])
+    if names:
+        other = "uwsgi_exporter, the common one in Go" if names.intersection(_GO_EXPORTER) else "another exporter"
+        return HeadroomError(
+            f"{api.url} has metrics of uWSGI ({len(names)} names), but of {other}: they have no time in service, so "
+            "there is nothing to review",
+            [
+                "Run `uwsgi-headroom serve` beside it and have Prometheus scrape it: most names stay the same.",
+                "alerts/MIGRATION.md lists those that differ; alerts/rules/compat-uwsgi-exporter.yaml records them, so "
+                "that your dashboards go on working.",
+            ],
+        )
+    details = ["A review needs Prometheus to scrape the exporter; `uwsgi-headroom report --history FILE` does not."]
+    try:
+        later = api.query_range(OBSERVED, OBSERVED, api.now() // 60 * 60, api.now() // 60 * 60, 60.0)
+    except PrometheusError:
+        later = []
+    if later:
+        details = [f"It has data of {len(later)} servers now: is the range right (--range, --until)?"]
+    return HeadroomError(f"{api.url} has no metrics of uwsgi-headroom from {span.show()}", details)
 
 
 class _Maker:
-    """observed, seconds: growth of the exporter's clocks in a quarter, with and without gaps; nan where less than half
-    of the quarter was sampled, and so is everything that is divided by them."""
+    """Makes the columns of a server from what was answered about it. time: the ends of the quarters.
 
-    def __init__(self, server: ServerSeries, answers: ServerAnswers, time: Column, span: float) -> None:
+    observed, seconds: growth of the exporter's clocks in a quarter, with and without gaps; nan where less than
+    LEAST_COVERED of the quarter was sampled, and so is everything that is divided by them.
+    """
+
+    def __init__(self, server: ServerSeries, answers: ServerAnswers, time: Column) -> None:
         self._server, self._answers, self._time = server, answers, time
         observed = answers.column("observed")
-        self._covered = np.nan_to_num(np.clip(observed / span, 0.0, 1.0))
-        self._known = self._covered >= _LEAST_COVERED
+        self._covered = np.nan_to_num(np.clip(observed / growth_seconds(server.interval), 0.0, 1.0))
+        self._known = self._covered >= LEAST_COVERED
         self._observed = np.where(self._known, observed, np.nan)
         self._seconds = self._observed + np.nan_to_num(answers.column("gap"))
         self._wait_observed = np.where(self._known, answers.column("wait_observed"), np.nan)
@@ -74,10 +204,9 @@ class _Maker:
         workers = self._workers()
         requests = [worker.requests for worker in workers]
         length = len(self._time)
-        cpu = [worker.cpu for worker in workers]
+        cpu = add_all([worker.cpu for worker in workers], requests, length)
         bounds, by_time = self._histogram("by_time")
-        own = self._share("cpu_own")
-        unique, resident = self._level("memory_per_worker"), self._level("resident")
+        own, unique = self._share("cpu_own"), self._level("memory_per_worker")
         return ServerData(
             server=self._server.name,
             service=self._server.service,
@@ -97,10 +226,10 @@ class _Maker:
             queue=self._share("queue"),
             queue_full=np.clip(self._share("queue_full"), 0.0, 1.0),
             cpus=self._level("cpus"),
-            cpu_own=np.where(np.isnan(own), add_all(cpu, requests, length), own),
+            cpu_own=np.where(np.isnan(own), cpu, own),
             cpu_idle=self._share("cpu_idle"),
             cpu_others=self._share("cpu_others"),
-            memory_per_worker=np.where(np.isnan(unique), resident, unique),
+            memory_per_worker=np.where(np.isnan(unique), self._level("resident"), unique),
             memory_available=self._level("memory_available"),
             bounds=bounds,
             by_time=by_time,
@@ -211,139 +340,3 @@ class _Maker:
             if number * STEP >= 0.5
         ]
         return tuple(sorted(marks, key=lambda mark: mark.time))
-
-
-_GO_EXPORTER = ("uwsgi_worker_core_busy", "uwsgi_worker_busy", "uwsgi_worker_delta_requests", "uwsgi_worker_cores")
-
-
-def explain_no_servers(api: PrometheusApi, span: TimeRange) -> HeadroomError:
-    """The error of a range without servers. Raises PrometheusError."""
-    names = list_foreign_names(api, span.until)
-    if OBSERVED in names:  # scraped in the last minutes only
-        return HeadroomError(f"{api.url} has too little data yet", ["Wait until an hour has been scraped."])
-    if names:
-        other = "uwsgi_exporter, the common one in Go" if names.intersection(_GO_EXPORTER) else "another exporter"
-        return HeadroomError(
-            f"{api.url} has metrics of uWSGI ({len(names)} names), but of {other}: they have no time in service, so "
-            "there is nothing to review",
-            [
-                "Run `uwsgi-headroom serve` beside it and have Prometheus scrape it: most names stay the same.",
-                "alerts/MIGRATION.md lists those that differ; alerts/rules/compat-uwsgi-exporter.yaml records them, so "
-                "that your dashboards go on working.",
-            ],
-        )
-    details = ["A review needs Prometheus to scrape the exporter; `uwsgi-headroom report --history FILE` does not."]
-    try:
-        later = api.query_range(OBSERVED, OBSERVED, api.now() // 60 * 60, api.now() // 60 * 60, 60.0)
-    except PrometheusError:
-        later = []
-    if later:
-        details = [f"It has data of {len(later)} servers now: is the range right (--range, --until)?"]
-    return HeadroomError(f"{api.url} has no metrics of uwsgi-headroom from {span.show()}", details)
-
-
-PIECE = 7 * 86400.0
-"""Seconds of a range that are asked for at once: 672 values of a series."""
-
-TOGETHER = 8
-"""The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
-these have 4 million samples in a piece; Prometheus refuses queries of more than 50 million."""
-
-
-def load_prometheus(
-    api: PrometheusApi,
-    find_range: Callable[[float], TimeRange],
-    *,
-    servers: Sequence[str] = (),
-    services: Sequence[str] = (),
-    progress: Progress = lambda _done, _of, _what: None,
-) -> ReviewData:
-    """The data of the servers and services of these names, or of all. If Prometheus fails after a part of the range,
-    the data is partial. find_range: makes the range of the present time by the clock of Prometheus (epoch seconds).
-    Raises HeadroomError if there is nothing to review."""
-    progress(0, 1, "find the servers")
-    span = find_range(api.read_clock())
-    found = find_servers(api, span.since, span.until)
-    if not found:
-        raise explain_no_servers(api, span)
-    chosen = select_servers(found, servers, services)
-    answers = Answers(round((span.until - span.since) / STEP))
-    refuse_too_many(chosen, answers.quarters)
-    failure = _ask_all(api, chosen, span, answers, progress)
-    time = np.asarray(span.since + STEP * np.arange(1, answers.quarters + 1), dtype=np.float64)
-    data = [make_server_data(server, answers.of(server), time, STEP + ceil(server.interval)) for server in chosen]
-    if not any(np.isfinite(server.requests).any() for server in data):
-        raise HeadroomError(
-            f"{api.url}: no quarter of an hour was sampled for at least half of it from {span.show()}",
-            ["A review needs half an hour at least: try again later, or a longer --range."],
-        )
-    problems = [failure, describe_clock(api.clock_ahead, "Prometheus"), *list_problems(data, span.zone)]
-    problems += [f"Prometheus warned: {warning}" for warning in api.warnings]
-    return ReviewData(
-        servers=tuple(data),
-        since=span.since,
-        until=span.until,
-        source=f"Prometheus {api.url}",
-        time_zone=span.zone,
-        queries=api.log.queries(),
-        problems=tuple(problem for problem in problems if problem),
-        partial=bool(failure),
-    )
-
-
-def _ask_all(
-    api: PrometheusApi, chosen: Sequence[ServerSeries], span: TimeRange, answers: Answers, progress: Progress
-) -> str:
-    """Fill the answers, the latest piece of the range first. Returns why it ended early, or an empty text. Raises
-    PrometheusError if not even the latest piece is complete."""
-    window = _find_window(api, span)
-    groups = list(_group(chosen))
-    pieces = list(_cut(answers.quarters))
-    steps = len(pieces) * sum(len(list_questions(group[0].interval, window)) for group in groups)
-    done = 0
-    for first, last in pieces:
-        complete = []
-        for group in groups:
-            for question in list_questions(group[0].interval, window):
-                progress(done, steps, question.name.replace("_", " "))
-                done += 1
-                begin = span.since + first * STEP + question.step
-                end = span.since + last * STEP
-                expression = question.expression(select_by_any(group))
-                try:
-                    series = api.query_range(expression, question.expression("..."), begin, end, question.step)
-                except PrometheusError as error:
-                    if last == answers.quarters:
-                        raise
-                    days = (answers.quarters - last) * STEP / 86400
-                    return f"Only the last {days:.3g} days are here, the rest is missing: {error}."
-                complete.append((question, group, series))
-        for question, group, series in complete:
-            answers.add(question, group, series, first)
-    progress(steps, steps, "done")
-    return ""
-
-
-def _find_window(api: PrometheusApi, span: TimeRange) -> str | None:
-    """The window of the percentiles to use, of those that exist at the end of some day."""
-    day = 86400.0
-    first = min(span.until, span.since + day)
-    last = first + (span.until - first) // day * day
-    found = api.query_range(WINDOWS, WINDOWS, first, last, day)
-    found += api.query_range(WINDOWS, WINDOWS, span.until, span.until, day)
-    return choose_window(sorted({series.labels.get("window", "") for series in found}))
-
-
-def _group(servers: Sequence[ServerSeries]) -> Iterator[Sequence[ServerSeries]]:
-    """Servers that are scraped equally often, a few at a time."""
-    ordered = sorted(servers, key=lambda server: (ceil(server.interval), server.name))
-    for _, same in groupby(ordered, key=lambda server: ceil(server.interval)):
-        equal = list(same)
-        yield from (equal[start : start + TOGETHER] for start in range(0, len(equal), TOGETHER))
-
-
-def _cut(quarters: int) -> Iterator[tuple[int, int]]:
-    """Pieces of the range, as the first quarter and the last one (exclusive), the latest first."""
-    size = round(PIECE / STEP)
-    for last in range(quarters, 0, -size):
-        yield max(0, last - size), last

@@ -1,8 +1,8 @@
-"""Says in a sentence why a Prometheus gave no values, and what to do.
+"""Asks a Prometheus for ranges of values over HTTP: bounded pieces, one after the other, each repeated once if that may
+help.
 
-Sends requests to a Prometheus over HTTP, with limits on time and size, and says in a sentence what went wrong.
-
-Asks a Prometheus for ranges of values: bounded pieces, one after the other, each repeated once if that may help.
+From the bottom up: why a request gave no values, as a sentence with what to do; a request, limited in time and size;
+the API.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.model import Column, Query
+from uwsgi_headroom.report.columns import Column, Query
 from uwsgi_headroom.report.sources.login import Endpoint, is_loopback
 
 Trouble = Literal["unreachable", "timeout", "certificate", "login", "not_prometheus", "too_much", "refused", "busy"]

@@ -5,7 +5,7 @@ one interval between scrapes. It extrapolates every counter of a server by the s
 scrapes; so a ratio to the growth of the exporter's own clock has no error of extrapolation, and nothing that happens
 between two quarters is lost.
 
-Keeps the values of a Prometheus by query, server and part, and divides them into figures of quarters of an hour.
+The answers are kept by query, server and part: the label by which the series of one server differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from uwsgi_headroom.report.model import STEP, Column
+from uwsgi_headroom.report.columns import STEP, Column, last_known
 from uwsgi_headroom.report.sources.prometheus_api import Series
 from uwsgi_headroom.report.sources.server_series import OBSERVED, ServerSeries
 
@@ -89,10 +89,10 @@ class Question:
 def list_questions(interval: float, window: str | None) -> Sequence[Question]:
     """All queries of servers that are scraped every `interval` seconds. window: the label of the windows over which the
     exporter computes percentiles, such as 5m; None if it is of no use."""
-    span = f"{STEP + math.ceil(interval):.0f}s"
+    span = growth_seconds(interval)
 
     def growth(metric: str) -> str:
-        return f"increase({metric}{{%s}}[{span}])"
+        return f"increase({metric}{{%s}}[{span:.0f}s])"
 
     return [
         *(Question(name, "", growth(metric)) for name, metric in _SERVER_COUNTERS.items()),
@@ -117,6 +117,11 @@ def _of_window(window: str) -> Sequence[Question]:
         Question("percentiles", "percentile", f'sum without (window) ({_PERCENTILE}{{%s,window="{window}"}})', step),
         Question("throughput", "", f'sum without (window) ({_THROUGHPUT}{{%s,window="{window}"}})', step),
     ]
+
+
+def growth_seconds(interval: float) -> float:
+    """The seconds of which growth is asked for: a quarter of an hour, and one interval between scrapes."""
+    return STEP + math.ceil(interval)
 
 
 WINDOWS = "count by (window) (uwsgi_window_seconds)"
@@ -188,46 +193,8 @@ class ServerAnswers:
 
     def last(self, query: str) -> float | None:
         """The last known value of a query without parts."""
-        known = self.column(query)
-        known = known[~np.isnan(known)]
-        return float(known[-1]) if len(known) else None
+        return last_known(self.column(query))
 
     def unknown(self) -> Column:
         """A column of nan."""
         return np.full(self.quarters, np.nan)
-
-
-def divide(part: Column, whole: Column) -> Column:
-    """part / whole; nan where the whole is not positive."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(whole > 0, part / whole, np.nan), dtype=np.float64)
-
-
-def add_known(columns: Sequence[Column], length: int) -> Column:
-    """The sum of the values that are known; nan where none is."""
-    if not columns:
-        return np.full(length, np.nan)
-    table = np.stack(columns)
-    return np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
-
-
-def add_all(columns: Sequence[Column], needed: Sequence[Column], length: int) -> Column:
-    """The sum of columns; nan where one is unknown although the one beside it in `needed` is known."""
-    total = add_known(columns, length)
-    for column, beside in zip(columns, needed, strict=True):
-        total[np.isnan(column) & ~np.isnan(beside)] = np.nan
-    return total
-
-
-def split_cumulative(columns: Mapping[float, Column]) -> tuple[tuple[float, ...], tuple[Column, ...]]:
-    """The values between the bounds of a cumulative histogram, which must have the bound inf; no bounds without it. A
-    bound that is unknown while the whole is known is left out: an objective's threshold that changed."""
-    whole = columns.get(float("inf"))
-    if whole is None:
-        return (), ()
-    bounds = tuple(bound for bound in sorted(columns) if not (np.isnan(columns[bound]) & ~np.isnan(whole)).any())
-    between, below = [], np.zeros_like(whole)
-    for bound in bounds:
-        between.append(np.maximum(0.0, columns[bound] - below))
-        below = columns[bound]
-    return bounds, tuple(between)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from uwsgi_headroom.report.model import STEP, Column
+from uwsgi_headroom.report.columns import STEP, Column
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, Series
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"

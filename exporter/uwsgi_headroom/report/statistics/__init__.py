@@ -2,8 +2,6 @@
 
 nan is "not known" and is allowed in every array of values. Results are frozen. A function that would have to guess
 returns a `Refusal` with the reason as a sentence.
-
-The result of a computation for which the data do not suffice.
 """
 
 from __future__ import annotations

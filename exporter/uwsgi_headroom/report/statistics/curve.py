@@ -1,8 +1,7 @@
-"""Throughput and response time against concurrency, in bins.
+"""Throughput and response time against concurrency: observed, in bins, and the asymptotic bounds of both.
 
-Asymptotic bounds of throughput and response time.
-
-P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", Computing Surveys 10 (3), 1978.
+Bounds: P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", Computing Surveys 10 (3),
+1978.
 """
 
 from __future__ import annotations

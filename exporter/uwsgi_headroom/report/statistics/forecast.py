@@ -1,6 +1,6 @@
 """Forecasts daily peaks from the present regime, and the day on which they reach a limit.
 
-Back-test: forecasts the last quarter of the range from the first three quarters, and compares.
+How good such a forecast is shows the back-test: the last quarter of the range, forecast from the first three quarters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import date
 
 import numpy as np
 
-from uwsgi_headroom.report.model import EventMark
+from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
@@ -56,7 +56,7 @@ class Forecast:
     """Expected daily peaks after the last day of the data.
 
     days: ordinals of the days ahead. expected, lower, upper: the peak of each of these days with its prediction
-    interval (COVERAGE), weekly pattern included; how it is made is said at `projection.project`. direction: "none" if
+    interval (COVERAGE), weekly pattern included; how it is made is said at `trend.project`. direction: "none" if
     the interval of the slope contains 0; `expected` then has no slope, but the interval keeps the doubt about it.
     shape: of the growth; an exponential one has a constant ratio per day.
     fitted_days, fitted: the trend within the present regime, weekly pattern included, for a chart.

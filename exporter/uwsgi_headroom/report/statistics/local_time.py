@@ -1,4 +1,4 @@
-"""Converts the ends of quarters of an hour to local days and hours."""
+"""Converts the ends of quarters of an hour to local days and hours, and averages by day of the week and hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from uwsgi_headroom.report.model import STEP
+from uwsgi_headroom.report.columns import STEP, divide
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -78,3 +78,31 @@ def quarters_between(first: int, last: int, zone: ZoneInfo) -> Floats:
 def _offset(time: float, zone: ZoneInfo) -> float:
     offset = datetime.fromtimestamp(time, zone).utcoffset()
     return offset.total_seconds() if offset else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """values: shape (7, 24), Monday first, hours of the local clock; nan without data. counts: quarters of an hour in
+    each."""
+
+    values: Floats
+    counts: Integers
+
+
+def by_weekday_and_hour(time: Floats, values: Floats, zone: ZoneInfo, weights: Floats | None = None) -> HeatMap:
+    """The weighted mean of the known values. time: ends of quarters, epoch seconds, strictly increasing. weights: for a
+    mean over requests, requests per quarter; quarters with unknown or no weight are left out.
+
+    Raises ValueError if lengths differ or `time` does not increase.
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    require_same_length(time, values, weights)
+    local = to_local_time(time, zone)
+    used = np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+    cell = (local.weekdays * 24 + local.hours)[used]
+    counts = np.bincount(cell, minlength=168)
+    total, weighted = (
+        np.asarray(np.bincount(cell, weights=column[used], minlength=168), dtype=np.float64)
+        for column in (weights, weights * values)
+    )
+    return HeatMap(divide(weighted, total).reshape(7, 24), counts.reshape(7, 24))

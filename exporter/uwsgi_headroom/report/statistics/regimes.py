@@ -1,12 +1,8 @@
 """Regimes: spans of days between which the level of daily peaks changed in a step (a deploy, traffic moved).
 
-Finds the changes in a series by optimal partitioning: each segment has a line of its own.
-
-B. Jackson et al., "An Algorithm for Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12
-(2), 2005. The partition with the least sum of squared residuals, in units of the noise's variance, plus a penalty per
-change.
-
-The weekly pattern of daily peaks: a factor for each day of the week.
+Changes are found by optimal partitioning, in which each segment has a line of its own: the partition with the least sum
+of squared residuals, in units of the noise's variance, plus a penalty per change. B. Jackson et al., "An Algorithm for
+Optimal Partitioning of Data on an Interval", IEEE Signal Processing Letters 12 (2), 2005.
 """
 
 from __future__ import annotations
@@ -14,92 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from uwsgi_headroom.report.model import STEP, EventMark
-from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time, weekday_of
+from uwsgi_headroom.report.columns import STEP, EventMark
+from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-
-Detail = Literal["none", "weekend", "weekday"]
-
-_LEAST_WEEKS_BY_WEEKDAY = 4
-_LEAST_WEEKS_BY_WEEKEND = 2
-_LEAST_DAYS_AROUND = 5
-"""Of the seven days around a day."""
-
-_LEAST_FACTOR = 0.01
-"""A day of the week without load has no less, so that a level can be computed from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class WeeklyPattern:
-    """factors: seven, Monday first, with mean 1; a day's peak is its level times its factor. detail: "weekday" with a
-    factor for each day of the week, "weekend" with one for Monday to Friday and one for Saturday and Sunday, "none" if
-    the history is too short for either (all factors are 1). support: the fewest days that a factor is a median of."""
-
-    factors: Floats
-    detail: Detail
-    support: int = 0
-
-    @property
-    def parameters(self) -> int:
-        """The number of factors that were estimated and are free, as their mean is 1."""
-        return {"none": 0, "weekend": 1, "weekday": 6}[self.detail]
-
-    def of(self, days: Integers) -> Floats:
-        """The factor of each day (ordinals)."""
-        return np.asarray(self.factors[weekday_of(days)])
-
-
-def weekly_pattern(days: Integers, peaks: Floats) -> WeeklyPattern:
-    """Median, by day of the week, of each peak over the median of the seven days around it.
-
-    The running median follows steps and growth, and the median over weeks is not moved by single days, so the pattern
-    can be estimated before regimes are known. days: ordinals, increasing.
-    """
-    around = median_around(days, peaks, 3, _LEAST_DAYS_AROUND)
-    usable = around > 0
-    ratios = peaks[usable] / around[usable]
-    weekdays = weekday_of(days[usable])
-    counts = np.bincount(weekdays, minlength=7)
-    if counts.min() >= _LEAST_WEEKS_BY_WEEKDAY:
-        return _scaled(
-            [float(np.median(ratios[weekdays == weekday])) for weekday in range(7)], "weekday", counts.tolist()
-        )
-    is_weekend = weekdays >= 5
-    if counts[:5].sum() >= 5 * _LEAST_WEEKS_BY_WEEKEND and counts[5:].sum() >= 2 * _LEAST_WEEKS_BY_WEEKEND:
-        week, weekend = float(np.median(ratios[~is_weekend])), float(np.median(ratios[is_weekend]))
-        return _scaled([week] * 5 + [weekend] * 2, "weekend", [counts[:5].sum(), counts[5:].sum()])
-    return WeeklyPattern(np.ones(7), "none")
-
-
-def median_around(days: Integers, values: Floats, reach: int, least: int = 1) -> Floats:
-    """The median of the values within `reach` days of each day; nan where fewer than `least` are known.
-
-    At both ends the window is moved inwards, so that it always spans 2 reach + 1 days.
-    """
-    if not len(days):
-        return np.empty(0)
-    span = int(days[-1] - days[0]) + 1
-    grid = np.full(max(span, 2 * reach + 1), np.nan)
-    grid[days - days[0]] = values
-    windows = np.lib.stride_tricks.sliding_window_view(grid, 2 * reach + 1)
-    place = np.clip(days - days[0] - reach, 0, len(windows) - 1)
-    counts = np.count_nonzero(~np.isnan(windows), axis=1)
-    medians = np.full(len(windows), np.nan)
-    enough = counts >= least
-    medians[enough] = np.nanmedian(windows[enough], axis=1)
-    return np.asarray(medians[place])
-
-
-def _scaled(factors: list[float], detail: Detail, counts: Sequence[int]) -> WeeklyPattern:
-    raised = np.maximum(factors, _LEAST_FACTOR)
-    return WeeklyPattern(raised / raised.mean(), detail, int(min(counts)))
-
+from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around, weekly_pattern
 
 LEAST_LENGTH = 5
 """Fewest values of a segment."""
@@ -108,7 +27,7 @@ _LEAST_LENGTH_OF_LINE = 14
 """A shorter segment has a level, but no slope: a slope of a few days is noise."""
 
 _REACH = 7
-"""Days on each side of the running median from which the noise is estimated."""
+"""Days on each side of the running median from which noise and outliers are measured."""
 
 _QUARTILES = np.array([0.5, 0.75])
 _MOST_CORRELATION = 0.8
@@ -232,8 +151,6 @@ _MOST_EVENT_DAYS = 0.1
 
 _OUTLIER = 5.0
 """In standard deviations of the noise, from the running median."""
-
-"""Days on each side of that running median."""
 
 _IDLE = 0.01
 """Share of the median level up to which a day is idle: it has no noise to learn from, and no logarithm."""

@@ -4,7 +4,7 @@ P. K. Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Jou
 Association 63, 1968. The slope is the median of the slopes between all pairs of days; its interval is that of Kendall's
 rank correlation, widened for the correlation of neighbouring days.
 
-Projects a trend ahead, with a prediction interval by simulation.
+A trend is projected ahead with a prediction interval, by simulation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from scipy.stats import norm, theilslopes
 
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
-from uwsgi_headroom.report.statistics.regimes import WeeklyPattern, inflation
+from uwsgi_headroom.report.statistics.regimes import inflation
+from uwsgi_headroom.report.statistics.weekly import WeeklyPattern
 
 Direction = Literal["growth", "decline", "none"]
 Shape = Literal["linear", "exponential"]

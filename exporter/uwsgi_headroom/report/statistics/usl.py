@@ -3,15 +3,14 @@
 N. J. Gunther, "Guerrilla Capacity Planning", Springer 2007, chapter 4. As N = X R, the law is a polynomial of response
 time, R(N) = a + b (N - 1) + c N (N - 1), with lambda = 1 / a, sigma = b / a, kappa = c / a.
 
-Fits the response time of the Universal Scalability Law, a polynomial of concurrency, to binned quarters.
-
-R(N) = a + b (N - 1) + c N (N - 1), with no parameter below 0.
+That polynomial is fitted to the response times of binned quarters, with no parameter below 0.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -82,8 +81,7 @@ _ENDLESS = 1e9
 """Concurrency that stands for the limit at infinity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A parameter with its interval (CONFIDENCE)."""
 
     value: float

@@ -1,0 +1,49 @@
+"""Chapters 2 to 10 of a report, one module each: its words, its table and its chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from zoneinfo import ZoneInfo
+
+from uwsgi_headroom.report.render.chapters import (
+    appendix,
+    balance,
+    curve,
+    recommendations,
+    time_use,
+    trend,
+    users,
+    utilization,
+    what_if,
+)
+from uwsgi_headroom.report.render.document import Block, Chapter, Heading
+from uwsgi_headroom.report.review import Review
+from uwsgi_headroom.report.review.sections import ServiceReview
+
+
+def chapters_of(review: Review) -> list[Chapter]:
+    """All of them; the first chapter is page one, which each form writes in its own way."""
+    zone = ZoneInfo(review.time_zone)
+    of_services: Sequence[tuple[str, str, Callable[[ServiceReview], Iterable[Block]]]] = (
+        ("Utilization at peak", utilization.INTRODUCTION, lambda service: utilization.write(service, zone)),
+        ("What users felt", users.INTRODUCTION, users.write),
+        ("Balance", balance.INTRODUCTION, balance.write),
+        ("Where the time goes", time_use.INTRODUCTION, time_use.write),
+        ("The curve", curve.INTRODUCTION, curve.write),
+        ("Trend and forecast", trend.INTRODUCTION, lambda service: trend.write(service, zone)),
+        ("What if", what_if.INTRODUCTION, what_if.write),
+        ("Recommendations", recommendations.INTRODUCTION, recommendations.write),
+    )
+    chapters = [
+        Chapter(number, title, introduction, _of_services(review, write))
+        for number, (title, introduction, write) in enumerate(of_services, 2)
+    ]
+    return [*chapters, Chapter(10, "Appendix", appendix.INTRODUCTION, list(appendix.write(review, zone)))]
+
+
+def _of_services(review: Review, write: Callable[[ServiceReview], Iterable[Block]]) -> list[Block]:
+    blocks: list[Block] = []
+    for service in review.services:
+        blocks.append(Heading(service.service))
+        blocks.extend(write(service))
+    return blocks

@@ -1,11 +1,11 @@
-"""Section 9: recommendations."""
+"""Section 9: recommendations. Short, but a module of its own: there is one for each chapter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from uwsgi_headroom.report.render.document import Block, Table, Text
-from uwsgi_headroom.report.review.model import Recommendation, ServiceReview
+from uwsgi_headroom.report.review.sections import Recommendation, ServiceReview
 from uwsgi_headroom.words.states import JUDGEMENTS
 
 INTRODUCTION = "What to do, most urgent first, one change at a time. Owner and date are for the meeting to fill in."

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.render.charts.series import draw_trend
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.report.columns import EventMark
+from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw, label
 from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
-from uwsgi_headroom.report.review.model import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
-from uwsgi_headroom.report.review.verdict import fullest_of
+from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
+from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day
 from uwsgi_headroom.words.formats import counted, percent
 
@@ -32,7 +38,7 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
     else:
         yield Text(_error(shown.forecast))
     words = f"Daily peaks of {limit_name(shown.limit)}, in percent of the limit."
-    yield Chart(words, partial(draw_trend, shown, trend.events, zone))
+    yield Chart(words, partial(_draw_trend, shown, trend.events, zone))
     yield _table(trend, zone)
     notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
     if trend.days_left_out:
@@ -86,3 +92,82 @@ def _row(each: LimitTrend, zone: ZoneInfo) -> tuple[str, ...]:
         crossing, days = "already", [UNKNOWN, UNKNOWN]
     error = forecast.back_test.error if isinstance(forecast.back_test, BackTestError) else None
     return (limit_name(each.limit), highest, share(forecast.level), growth, crossing, *days, share(error))
+
+
+MOST_EVENTS = 12
+
+
+def _draw_trend(trend: LimitTrend, events: Sequence[EventMark], zone: ZoneInfo) -> str:
+    """Dots: daily peaks; line: trend; band: the forecast's interval; dashed: the limit."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.scatter(
+            [_when(time) for time, _ in trend.peaks], [100 * peak for _, peak in trend.peaks], s=9, color=BLUE, zorder=3
+        )
+        highest = max((100 * peak for _, peak in trend.peaks), default=0.0)
+        if isinstance(trend.forecast, LimitForecast):
+            highest = max(highest, _draw_forecast(axes, trend.forecast, zone))
+        for event in events[:MOST_EVENTS]:
+            axes.axvline(_when(event.time), color=DIM, linewidth=0.7, linestyle=":")
+        axes.axhline(100 * REACHED, color=VERMILLION, linewidth=1.2, linestyle="--")
+        label(
+            axes,
+            "85 %: reached",
+            (0, 100 * REACHED),
+            (3, 3),
+            ha="left",
+            color=VERMILLION,
+            fontsize=8,
+            xycoords=("axes fraction", "data"),
+        )
+        axes.set_ylim(0, max(100.0, min(160.0, 1.05 * highest)))
+        axes.set_title(f"Use of the limit {limit_name(trend.limit)} at each day's peak (%)", color=DIM)
+        locator = AutoDateLocator(tz=zone, maxticks=9)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))  # type: ignore[no-untyped-call]
+
+    return draw(2.6, paint)
+
+
+def _draw_forecast(axes: Axes, forecast: LimitForecast, zone: ZoneInfo) -> float:
+    """Draw the forecast; returns its highest value in percent."""
+    axes.plot(
+        [_when(time) for time, _ in forecast.fitted], [100 * value for _, value in forecast.fitted], color=INK, lw=0.9
+    )
+    ahead = [_when(point[0]) for point in forecast.ahead]
+    low, high = ([100 * point[column] for point in forecast.ahead] for column in (2, 3))
+    axes.fill_between(ahead, low, high, color=BAND, linewidth=0)
+    axes.plot(ahead, [100 * point[1] for point in forecast.ahead], color=ORANGE, lw=1.2)
+    if ahead:
+        label(axes, "forecast", (ahead[0], low[0]), (3, -8), color=ORANGE, fontsize=8)
+    for step in forecast.steps:
+        axes.axvline(_when(step.time), color=DIM, linewidth=1)
+        size = "" if step.change is None else f" {signed(step.change)}"
+        label(
+            axes,
+            f"step{size}",
+            (_when(step.time), 0.02),
+            (3, 0),
+            color=DIM,
+            fontsize=8,
+            xycoords=("data", "axes fraction"),
+        )
+    if forecast.crossing is not None:
+        axes.scatter([_when(forecast.crossing)], [100 * REACHED], s=30, color=VERMILLION, zorder=4)
+        label(
+            axes,
+            short_day(forecast.crossing, zone),
+            (_when(forecast.crossing), 100 * REACHED),
+            (-4, 6),
+            ha="left",
+            color=VERMILLION,
+            fontweight="bold",
+            fontsize=8,
+        )
+    return max(high, default=0.0)
+
+
+def _when(time: float) -> float:
+    """Epoch seconds as matplotlib's dates, which are days."""
+    return time / 86400.0

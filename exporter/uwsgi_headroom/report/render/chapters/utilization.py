@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfo
 
+from matplotlib.figure import Figure
+
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.render.charts.limits import CAPTION, draw_limits
+from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw, label
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
-from uwsgi_headroom.report.review.model import Absent, ObjectiveUse, ServerPeak, ServiceReview, Users, Utilization
+from uwsgi_headroom.report.review.sections import (
+    Absent,
+    LimitUse,
+    ObjectiveUse,
+    ServerPeak,
+    ServiceReview,
+    Users,
+    Utilization,
+)
+from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.wording import moment_words, quarter_words
 from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (
     "How full each limit is in the busiest quarter hour of each day, and in the one that counts for the verdict: the "
     "busiest of all, unless it stands out. A limit counts as reached at 85 %."
+)
+
+CAPTION = (
+    "Bar: at peak. Line below it: from half of the days to the highest. Diamond: with one server lost. Shaded: reached."
 )
 
 
@@ -27,7 +42,7 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         return
     yield Text(_when(used, zone))
     if used.limits:
-        yield Chart(_words(used), lambda: draw_limits(used), CAPTION)
+        yield Chart(_words(used), lambda: draw_bars([(limit_name(use.limit), use) for use in used.limits]), CAPTION)
         yield _limits(used, service.users)
     yield Text(_moments(used))
     yield _servers(used)
@@ -188,6 +203,57 @@ def _one_lost(used: Utilization) -> str:
     )
     if used.one_lost < 1:
         return f"{text} Below 1x they cannot serve all of them."
-    if used.one_lost <= 1 / REACHED:
+    if is_reached(used.one_lost):
         return f"{text} A limit is then reached."
     return text
+
+
+def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
+    """A bar for each limit of a service, with its name: use in the quarter hour that counts; a line from half of the
+    days to the highest day; a mark where it would be with one server lost."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        places = range(len(rows))[::-1]
+        for place, (_, use) in zip(places, rows, strict=True):
+            now = 1 / use.factor if use.factor else 0.0
+            colour = VERMILLION if now >= REACHED else ORANGE if now >= 1 / 1.5 else BLUE
+            axes.barh(place, 100 * now, height=0.5, color=colour)
+            spread = use.utilization
+            axes.plot([100 * spread.p50, 100 * spread.highest], [place - 0.37] * 2, color=DIM, linewidth=2)
+            inside = now >= 0.15
+            label(
+                axes,
+                percent(now),
+                (100 * now, place),
+                (-5 if inside else 5, 0),
+                ha="right" if inside else "left",
+                va="center",
+                color=PANEL if inside else INK,
+                fontweight="bold",
+            )
+            if use.one_lost is not None:
+                lost = min(use.one_lost, 1.4)
+                axes.plot([100 * lost], [place], marker="D", color=INK, markersize=5, linestyle="none")
+                label(
+                    axes,
+                    f"{percent(use.one_lost)} if one is lost",
+                    (100 * lost, place),
+                    (7, 0),
+                    va="center",
+                    color=DIM,
+                )
+        axes.axvspan(100 * REACHED, 100, color=BAND, zorder=0, linewidth=0)
+        axes.axvline(100, color=INK, linewidth=1)
+        axes.set_yticks(list(places), [name for name, _ in rows], color=INK)
+        axes.set_xlim(0, 185)
+        axes.set_xticks([0, 50, 85, 100], ["0", "50 %", "85 %", "100 %"])
+        reached, full = axes.get_xticklabels()[2:]
+        reached.set_horizontalalignment("right")
+        full.set_horizontalalignment("left")
+        axes.set_ylim(-0.7, len(rows) - 0.4)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(length=0)
+        axes.set_title(title, color=DIM)
+
+    return draw((0.6 if title else 0.45) + 0.33 * len(rows), paint)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.report.render.document import Block, Items, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, amount, limit_name, seconds, signed, size
-from uwsgi_headroom.report.review.model import Absent, ServiceReview, SettingRow, WhatIfReview
+from uwsgi_headroom.report.review.sections import Absent, ServiceReview, SettingRow, WhatIfReview
 
 INTRODUCTION = (
     "What other settings of processes x threads would do on the server that reaches a limit first, predicted by a "

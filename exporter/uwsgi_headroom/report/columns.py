@@ -1,11 +1,12 @@
-"""The data of a capacity review: for each server, columns with one value per quarter of an hour.
+"""The data of a capacity review: for each server, columns with one value per quarter of an hour, and their arithmetic.
 
-A source (`sources`) fills them, from Prometheus or a history file; `review` computes from them and knows no source.
+A source (`sources`) fills the columns, from Prometheus or a history file; `review` computes from them and knows no
+source. In a column, nan is "not known": a sum or a mean is of the known values, a quotient is known if both parts are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,9 @@ Column = NDArray[np.float64]
 
 STEP = 900.0
 """Seconds between two values of a column."""
+
+LEAST_COVERED = 0.5
+"""Share of a quarter that must have been sampled: a source leaves the columns of other quarters unknown."""
 
 PERCENTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -54,8 +58,8 @@ class EventMark:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerData:
     """One uWSGI server. All columns are as long as `time`, which has the ends of consecutive quarters of an hour in
-    epoch seconds, multiples of STEP, without gaps. What is not known is nan, also all of a quarter of which less than
-    half was sampled (`covered` says how much).
+    epoch seconds, multiples of STEP, without gaps. All but `covered` is unknown in a quarter of which less than
+    LEAST_COVERED was sampled.
 
     server, service, host: names; those of a history file have the service and the host of its exporter, or "".
     covered: share of the quarter that was sampled. requests, static, lost: per second. busy: mean threads in service
@@ -114,6 +118,12 @@ class ServerData:
     events: tuple[EventMark, ...] = ()
     thunder_lock: bool | None = None
 
+    @property
+    def timed(self) -> Column:
+        """Requests per second with a response time: all but static files."""
+        timed: Column = self.requests - np.nan_to_num(self.static)
+        return timed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -139,3 +149,57 @@ class ReviewData:
     queries: tuple[Query, ...] = ()
     problems: tuple[str, ...] = ()
     partial: bool = False
+
+
+def mean(values: Column) -> float | None:
+    """The mean of the known values."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def last_known(values: Column) -> float | None:
+    """The last value that is known."""
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else None
+
+
+def total(values: Column) -> float | None:
+    """The sum of the known values; None if none is known."""
+    known = values[np.isfinite(values)]
+    return float(known.sum()) if len(known) else None
+
+
+def divide(part: Column, whole: Column) -> Column:
+    """part / whole; nan where the whole is not positive."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(whole > 0, part / whole, np.nan), dtype=np.float64)
+
+
+def add_known(columns: Sequence[Column], length: int) -> Column:
+    """The sum of the values that are known; nan where none is."""
+    if not columns:
+        return np.full(length, np.nan)
+    table = np.stack(columns)
+    return np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+
+
+def add_all(columns: Sequence[Column], needed: Sequence[Column], length: int) -> Column:
+    """The sum of columns; nan where one is unknown although the one beside it in `needed` is known."""
+    total = add_known(columns, length)
+    for column, beside in zip(columns, needed, strict=True):
+        total[np.isnan(column) & ~np.isnan(beside)] = np.nan
+    return total
+
+
+def split_cumulative(columns: Mapping[float, Column]) -> tuple[tuple[float, ...], tuple[Column, ...]]:
+    """The values between the bounds of a cumulative histogram, which must have the bound inf; no bounds without it. A
+    bound that is unknown while the whole is known is left out: an objective's threshold that changed."""
+    whole = columns.get(float("inf"))
+    if whole is None:
+        return (), ()
+    bounds = tuple(bound for bound in sorted(columns) if not (np.isnan(columns[bound]) & ~np.isnan(whole)).any())
+    between, below = [], np.zeros_like(whole)
+    for bound in bounds:
+        between.append(np.maximum(0.0, columns[bound] - below))
+        below = columns[bound]
+    return bounds, tuple(between)

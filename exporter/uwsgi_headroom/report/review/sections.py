@@ -1,10 +1,8 @@
-"""What a capacity review says: figures and sentences, ready to be written in any format.
+"""What a capacity review says: the figures and sentences of each section, ready to be written in any format.
 
 All numbers are plain floats, None where a figure is unknown; times are epoch seconds, durations seconds, sizes bytes.
-A section for which there is no data is an `Absent`, which says why. The JSON form of a report is this model, so its
-names are stable (docs/report-contents.md).
-
-What a capacity review says about the future and about what to do; the rest of the model.
+A section for which there is no data is an `Absent`, which says why. The JSON form of a report is made of these classes,
+so their names are stable (docs/report-contents.md). They come in the order of the sections; the whole is last.
 """
 
 from __future__ import annotations
@@ -14,11 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.report.model import EventMark, ReviewData
+from uwsgi_headroom.report.columns import EventMark, ReviewData
 
 Judgement = Literal["act", "plan", "ok", "unknown"]
 """act: a limit is reached or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown: too
 little data."""
+
+MOST_URGENT_FIRST: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 Confidence = Literal["high", "medium", "low"]
 

@@ -1,4 +1,4 @@
-"""The look of the charts: the colours of the live page, text as text, and SVG that follows the page's colours.
+"""Draws charts in one style: the colours of the live page, text as text, and SVG that follows the page's colours.
 
 The palette is that of Okabe and Ito (2008), which colour-blind readers can tell apart; no information is given by
 colour alone.
@@ -61,9 +61,10 @@ def draw(height: float, paint: Callable[[Figure], None], width: float = WIDTH) -
     return _for_page(output.getvalue())
 
 
-def label(axes: Axes, x: float, y: float, text: str, colour: str = INK, **options: object) -> None:
-    """A label beside what it names, instead of a legend."""
-    axes.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", color=colour, va="center", **options)  # type: ignore[arg-type]
+def label(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
+    """Write beside what is named, instead of into a legend. at: in data, unless `xycoords` says otherwise; offset:
+    points."""
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **options)
 
 
 def _for_page(svg: str) -> str:

@@ -1,0 +1,61 @@
+"""The verdict on a service, from what the other sections found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tools.support.synthetic import stories
+from tools.support.synthetic.plan import History, Service
+from tools.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.report.review import build_review
+from uwsgi_headroom.report.review.sections import Review, Verdict
+from uwsgi_headroom.report.review.verdict import Facts, judge
+
+CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0,) * 7)
+
+
+@pytest.fixture(scope="module")
+def calm(no_predictions: None) -> Review:
+    """Two servers with 4 of 32 threads in service each, for which nothing is recommended."""
+    return build_review(make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL)))
+
+
+def _judge(calm: Review, one_lost: float | None) -> Verdict:
+    """The verdict if the loss of the worst server would leave this headroom on the others."""
+    (service,) = calm.services
+    used = replace(service.utilization, one_lost=one_lost)
+    return judge(Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC")))
+
+
+@pytest.mark.parametrize(
+    ("one_lost", "judgement", "said"),
+    [
+        (None, "ok", ""),
+        (1.18, "ok", ""),
+        (1.17, "plan", " cannot carry its load with room to spare (headroom 1.2x)."),
+        (1.0, "plan", " cannot carry its load with room to spare (headroom 1.0x)."),
+        (0.99, "plan", " cannot carry its load."),
+    ],
+)
+def test_a_service_that_cannot_lose_a_server_needs_a_plan(
+    calm: Review, one_lost: float | None, judgement: str, said: str
+) -> None:
+    """Though nothing else is recommended: from 1 / 0.85 = 1.176 down, a limit counts as reached on the others; below 1,
+    they cannot serve all of the load."""
+    verdict = _judge(calm, one_lost)
+    assert verdict.judgement == judgement
+    assert ("is lost at peak" in verdict.problem) == bool(said)
+    if said:
+        assert verdict.problem.endswith(f"If one of its 2 servers is lost at peak, the others{said}")
+
+
+def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
+    """The verdict says that the service is then down, and is that of the load alone."""
+    (service,) = calm.services
+    used = replace(service.utilization, lone_server=True, one_lost=None)
+    verdict = judge(Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC")))
+    assert verdict.judgement == "ok"
+    assert verdict.problem.endswith("It has one server: if that is lost, the service is down.")
