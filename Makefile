@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -98,6 +98,10 @@ try-stats:  ## follow what `discover` prints on Debians that are booted for it, 
 try-container:  ## build the container image and compare its figures with the truth, as root, for 2 minutes (ARGS="--write")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.container_trial $(ARGS)
+
+mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for an hour (ARGS="--list")
+	@$(PYTHON) -m tools.prepare chosen-tests
+	@.venv/bin/python -m tools.mutants $(ARGS)
 
 lock:  ## choose the versions that packages bundle, again (needs Python 3.11): deploy/requirements.txt
 	@$(PYTHON) -m tools.release.lock

@@ -70,6 +70,13 @@ def test_busy_interpreters_are_evidence_for_processes() -> None:
     assert not advises_more(judged(full(load=0.45))["saturation"])
 
 
+def test_where_no_cpu_is_idle_neither_is_advised() -> None:
+    """A tenth of all CPUs counts as none: 0.8 of 8. With other programs in them, more workers would only compete."""
+    by_idle = {idle: judged(full(cpu=(4.0, idle, 4.0 - idle)))["saturation"].change for idle in (0.79, 0.81)}
+    assert by_idle[0.79] == "Move other programs to another host, or add CPUs: no CPU is idle."
+    assert "no CPU is idle" not in by_idle[0.81]
+
+
 def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     """Where the kernel shows the waits, but does not decide most of them, a command as root shows no more."""
     seen = Waits(gaps=("a socket is not known",))

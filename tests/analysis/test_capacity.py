@@ -186,3 +186,11 @@ def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float
     if stay is not None and own > 0:
         assert follow is not None
         assert follow <= stay * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("cpu", "cpus", "bound"), [(60.0, 8.0, False), (0.6, 8.0, False), (None, 8.0, True)])
+def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, cpus: float, bound: bool) -> None:
+    """The CPU limit is near, far, or unknown; only the unknown one may come before the limits that are known."""
+    result = headroom_of(window(60, worker(1, 300, cpu=cpu, busy=120.0)), cpus=cpus)
+    assert ("cpu" in result.by_limit, "cpu" in result.far) == (cpu == 60.0, cpu == 0.6)
+    assert result.is_upper_bound is bound

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
+from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits, is_contended
 from uwsgi_headroom.history.window import WaitWindow
 
 
@@ -54,3 +55,12 @@ def test_nothing_in_service_and_nothing_known() -> None:
     assert idle
     assert (idle.threads, idle.total, idle.share("cpu")) == ({}, 0, 0)
     assert figures(100, None) is None
+
+
+def test_a_lock_is_contended_although_the_cpu_is_hidden() -> None:
+    """A worker of unknown interpreter load counts as one without load: its 1.5 requests in service are enough to tell
+    that one of them waits for the lock."""
+    rows = (worker(1, 100, cpu=cpu, busy=90, lock=60) for cpu in (None, 57.0))
+    hidden, loaded = (compute_balance(window(60, row, waits={"interpreter_lock": 1.0})).workers[0] for row in rows)
+    assert is_contended(hidden) is True
+    assert is_contended(loaded) is None

@@ -106,3 +106,9 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.severity == "critical"
     assert "In all, workers ended 31 times; no option of uWSGI explains it." in finding.evidence
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
+
+
+@pytest.mark.parametrize(("requests", "severity"), [(247, "critical"), (248, "warning")])
+def test_one_request_of_a_hundred_is_critical(requests: int, severity: str) -> None:
+    """Lost requests are not counted by uWSGI, so they are added to those of the four workers: 10 of 998, 10 of 1002."""
+    assert judged(ended((0, 1, 0, 0), requests=requests, lost=10))["requests_lost"].severity == severity

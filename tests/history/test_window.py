@@ -436,6 +436,17 @@ def test_a_window_starts_at_the_row_nearest_to_its_length() -> None:
     assert window.workers[0].requests == 54
 
 
+def test_of_two_rows_that_are_as_near_the_older_one_is_taken() -> None:
+    """Half a second to either side, the window is the longer one."""
+    history = History()
+    for at in range(10):
+        history.add(float(at), served(at * 10))
+    history.add(9.5, served(95))
+    window = history.window(5)
+    assert window is not None
+    assert (window.seconds, window.workers[0].requests) == (5.5, 55)
+
+
 def test_a_window_until_an_earlier_time_ends_with_a_row() -> None:
     """For an earlier time there are only rows."""
     history = History()

@@ -21,6 +21,7 @@ from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
+from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Options, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 
@@ -342,6 +343,22 @@ def test_more_threads_than_found(machine: Callable[..., None]) -> None:
     of = WaitSampler(WaitSetting(), hands.clock.monotonic)
     hands.move(10)
     assert sampled(of, server).threads == {"sleep": 16, "unknown": 14}
+
+
+@pytest.mark.parametrize(
+    ("options", "timeout"),
+    [(Options(complete=True), 4), (Options(complete=True, socket_timeout=30), 30), (Options(), None)],
+)
+def test_socket_timeout_of_a_worker(machine: Callable[..., None], options: Options, timeout: int | None) -> None:
+    """uWSGI's own default holds only where all of its options were read, and none of them sets another."""
+    machine(lambda *_: SLEEPS)
+    calls, snapshot = find_calls(), busy_server(1).read(1.0).snapshot
+    assert calls is not None
+    assert isinstance(snapshot, Snapshot)
+    threads = WorkerThreads(calls, read_pollfds=False, chance=random.Random(1))
+    at = threads.find(snapshot.workers[0], os.getpid(), None, options)
+    assert at is not None
+    assert at.process.socket_timeout == timeout
 
 
 def test_epoll_sets_that_are_not_known(machine: Callable[..., None]) -> None:

@@ -1,0 +1,300 @@
+"""Measures what the unit tests notice: changes one small thing in the source at a time, and runs the tests that belong
+to it.
+
+A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
+is written into a temporary copy of `exporter/`, never into the checkout. Its tests run in three rounds, each for those
+that survived the round before: the nearest test files of its room; the others of its room; tests of the rooms that use
+it. A mutant is killed only by a test that passes without it, which is tried each time. Results are
+kept in a file, so an interrupted run continues. Whether a survivor changes any behaviour is for a person to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import itertools
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.environments import ROOT
+
+PACKAGE = "uwsgi_headroom"
+ROOMS = ("analysis", "history", "stats", "watch", "kernel")
+USERS = ("analysis", "history", "documents", "check", "metrics", "journal", "store")  # they judge and show what is read
+KINDS = ("operator", "comparison", "constant", "deleted statement")
+MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
+NEAREST = 4  # test files of the first round: most mutants die there
+CHOSEN = "not integration and not slow and not alone"
+
+SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
+SWAPS |= {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
+SWAPS |= {"in": "not in", "not in": "in", "and": "or", "or": "and", "**": "*"}
+TOKEN = re.compile(r"//|\*\*|<<|>>|[<>=!]=|[-+*/%|&<>]|is\s+not\b|not\s+in\b|\b(?:is|in|and|or)\b")
+
+# Names for the type checker and texts for the log: no test need notice them.
+DECLARED = {"TypeVar", "NewType", "cast", "Literal"}
+LOGS = {"_log", "log", "logger", "logging", "warnings"}
+BUILTIN_TYPES = {"None", "bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Bytes `start` to `end` of a file are replaced by `text`."""
+
+    module: str  # path below the package
+    line: int
+    kind: str
+    start: int
+    end: int
+    before: str
+    text: str
+
+    def __str__(self) -> str:
+        before = " ".join(self.before.split())
+        change = "deleted: " + before if self.kind == "deleted statement" else f"{before} -> {self.text}"
+        return f"{self.module}:{self.line}  {change}"
+
+
+class Module:
+    """The source of a module, and the mutants that can be made of it."""
+
+    def __init__(self, path: Path, package: Path) -> None:
+        self.name, self.source, self.mutants = str(path.relative_to(package)), path.read_bytes(), list[Mutant]()
+        self._offsets = [0]
+        for line in self.source.splitlines(keepends=True):
+            self._offsets.append(self._offsets[-1] + len(line))
+        self._visit(ast.parse(self.source))
+
+    def _visit(self, node: ast.AST) -> None:  # noqa: PLR0912 - one case for each kind of node
+        if _is_declaration(node):
+            return
+        if _is_deletable(node):
+            self._add("deleted statement", *self._range(node), "pass")
+        match node:
+            case ast.BinOp(left, _, right) if not _is_text(left) and not any(map(_is_type, (left, right))):
+                self._swap("operator", left, right)
+            case ast.BoolOp(_, values):
+                for left, right in itertools.pairwise(values):
+                    self._swap("operator", left, right)
+            case ast.Compare(first, _, others):
+                for left, right in itertools.pairwise([first, *others]):
+                    self._swap("comparison", left, right)
+            case ast.UnaryOp(ast.Not() | ast.USub() as operator):
+                start, _ = self._range(node)
+                self._add("operator", start, start + (3 if isinstance(operator, ast.Not) else 1), "")
+            case ast.Constant(bool(value)):
+                self._add("constant", *self._range(node), repr(not value))
+            case ast.Constant(int(value) | float(value)):
+                self._add("constant", *self._range(node), repr(value + 1))
+            case ast.Constant(str(value)):
+                self._add("constant", *self._range(node), repr(value + "~"))
+            case ast.Constant(bytes(value)):
+                self._add("constant", *self._range(node), repr(value + b"~"))
+            case ast.JoinedStr():
+                return  # before Python 3.12, parts of an f-string have no places of their own
+        for name, value in ast.iter_fields(node):
+            if name not in ("annotation", "returns", "decorator_list", "bases", "exc"):
+                for part in value if isinstance(value, list) else [value]:
+                    if isinstance(part, ast.AST):
+                        self._visit(part)
+
+    def _range(self, node: Any) -> tuple[int, int]:
+        """Returns the offsets of a node's first byte and of the one after it."""
+        starts = self._offsets
+        return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+
+    def _swap(self, kind: str, left: ast.AST, right: ast.AST) -> None:
+        """Replaces the operator between two operands."""
+        _, start = self._range(left)
+        if token := TOKEN.search(self.source[start : self._range(right)[0]].decode()):
+            self._add(kind, start + token.start(), start + token.end(), SWAPS[" ".join(token.group().split())])
+
+    def _add(self, kind: str, start: int, end: int, text: str) -> None:
+        line = self.source.count(b"\n", 0, start) + 1
+        self.mutants.append(Mutant(self.name, line, kind, start, end, self.source[start:end].decode(), text))
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _is_type(node: ast.AST) -> bool:
+    """Whether an operand of `|` is a type, as in `int | None`."""
+    name = ast.unparse(node).split("[")[0].split(".")[-1]
+    return name in BUILTIN_TYPES or (name[:1].isupper() and not name.isupper())
+
+
+def _is_declaration(node: ast.AST) -> bool:
+    """Whether a node is a docstring, a type, a `__slots__` or `__all__`, a message for the log, or for mypy only."""
+    match node:
+        case ast.Expr(value) if _is_text(value):
+            return True
+        case ast.Expr(ast.Call(called)):
+            return not LOGS.isdisjoint(ast.unparse(called).split("."))
+        case ast.Assign([target, *_]):
+            return ast.unparse(target) in ("__slots__", "__all__")
+        case ast.If(test):
+            return ast.unparse(test).endswith("TYPE_CHECKING")
+        case ast.Call(called) | ast.Subscript(called):
+            return ast.unparse(called).split(".")[-1] in DECLARED
+    return False
+
+
+def _is_deletable(node: ast.AST) -> bool:
+    """Whether a statement can go without a NameError, which any test would notice."""
+    match node:
+        case ast.Assign(targets):
+            return all(isinstance(target, ast.Attribute | ast.Subscript) for target in targets)
+        case ast.Expr(value):
+            return ast.unparse(value) != "..."
+    return isinstance(node, ast.AugAssign | ast.Return | ast.Raise | ast.Continue | ast.Break | ast.Delete)
+
+
+def draw(package: Path, seed: int, number: int) -> list[Mutant]:
+    """Draws different mutants, weighted over modules by their lines. The same source and seed give the same ones."""
+    modules = [Module(path, package) for room in ROOMS for path in sorted((package / room).rglob("*.py"))]
+    lines = [module.source.count(b"\n") for module in modules]
+    chance, drawn = random.Random(seed), list[Mutant]()
+    while len(drawn) < min(number, sum(len(module.mutants) for module in modules)):
+        module, kind = chance.choices(modules, lines)[0], chance.choice(KINDS)
+        if of_kind := [mutant for mutant in module.mutants if mutant.kind == kind and mutant not in drawn]:
+            drawn.append(chance.choice(of_kind))
+    return drawn
+
+
+def rounds_of_tests(module: str) -> list[list[str]]:
+    """Returns the test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
+
+    Near are files that share rare words with it: names of its functions, codes of its findings.
+    """
+    room = Path(module).parts[0]
+    words = {path: _words(ROOT / path) for path in _test_files(room)}
+    spread = Counter(itertools.chain.from_iterable(words.values()))
+    own = _words(ROOT / "exporter" / PACKAGE / module)
+    nearness = {path: sum(1 / spread[word] for word in words[path] & own) / len(words[path]) ** 0.5 for path in words}
+    ranked = sorted(words, key=lambda path: -nearness[path])
+    others = [path for name in USERS if name != room for path in _test_files(name)]
+    return [ranked[:NEAREST], ranked[NEAREST:], others]
+
+
+def _words(path: Path) -> set[str]:
+    return {path.stem.removeprefix("test_"), *re.findall(r"[A-Za-z]\w{3,}", path.read_text())}
+
+
+def _test_files(room: str) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / room).rglob("test_*.py"))]
+
+
+class Copy:
+    """A temporary copy of `exporter/`, which holds at most one mutant."""
+
+    def __init__(self, folder: Path, limit: float) -> None:
+        self._folder, self._limit = folder, limit
+        shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
+        paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
+        self._environment = {**os.environ, **paths}
+
+    def killer(self, mutant: Mutant, files: Sequence[str]) -> str | None:
+        """Returns the first test that fails with the mutant and passes without it; None if there is none."""
+        path = Path("exporter", PACKAGE, mutant.module)
+        source = (ROOT / path).read_bytes()
+        changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+        without: list[str] = []
+        while files:
+            self._write(path, changed)
+            failed = self._failed_test(files, without)
+            self._write(path, source)
+            if failed is None or not failed.startswith("tests/") or self._failed_test([failed]) is None:
+                return failed
+            without.append(failed)
+        return None
+
+    def _write(self, path: Path, source: bytes) -> None:
+        (self._folder / path).write_bytes(source)
+        for compiled in (self._folder / path.parent / "__pycache__").glob(f"{path.stem}.*"):
+            compiled.unlink()  # Python would use it for a source of the same size and second
+
+    def _failed_test(self, tests: Sequence[str], without: Sequence[str] = ()) -> str | None:
+        """Returns the first test that fails, "the time limit", or None if all pass."""
+        options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", CHOSEN]
+        options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
+        with (self._folder / "output").open("w+") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest", *options, *tests],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # what a test started ends with it
+            )
+            try:
+                status = process.wait(self._limit)
+            except subprocess.TimeoutExpired:
+                return "the time limit"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            output.seek(0)
+            named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output.read(), re.MULTILINE)
+        if status in (0, 5):  # 5: no test was chosen
+            return None
+        return named.group(1) if named else f"an end of pytest with status {status}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draws mutants, runs their tests and prints what became of each. Returns 1 if more than a tenth survived."""
+    parser = argparse.ArgumentParser(description="Change the source in small ways, and see whether the tests notice.")
+    parser.add_argument("--seed", type=int, default=31)
+    parser.add_argument("--number", type=int, default=60)
+    parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="continued, if there")
+    parser.add_argument("--limit", type=float, default=600, help="seconds that one run of tests may take")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    given = parser.parse_args(argv)
+    mutants = draw(ROOT / "exporter" / PACKAGE, given.seed, given.number)
+    if given.list:
+        print(*mutants, sep="\n")
+        return 0
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # tests inherit it
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    killers: dict[Mutant, str] = {}
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, given.results.open("a+") as results:
+        results.seek(0)
+        known = {(line["mutant"], line["round"]): line["killer"] for line in map(json.loads, results)}
+        copy = Copy(Path(folder), given.limit)
+        for number, mutant in itertools.product(range(3), mutants):
+            if mutant in killers:
+                continue
+            key = (f"{mutant} @{mutant.start}", number)
+            if key not in known:
+                known[key] = copy.killer(mutant, rounds_of_tests(mutant.module)[number])
+                print(json.dumps({"mutant": key[0], "round": number, "killer": known[key]}), file=results, flush=True)
+            if known[key]:
+                killers[mutant] = known[key]
+                print(f"{mutant}\n    killed by {known[key]}", flush=True)
+    for mutant in mutants:
+        if mutant not in killers:
+            print(f"{mutant}\n    SURVIVED")
+    minutes = (time.monotonic() - start) / 60
+    print(f"seed {given.seed}: {len(killers)} of {len(mutants)} mutants killed, in {minutes:.0f} minutes")
+    return int(len(killers) < 0.9 * len(mutants))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
