@@ -146,6 +146,26 @@ def test_quick_reading() -> None:
     assert processes.read(os.getpid(), pids, quick=True) == {}
 
 
+def test_parts_of_cpu_time() -> None:
+    """A quick reading has the same user and system time as a full one, and as the process's own account."""
+    burn = (
+        "import os, time\nwith open('/dev/zero', 'rb', 0) as file:\n"
+        "    while os.times().system < 0.2: file.read(1 << 22)\n"
+        "while os.times().user < 0.1: pass\nprint(*os.times()[:2], flush=True); time.sleep(60)"
+    )
+    process = start(sys.executable, "-c", burn)
+    try:
+        assert process.stdout
+        user, system = map(float, process.stdout.readline().split())
+        processes = Processes()
+        for quick in (False, True):
+            worker = processes.read(os.getpid(), [process.pid], quick=quick)[process.pid]
+            assert worker.cpu_user_seconds == pytest.approx(user, abs=0.04)
+            assert worker.cpu_system_seconds == pytest.approx(system, abs=0.04)
+    finally:
+        end(process)
+
+
 def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:
     """A process whose parent is not the master is not a worker; pid 0 is not a process."""
     processes = Processes()
