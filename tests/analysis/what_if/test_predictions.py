@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.what_if import (
     predict_settings,
     runs,
 )
-from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit
+from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
 from uwsgi_headroom.nearest_rank import percentile
 
@@ -328,3 +328,13 @@ def test_requests_without_cpu_time() -> None:
     (found,) = predict_settings(measured, [Setting(1, 16)], loads=(1.0,)).predictions
     assert found.most_throughput == pytest.approx(160, rel=0.05)
     assert found.limit == "threads"
+
+
+@pytest.mark.parametrize(("concurrency", "busy"), [(4.0, 4.0), (3.6, 3.6)])
+def test_full_threads_are_simulated_full(concurrency: float, busy: float) -> None:
+    """Threads that were all in service have a queue that never runs empty, so all of them serve at any moment; at lower
+    concurrency, requests arrive at the observed rate."""
+    work = Work(locked=0.0, unlocked=0.0, waiting=0.1)
+    server = Server(work=work, cpus=2.0, others=0.0, others_per_request=0.0, look=lambda: None)
+    observed = Observed(throughput=36.0, response_time=0.1, concurrency=concurrency)
+    assert run_observed(server, Setting(1, 4), observed).busy == pytest.approx(busy, rel=0.01 if busy == 4.0 else 0.03)
