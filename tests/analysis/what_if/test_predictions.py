@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.what_if import (
     predict_settings,
     runs,
 )
+from uwsgi_headroom.analysis.what_if.demands import calibrate
 from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
 from uwsgi_headroom.nearest_rank import percentile
@@ -148,6 +149,15 @@ def test_computing_outside_the_lock_is_found() -> None:
     assert prediction.most_throughput == pytest.approx(2 / 0.04, rel=0.1)
     locked = _predict(replace(measured, waits=None, cpu_per_request=0.04), Setting(1, 16)).predictions[0]
     assert locked.most_throughput < 0.85 * prediction.most_throughput
+
+
+@pytest.mark.parametrize("locked", [0.01, 0.02])
+def test_the_part_under_the_lock_is_measured(locked: float) -> None:
+    """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
+    measured = _measured(Work(locked=locked, unlocked=0.04 - locked, waiting=0.02), Setting(1, 8), 40.0)
+    work = calibrate(measured, lambda: None).server.work
+    assert work.locked == pytest.approx(locked, abs=0.004)
+    assert work.locked + work.unlocked == pytest.approx(0.04)
 
 
 @pytest.mark.usefixtures("quick")
