@@ -99,7 +99,7 @@ try-container:  ## build the container image and compare its figures with the tr
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.container_trial $(ARGS)
 
-mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for an hour (ARGS="--list")
+mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests
 	@.venv/bin/python -m tools.mutants $(ARGS)
 

@@ -262,7 +262,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Change the source in small ways, and see whether the tests notice.")
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--number", type=int, default=60)
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "mutants.jsonl", help="continued, if there")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=ROOT / "build" / "mutants.jsonl",
+        help="continued if there; remove it after a change",
+    )
     parser.add_argument("--limit", type=float, default=600, help="seconds that one run of tests may take")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     given = parser.parse_args(argv)
@@ -297,4 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; the same command continues")

@@ -77,6 +77,13 @@ def test_where_no_cpu_is_idle_neither_is_advised() -> None:
     assert "no CPU is idle" not in by_idle[0.81]
 
 
+@pytest.mark.parametrize(("own", "lacks"), [(0.41, True), (0.39, False)])
+def test_a_server_that_hardly_computes_lacks_no_cpu(own: float, lacks: bool) -> None:
+    """Its workers use less than a twentieth of the 8 CPUs: what other programs do to the rest is not its limit."""
+    change = judged(full(cpu=(own, 0.1, 7.9 - own)))["saturation"].change
+    assert ("no CPU is idle" in change) is lacks
+
+
 def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     """Where the kernel shows the waits, but does not decide most of them, a command as root shows no more."""
     seen = Waits(gaps=("a socket is not known",))

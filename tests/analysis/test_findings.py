@@ -607,6 +607,16 @@ def test_when_others_matter(own: float, idle: float, others: float | None, sever
     assert (finding and finding.severity) == severity
 
 
+@pytest.mark.parametrize(("own", "idle", "others", "severity"), [(0.5, 2.0, 1.5, None), (0.6, 1.9, 1.5, "info")])
+def test_half_of_the_cpus_idle_is_enough(own: float, idle: float, others: float, severity: str | None) -> None:
+    """Others that grow with the load take headroom, but are no finding while half of the CPUs are idle."""
+    rows = (worker(worker_id, 500, each=0.01, cpu=15 * own, busy=5.0) for worker_id in (1, 2, 3, 4))
+    of = window(60.0, *rows, cpu=(own, idle, others))
+    figures = compute_figures(of, describe_server(Server().read(AT)), others_follow=True)
+    finding = next((each for each in collect_findings(figures) if each.code == "cpu_used_by_others"), None)
+    assert (finding and finding.severity) == severity
+
+
 def with_setup(server: Server, kind: str | None = "threads", **options: int) -> HostFacts:
     setup = Setup(Options(**options), 4096, kind, None, None)  # type: ignore[arg-type]
     return replace(server.read(AT).host, setup=setup)

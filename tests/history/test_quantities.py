@@ -60,3 +60,11 @@ def test_a_window_has_all_of_the_table_and_its_own_times() -> None:
     """Besides the parts, a window has its time and nothing that the table does not have."""
     named = {quantity.name for quantity in (*SERVER, *SOCKET)}
     assert {field.name for field in fields(Window)} - named == {"asked", "seconds", "until", "workers", "cpu", "waits"}
+
+
+@pytest.mark.parametrize("quantity", [*SERVER, *CPU, *WORKER], ids=lambda quantity: f"{quantity.of} {quantity.name}")
+def test_what_may_be_unknown_in_a_window_may_be_none(quantity: Quantity) -> None:
+    """A figure that is only known from some time on, a level and its change may be None; all others are numbers. Files
+    and sums of windows rely on it."""
+    window = {"worker": WorkerWindow, "cpu": CpuWindow}.get(quantity.of, Window)
+    assert quantity.may_be_unknown == window.__annotations__[quantity.name].endswith("| None")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,16 @@ def test_usage_file_of_a_group_of_version_1(mounts: tuple[str, ...], tmp_path: P
     cpus = read_usable_cpus(7, affinity=range(8), root=tmp_path)
     assert cpus is not None
     assert cpus.groups == (GroupQuota(0.5, str(tmp_path / "cg" / mounts[-1] / "app" / "cpuacct.usage")),)
+
+
+@pytest.mark.parametrize(("online", "count"), [("0\n", 1), ("0-3,8\n", 5), ("0,2,4-5\n", 4)])
+def test_cpus_that_are_offline_do_not_count(online: str, count: int, tmp_path: Path) -> None:
+    """The kernel lists CPUs that are online as spans and single ones, with gaps where one was switched off."""
+    shutil.copytree(FIXTURES / "v2_no_quota", tmp_path / "root")
+    (tmp_path / "root/sys/devices/system/cpu/online").write_text(online)
+    cpus = read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root")
+    assert cpus is not None
+    assert cpus.count == count
 
 
 def test_affinity_below_the_quota() -> None:

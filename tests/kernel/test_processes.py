@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -147,6 +148,31 @@ def test_quick_reading() -> None:
     finally:
         end(process)
     assert processes.read(os.getpid(), pids, quick=True) == {}
+
+
+def test_parts_of_cpu_time() -> None:
+    """A full reading, and a quick one after more work, have the process's own account of its user and system time."""
+    burn = (
+        "import os, signal\nfor seconds in (0.2, 0.4):\n"
+        "    with open('/dev/zero', 'rb', 0) as file:\n"
+        "        while os.times().system < seconds: file.read(1 << 22)\n"
+        "    while os.times().user < seconds / 2: pass\n"
+        "    print(*os.times()[:2], flush=True); signal.sigwait({signal.SIGTERM})"
+    )
+    processes = Processes()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the process inherits it
+    process = start(sys.executable, "-c", burn)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    try:
+        for quick in (False, True):
+            assert process.stdout
+            user, system = map(float, process.stdout.readline().split())
+            worker = processes.read(os.getpid(), [process.pid], quick=quick)[process.pid]
+            assert worker.cpu_user_seconds == pytest.approx(user, abs=0.04)
+            assert worker.cpu_system_seconds == pytest.approx(system, abs=0.04)
+            process.send_signal(signal.SIGTERM)
+    finally:
+        end(process)
 
 
 def test_not_a_child(sleeper: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,25 @@ def test_answer_in_many_parts() -> None:
     finally:
         for one in listening:
             one.close()
+
+
+def test_a_kernel_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question fails after a fifth of a second; it does not block the exporter."""
+    ours, silent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr(socket, "socket", lambda *_: ours)
+    errors: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            sock_diag.ask(bytes(56))
+        except OSError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(20)
+    assert [type(error) for error in errors] == [TimeoutError]
+    silent.close()
 
 
 def test_interrupted_dump_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:

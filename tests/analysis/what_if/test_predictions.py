@@ -17,7 +17,8 @@ from uwsgi_headroom.analysis.what_if import (
     predict_settings,
     runs,
 )
-from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit
+from uwsgi_headroom.analysis.what_if.demands import calibrate
+from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
 from uwsgi_headroom.nearest_rank import percentile
 
@@ -148,6 +149,15 @@ def test_computing_outside_the_lock_is_found() -> None:
     assert prediction.most_throughput == pytest.approx(2 / 0.04, rel=0.1)
     locked = _predict(replace(measured, waits=None, cpu_per_request=0.04), Setting(1, 16)).predictions[0]
     assert locked.most_throughput < 0.85 * prediction.most_throughput
+
+
+@pytest.mark.parametrize("locked", [0.01, 0.02])
+def test_the_part_under_the_lock_is_measured(locked: float) -> None:
+    """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
+    measured = _measured(Work(locked=locked, unlocked=0.04 - locked, waiting=0.02), Setting(1, 8), 40.0)
+    work = calibrate(measured, lambda: None).server.work
+    assert work.locked == pytest.approx(locked, abs=0.004)
+    assert work.locked + work.unlocked == pytest.approx(0.04)
 
 
 @pytest.mark.usefixtures("quick")
@@ -328,3 +338,13 @@ def test_requests_without_cpu_time() -> None:
     (found,) = predict_settings(measured, [Setting(1, 16)], loads=(1.0,)).predictions
     assert found.most_throughput == pytest.approx(160, rel=0.05)
     assert found.limit == "threads"
+
+
+@pytest.mark.parametrize(("concurrency", "busy"), [(4.0, 4.0), (3.6, 3.6)])
+def test_full_threads_are_simulated_full(concurrency: float, busy: float) -> None:
+    """Threads that were all in service have a queue that never runs empty, so all of them serve at any moment; at lower
+    concurrency, requests arrive at the observed rate."""
+    work = Work(locked=0.0, unlocked=0.0, waiting=0.1)
+    server = Server(work=work, cpus=2.0, others=0.0, others_per_request=0.0, look=lambda: None)
+    observed = Observed(throughput=36.0, response_time=0.1, concurrency=concurrency)
+    assert run_observed(server, Setting(1, 4), observed).busy == pytest.approx(busy, rel=0.01 if busy == 4.0 else 0.03)

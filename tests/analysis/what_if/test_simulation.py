@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.what_if.runs import mean
-from uwsgi_headroom.analysis.what_if.simulation import SWITCH_SECONDS, Simulation, System, Work
+from uwsgi_headroom.analysis.what_if.simulation import LEAST, SWITCH_SECONDS, Simulation, System, Work, scale_factors
 
 
 def test_the_lock_is_held_together_with_a_cpu() -> None:
@@ -65,3 +65,12 @@ def test_looking_may_end_a_run() -> None:
     simulation = Simulation(System(processes=2, threads=2, cpus=2), Work(locked=0.1, unlocked=0, waiting=0), 1, end)
     with pytest.raises(EndedError):
         simulation.run(10**9)
+
+
+@pytest.mark.parametrize(
+    ("scale", "scaled"), [(0.0, (1.0, 1.0)), (1.0, (0.5, 1.5)), (1.5, (0.25, 1.75)), (4.0, (LEAST, 3.0))]
+)
+def test_a_shape_is_stretched_around_its_mean(scale: float, scaled: tuple[float, float]) -> None:
+    """Scale 0 makes all requests alike, 1 leaves the shape, and none becomes shorter than the least."""
+    mean_of_scaled = mean(scaled)
+    assert scale_factors((0.5, 1.5), scale) == pytest.approx([each / mean_of_scaled for each in scaled])

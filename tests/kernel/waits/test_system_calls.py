@@ -30,6 +30,16 @@ def test_architectures() -> None:
     assert find_calls("riscv64") is None
 
 
+def test_aarch64_has_no_old_calls() -> None:
+    """Its table, asm-generic/unistd.h, has only the newer form of four calls: no number of it stands for them."""
+    number = {name: row[2] for name, row in system_calls._KINDS.items()}
+    assert {name for name in number if number[name] == -1} == {"poll", "select", "epoll_wait", "vfork"}
+    untried = find_calls("aarch64")
+    assert untried
+    assert [untried.kinds[number[name]] for name in ("ppoll", "pselect6", "epoll_pwait")] == ["poll", "select", "epoll"]
+    assert len(untried.kinds) == len(number) - 4
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
