@@ -13,7 +13,9 @@ _NAME = re.compile(r"(?<![\w:])(?:uwsgi|process)_\w+(?![\w:])")
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "rules": ("alerts/rules/*.yaml",),
     "dashboards": ("dashboards/out/*.json",),
-    "report": tuple(f"exporter/uwsgi_headroom/report/sources/{name}.py" for name in ("questions", "server_series")),
+    "report": tuple(
+        f"exporter/uwsgi_headroom/report/sources/{name}.py" for name in ("prometheus_queries", "server_series")
+    ),
 }
 NO_METRICS = ("uwsgi_headroom", "uwsgi_exporter")
 """The package, and the beginning of other names."""
@@ -24,7 +26,10 @@ def needed(*sources: str) -> list[str]:
     names: set[str] = set()
     for source in sources or SOURCES:
         for pattern in SOURCES[source]:
-            for file in ROOT.glob(pattern):
+            files = sorted(ROOT.glob(pattern))
+            if not files:
+                raise FileNotFoundError(f"{pattern} names no file")
+            for file in files:
                 if not file.name.startswith("compat-"):
                     names.update(_NAME.findall(file.read_text()))
     return sorted(name for name in names if name not in NO_METRICS and not name.endswith("_"))

@@ -21,11 +21,11 @@ class Turns:
     """The turns of one computation. Each is as long as the turn of all others before it, within bounds: so a scrape of
     a thousand servers takes twice its own time at most, however much sampling there is to do."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, longest: float = LONGEST_SECONDS) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, longest: float | None = None) -> None:
         self._monotonic = monotonic
-        self._longest = longest
+        self._longest = LONGEST_SECONDS if longest is None else longest
         self._began = monotonic()
-        self._seconds = min(SHORTEST_SECONDS, longest)
+        self._seconds = min(SHORTEST_SECONDS, self._longest)
 
     async def pause_if_due(self) -> None:
         """End the turn if it was long enough, and wait for the next one."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.analysis.what_if.runs import mean
-from uwsgi_headroom.analysis.what_if.simulation import LEAST, SWITCH_SECONDS, Simulation, System, Work, scale_factors
+from uwsgi_headroom.analysis.what_if.demands import LEAST, scale_factors
+from uwsgi_headroom.analysis.what_if.simulation import SWITCH_SECONDS, Simulation, System, Work
 
 
 def test_the_lock_is_held_together_with_a_cpu() -> None:
