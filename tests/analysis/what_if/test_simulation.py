@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.analysis.what_if.runs import mean
 from uwsgi_headroom.analysis.what_if.demands import LEAST, scale_factors
+from uwsgi_headroom.analysis.what_if.runs import mean
 from uwsgi_headroom.analysis.what_if.simulation import SWITCH_SECONDS, Simulation, System, Work
 
 
