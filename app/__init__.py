@@ -4,6 +4,7 @@ Any Python, however old, reads this file before the other files of the folder. I
 prints a clear message: the other files would fail with a syntax error.
 """
 
+import os
 import sys
 
 if sys.version_info < (3, 10):  # noqa: UP036  # older Pythons reach this line, on purpose
@@ -14,3 +15,6 @@ if sys.version_info < (3, 10):  # noqa: UP036  # older Pythons reach this line, 
         + sys.version.split()[0]
         + ". Choose another one: make demo PYTHON=python3.13"
     )
+
+# The demo begins before the package is installed. It needs the package's words, which import nothing else.
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "exporter"))

@@ -372,3 +372,11 @@ def _script(path: Path, *words: object) -> None:
 def _processes_with(temporary: Path) -> list[int]:
     """The pids of the demo and the processes that it has started: their TMPDIR is that of the demo or lies in it."""
     return guard.carriers(temporary)
+
+
+def test_it_begins_where_nothing_is_installed() -> None:
+    """The demo makes its environments itself, so its modules load in a Python without any package."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import app.demo; print(app.demo.__file__)"
+    # -I: no PYTHONPATH; -S: no packages of this environment.
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stderr, Path(done.stdout.strip()).name) == ("", "demo.py")
