@@ -18,7 +18,7 @@ def lacks(t: Thresholds) -> str:
 
 def is_felt(t: Thresholds) -> str:
     """Servers that use at least as much CPU as all other programs, or whose requests wait: for a CPU, or in the listen
-    queue. The rest have enough CPU, whoever uses it."""
+    queue. The rest have enough CPU, whichever program uses it."""
     w = t.window
     own, others = (f"rate(uwsgi_cpu_used_by_{who}_seconds_total[{w}])" for who in ("workers", "others"))
     ready = f'server:uwsgi_wait_threads:ratio_rate{w}{{state="cpu_wait"}} >= {t.cpu_wait_threads:g}'

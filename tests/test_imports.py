@@ -119,7 +119,7 @@ def test_the_kernels_facts_need_no_reading() -> None:
 
 @pytest.mark.parametrize("module", ["findings", "verdict", "what_if.measured"])
 def test_the_analysis_loads_no_collector(module: str) -> None:
-    """What judges a server knows it from a record and a window, whoever made them."""
+    """The analysis knows a server from a record and a window only, whichever module made them."""
     imported = _imported(f"uwsgi_headroom.analysis.{module}")
     assert "uwsgi_headroom.record" in imported
     assert [name for name in imported if name.startswith(COLLECTORS)] == []

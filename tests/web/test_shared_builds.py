@@ -57,7 +57,7 @@ class Builder:
 
 
 class Client:
-    """A request whose client leaves when told."""
+    """A request whose client leaves at a set moment."""
 
     def __init__(self) -> None:
         self.leaves = asyncio.Event()
@@ -258,7 +258,7 @@ def test_a_request_right_after_all_have_left() -> None:
 
 
 def test_a_request_that_is_cancelled_anywhere() -> None:
-    """Whoever is cancelled, at whatever point, the others get their answer, and nothing stays behind."""
+    """If a request is cancelled, at any point, the others get their answer, and nothing stays behind."""
 
     async def test(builder: Builder) -> None:
         async def check() -> None:
@@ -329,7 +329,7 @@ def test_a_build_that_fails_while_nobody_waits(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_shutdown() -> None:
-    """Whoever waits, for a running build or in the queue, is refused with 503 at once, as is every later request."""
+    """Each request that waits, for a running build or in the queue, is refused with 503 at once; so are later ones."""
 
     async def test(builder: Builder) -> None:
         builder.held = asyncio.Event()

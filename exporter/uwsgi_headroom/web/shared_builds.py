@@ -207,7 +207,7 @@ class SharedBuilds:
                 answer = Answer(await build())
             except RefusedError as error:
                 return RefusedError(error.status, str(error))
-            except Exception:  # noqa: BLE001 - logged once, whoever waits
+            except Exception:  # noqa: BLE001 - logged once for all who wait
                 _log.error("internal error", exc_info=True)
                 return RefusedError(500, "internal error: see the exporter's log")
             finally:
