@@ -135,6 +135,9 @@ def in_terminal(command: Sequence[str]) -> Iterator[Terminal]:
     """Runs `command` in its own terminal, 100 x 30; the command ends with the machine."""
     keyboard, screen = pty.openpty()
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    modes = termios.tcgetattr(screen)
+    modes[3] |= termios.NOFLSH  # otherwise Ctrl-C discards what the command has just written
+    termios.tcsetattr(screen, termios.TCSANOW, modes)
     process = subprocess.Popen(command, stdin=screen, stdout=screen, stderr=screen, start_new_session=True)
     os.close(screen)
     terminal = Terminal(process, keyboard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,21 +12,23 @@ from tools.support.real_uwsgi import wait_until
 
 WAITS = """
 import time
-print("\\x1b[Kone\\rtwo", flush=True)
 try:
+    print("\\x1b[Kone\\rtwo\\nwaiting", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("stopped", flush=True)
+    input()  # the kernel discards what was not received when a session's first process ends
 """
 
 
 def test_ctrl_c_is_a_signal_and_lines_written_over_are_kept():
     """The kernel interrupts the command, and its output is kept as lines, without control sequences."""
     with in_terminal(["setsid", "--ctty", sys.executable, "-c", WAITS]) as terminal:
-        wait_until(lambda: "two" in terminal.text())
+        wait_until(lambda: "waiting" in terminal.text())
         terminal.interrupt()
         assert terminal.process.wait(10) == 0
         wait_until(lambda: "stopped" in terminal.text())
+        os.write(terminal.keyboard, b"\n")
     assert terminal.text().splitlines()[:2] == ["one", "two"]
     assert terminal.silence() > 0
 
