@@ -43,27 +43,46 @@ _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL 
 
 
 class Backlogs:
-    """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, and whether the
-    master is in another network namespace."""
+    """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, whether the master is
+    in another network namespace, and the listeners of each name."""
 
     def __init__(self, dumps: ListenerDumps | None = None) -> None:
         self._dumps = dumps or ListenerDumps()
         self._master_pid: int | None = None
         self._sockets = _Sockets(None, False)
+        self._listeners: dict[str, list[Listener]] = {}
+        self._found_for: tuple[int | None, Sequence[str]] = (None, ())
 
-    def read(self, master_pid: int | None, names: Sequence[str]) -> dict[str, Backlog]:
-        """The queue of each of uWSGI's socket names. `master_pid` is the proven pid, or None."""
+    def read(self, master_pid: int | None, names: Sequence[str], *, quick: bool = False) -> dict[str, Backlog]:
+        """The queue of each of uWSGI's socket names. `master_pid` is the proven pid, or None. With `quick`, listeners
+        found before keep their names."""
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))
+        if quick and self._found_for == (master_pid, names):
+            backlogs = self._ask_again()
+            if backlogs is not None:
+                return backlogs
+        self._found_for = None, ()
         known = self._sockets if master_pid == self._master_pid and self._sockets.held is not None else None
-        backlogs = _measure_all(names, master_pid, known, self._dumps) if known is not None else {}
-        if known is None or any(backlog.reason for backlog in backlogs.values()):
+        found = _match_all(names, master_pid, known, self._dumps) if known is not None else {}
+        if known is None or any(isinstance(match, str) for match in found.values()):
             # A reload gives new inodes to some sockets: those with a host name, and those whose name begins with \0.
             self._master_pid, self._sockets = master_pid, _read_sockets(master_pid)
             if self._sockets != known:
                 self._dumps.forget()
-                backlogs = _measure_all(names, master_pid, self._sockets, self._dumps)
-        return backlogs
+                found = _match_all(names, master_pid, self._sockets, self._dumps)
+        self._listeners = {name: match for name, match in found.items() if not isinstance(match, str)}
+        if len(self._listeners) == len(found) and not self._sockets.elsewhere:
+            self._found_for = master_pid, names
+        return {name: _measure(match) for name, match in found.items()}
+
+    def _ask_again(self) -> dict[str, Backlog] | None:
+        """The queues of the listeners that were found last; None if one of them does not answer."""
+        answers = self._dumps.queues.ask([each for listeners in self._listeners.values() for each in listeners])
+        if answers is None:
+            return None
+        found = iter(answers)
+        return {name: _sum_up([next(found) for _ in listeners]) for name, listeners in self._listeners.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +131,16 @@ def _address(name: str) -> _Address | None:
     return _Address("unix", (bound, f"@{bound}"))
 
 
-def _measure_all(names: Sequence[str], master_pid: int, sockets: _Sockets, dumps: ListenerDumps) -> dict[str, Backlog]:
-    """The queue of each name."""
-    return {name: _measure(match) for name, match in _match_all(names, master_pid, sockets, dumps).items()}
-
-
 def _measure(match: list[Listener] | str) -> Backlog:
     if isinstance(match, str):
         return Backlog(None, None, match)
-    # Inherited sockets with SO_REUSEPORT may share a name. The kernel spreads clients over them and the workers accept
-    # from all of them, so their queues and limits are summed.
-    return Backlog(sum(listener.queue for listener in match), sum(listener.limit for listener in match), None)
+    return _sum_up([(listener.queue, listener.limit) for listener in match])
+
+
+def _sum_up(queues: Sequence[tuple[int, int]]) -> Backlog:
+    """The queue of a name, from the queue and the limit of each of its listeners. Inherited sockets with SO_REUSEPORT
+    may share a name. The kernel spreads clients over them and the workers accept from all of them."""
+    return Backlog(sum([queue for queue, _ in queues]), sum([limit for _, limit in queues]), None)
 
 
 def _match_all(
@@ -199,11 +217,13 @@ less than its default."""
 
 
 class ListenerDumps:
-    """The listening sockets of this network namespace, asked for once for all servers that are read within a moment."""
+    """The listening sockets of this network namespace, asked for once for all servers that are read within a moment.
+    queues: of those that were found before."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, cpu_clock: Callable[[], float] = time.thread_time
     ) -> None:
+        self.queues = sock_diag.Queues()
         self._clock, self._cpu_clock = clock, cpu_clock
         self._last: dict[Family, tuple[float, dict[int, bytes]]] = {}  # each with the time until which it is used
 

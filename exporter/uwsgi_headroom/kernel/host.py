@@ -82,7 +82,7 @@ class Host:
             proof = self._prover.prove(snapshot, answer)
             self._slow = _SlowFacts(identity, now, proof)
         proof = self._slow.proof
-        backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets])
+        backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets], quick=quick)
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
         if (proof.pid, proof.depth) != (self._workers_here.master_pid, self._workers_here.depth):

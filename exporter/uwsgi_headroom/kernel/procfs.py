@@ -17,17 +17,30 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+_PART_BYTES = 16 << 10  # most files of /proc in one call
+
+
 def read_file(*path: str | os.PathLike[str]) -> bytes:
-    """The whole file, read without a buffer, in half the time of `Path.read_bytes`. Raises OSError."""
-    with open(os.path.join(*path), "rb", buffering=0) as file:
-        return file.read()
+    """The whole file, with four system calls where `open` needs eight. Raises OSError."""
+    descriptor = os.open(os.path.join(*path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = [os.read(descriptor, _PART_BYTES)]
+        while parts[-1]:
+            parts.append(os.read(descriptor, _PART_BYTES))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+_LINE_BYTES = 2048
 
 
 def read_line(path: str) -> bytes:
-    """The first 512 bytes of a file that has one short line. Takes half the time of `read_file`. Raises OSError."""
+    """The first 2,048 bytes of a file that has one short line, such as a `stat` file, with three system calls. Raises
+    OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, 512)
+        return os.read(descriptor, _LINE_BYTES)
     finally:
         os.close(descriptor)
 
@@ -40,7 +53,7 @@ def read_text(*path: str | os.PathLike[str]) -> str:
 def read_stat_fields(*path: str) -> list[bytes]:
     """The fields after the name in the `stat` file of a process or thread: the first is the third of
     proc_pid_stat(5). The name itself may hold spaces and parentheses. Raises OSError."""
-    return read_file(*path).rpartition(b")")[2].split()
+    return read_line(os.path.join(*path)).rpartition(b")")[2].split()
 
 
 def read_state(pid: int, thread: int | None = None) -> bytes:

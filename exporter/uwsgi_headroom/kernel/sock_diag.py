@@ -1,6 +1,6 @@
 """Lists the listening sockets of a network namespace with their queues, over netlink, as `ss -xlt` does.
 
-One request is answered with one dump. The layouts are those of linux/netlink.h, sock_diag.h, unix_diag.h and
+One request is answered with one dump, or about one socket (`Queues`). The layouts are those of linux/netlink.h, sock_diag.h, unix_diag.h and
 inet_diag.h; constants keep their names. No privilege is needed. For a listening socket the kernel reports the
 connections waiting to be accepted as `rqueue` and the limit as `wqueue`; the limit is the smaller of the requested
 backlog and net.core.somaxconn.
@@ -16,11 +16,11 @@ import os
 import socket
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 Family = Literal["unix", "inet", "inet6"]
@@ -40,6 +40,8 @@ class Listener:
     name: str
     queue: int
     limit: int
+    request: bytes = field(default=b"", compare=False, repr=False)
+    """What asks the kernel about this socket alone."""
 
 
 def list_listeners(
@@ -115,11 +117,14 @@ _unix_diag_rqlen = struct.Struct("=II")
 
 # linux/inet_diag.h. A sockid is ports (big endian), source, destination, interface, cookie: 48 bytes
 inet_diag_req_v2 = struct.Struct("=BBBBI48x")  # family, protocol, extensions, pad, states, sockid
+_inet_diag_exact = struct.Struct("=BBBBI2s2x16s16x4xQ")  # of the sockid: the source's port, the source, the cookie
+NO_COOKIE = (1 << 64) - 1
 # The message: family, state, timer, retransmits, sockid without interface and cookie, expires, rqueue, wqueue, uid,
 # inode
 inet_diag_msg = struct.Struct("=BBBB2s2s16s16s12xIIIII")
 
 _unix_inode, _inet_inode = struct.Struct("=4xI"), struct.Struct("=68xI")  # of both messages
+_timeval = struct.Struct("@ll")  # seconds, microseconds
 
 RECEIVE_BYTES = 32 << 10  # NLMSG_GOODSIZE for dumps: the kernel never makes a larger part (af_netlink.c)
 TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other kernels might not answer
@@ -151,6 +156,69 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                     return payloads, interrupted
             if time.monotonic() > end:
                 return payloads, True
+
+
+MOST_QUEUES = 32
+"""How many listeners are asked for one by one: their answers must fit into the buffer of a netlink socket."""
+
+
+class Queues:
+    """Asks for the queues of listeners that a dump has found, in this thread's network namespace.
+
+    Three system calls for two listeners, on a socket that stays open: a sixth of the time of their dumps, on a host
+    with few sockets. On a host with a thousand servers, the time of a dump grows with all their sockets.
+    """
+
+    def __init__(self) -> None:
+        self._kernel: socket.socket | None = None
+
+    def ask(self, listeners: Sequence[Listener]) -> list[tuple[int, int]] | None:
+        """The queue and the limit of each listener; None if one of them is closed, hidden behind another socket of its
+        name, or if the kernel does not answer. Never raises."""
+        if not 0 < len(listeners) <= MOST_QUEUES:
+            return None if listeners else []
+        try:
+            kernel = self._kernel = self._kernel or _open_kernel()
+            requests = [
+                _nlmsghdr.pack(_nlmsghdr.size + len(listener.request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, number, 0)
+                + listener.request
+                for number, listener in enumerate(listeners)
+            ]
+            kernel.send(b"".join(requests))
+            return [_queue_in(kernel.recv(RECEIVE_BYTES), number, each) for number, each in enumerate(listeners)]
+        except (OSError, struct.error):
+            self.close()  # answers may be left in it
+            return None
+
+    def close(self) -> None:
+        """Close the socket; the next question opens another."""
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
+
+
+def _open_kernel() -> socket.socket:
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+    # A timeout of Python's would add a poll(2) to every call.
+    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
+    return kernel
+
+
+def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, int]:
+    """The queue and the limit in the answer to the request of this number. Raises OSError if it is about another
+    socket."""
+    _, kind, _, sequence, _ = _nlmsghdr.unpack_from(datagram)
+    if kind != SOCK_DIAG_BY_FAMILY or sequence != number:
+        raise OSError(errno.ENOENT, "no such listener")
+    payload = datagram[_nlmsghdr.size :]
+    if listener.family == "unix":
+        _, _, state, _, inode, _ = unix_diag_msg.unpack_from(payload)
+        queue, limit = _unix_diag_rqlen.unpack(unix_attributes(payload).get(UNIX_DIAG_RQLEN, b""))
+    else:
+        _, state, _, _, _, _, _, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
+    if inode != listener.inode or state != TCP_LISTEN:
+        raise OSError(errno.ENOENT, "another socket")
+    return queue, limit
 
 
 def _messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -193,7 +261,8 @@ def _unix(payload: bytes) -> Listener | None:
     if len(rqlen) != _unix_diag_rqlen.size:
         return None
     queue, limit = _unix_diag_rqlen.unpack(rqlen)
-    return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit)
+    request = unix_diag_req.pack(socket.AF_UNIX, 0, 0, 1 << TCP_LISTEN, inode, UDIAG_SHOW_RQLEN, NO_COOKIE)
+    return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
 
 
 def unix_attributes(payload: bytes) -> dict[int, bytes]:
@@ -220,9 +289,10 @@ def _inet(payload: bytes) -> Listener | None:
     """Decode a `struct inet_diag_msg`."""
     family, _, _, _, port, _, address, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     number = int.from_bytes(port, "big")
+    request = _inet_diag_exact.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_LISTEN, port, address, NO_COOKIE)
     if family == socket.AF_INET6:
-        return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit)
-    return Listener(inode, "inet", f"{socket.inet_ntop(family, address[:4])}:{number}", queue, limit)
+        return Listener(inode, "inet6", f"[{socket.inet_ntop(family, address)}]:{number}", queue, limit, request)
+    return Listener(inode, "inet", f"{socket.inet_ntop(family, address[:4])}:{number}", queue, limit, request)
 
 
 def _aligned(length: int) -> int:

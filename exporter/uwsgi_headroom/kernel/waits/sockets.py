@@ -54,7 +54,6 @@ _OPEN = sum(1 << state for state in (_ESTABLISHED, _SYN_SENT, _CLOSE_WAIT, _FIN_
 _INODE = slice(sock_diag.inet_diag_msg.size - 4, sock_diag.inet_diag_msg.size)
 
 UDIAG_SHOW_PEER, UNIX_DIAG_PEER = 0x04, 2  # linux/unix_diag.h
-_NO_COOKIE = (1 << 64) - 1
 
 
 def ask_unix(inode: int) -> tuple[UnixSocket, int] | None:
@@ -62,7 +61,7 @@ def ask_unix(inode: int) -> tuple[UnixSocket, int] | None:
     if not 0 < inode < 1 << 32:
         return None
     show = sock_diag.UDIAG_SHOW_NAME | UDIAG_SHOW_PEER
-    request = sock_diag.unix_diag_req.pack(socket.AF_UNIX, 0, 0, (1 << 32) - 1, inode, show, _NO_COOKIE)
+    request = sock_diag.unix_diag_req.pack(socket.AF_UNIX, 0, 0, (1 << 32) - 1, inode, show, sock_diag.NO_COOKIE)
     try:
         payloads, _ = sock_diag.ask(request, dump=False)
     except OSError as error:

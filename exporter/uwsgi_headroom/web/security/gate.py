@@ -34,7 +34,6 @@ _ESTABLISHED = 1  # include/net/tcp_states.h
 # linux/inet_diag.h: family, protocol, extensions, pad, states, ports, source, destination, interface, cookie
 _inet_diag_req_v2 = struct.Struct("=BBBBI2s2s16s16sIQ")
 _inet_diag_msg = struct.Struct("=xB62xI4x")  # state and uid
-_NO_COOKIE = (1 << 64) - 1
 
 Address = tuple[str, int | None] | None
 """Host and port, as ASGI has them; None for a UNIX socket."""
