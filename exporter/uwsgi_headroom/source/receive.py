@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,7 +51,44 @@ def close_sending_side(sock: socket.socket) -> None:
 async def receive(sock: socket.socket, size_cap: int) -> Received:
     """Receive to the end of the stream. Raises OSError, or SourceError past `size_cap` bytes."""
     loop = asyncio.get_running_loop()
-    return await _receive_all(lambda: loop.sock_recv(sock, _CHUNK), size_cap)
+    receiving = _Receiving(sock, size_cap, loop.create_future())
+    loop.add_reader(sock, receiving.receive)
+    try:
+        return await receiving.result
+    finally:
+        loop.remove_reader(sock)
+
+
+_CHUNKS_AT_ONCE = 4
+"""Then other tasks have their turn."""
+
+
+class _Receiving:
+    """Receives from a socket whenever it has data. One callback for the whole stream, rather than one for each chunk,
+    takes a third less time."""
+
+    def __init__(self, sock: socket.socket, size_cap: int, result: asyncio.Future[Received]) -> None:
+        self._sock = sock
+        self._parts = _Parts(size_cap)
+        self.result = result
+
+    def receive(self) -> None:
+        if self.result.done():  # cancelled in this turn of the loop
+            return
+        try:
+            for _ in range(_CHUNKS_AT_ONCE):
+                if not self._parts.add(self._sock.recv(_CHUNK)):
+                    self.result.set_result(self._parts.join())
+                    return
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionResetError as error:
+            if self._parts.chunks:
+                self.result.set_result(self._parts.join())
+            else:
+                self.result.set_exception(error)
+        except (OSError, SourceError) as error:
+            self.result.set_exception(error)
 
 
 async def exchange_over_tls(
@@ -65,28 +101,44 @@ async def exchange_over_tls(
     reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=host)
     try:
         writer.write(request)
-        return await _receive_all(lambda: reader.read(_CHUNK), size_cap)
+        parts = _Parts(size_cap)
+        try:
+            while parts.add(await reader.read(_CHUNK)):
+                pass
+        except ConnectionResetError:
+            if not parts.chunks:
+                raise
+        return parts.join()
     finally:
         writer.transport.abort()  # close() would wait for a peer that may never answer
 
 
-async def _receive_all(read: Callable[[], Awaitable[bytes]], size_cap: int) -> Received:
-    chunks: list[bytes] = []
-    began = None
-    room = size_cap
-    try:
-        while chunk := await read():
-            began = began or time.monotonic()
-            chunks.append(chunk)
-            room -= len(chunk)
-            if room < 0:
-                raise SourceError(
-                    "too_large",
-                    "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
-                )
-    except ConnectionResetError:
-        # uWSGI resets the connection after a complete document if the client sent bytes that uWSGI did not read. The
-        # decoder checks whether the document is complete.
-        if not chunks:
-            raise
-    return Received(b"".join(chunks), time.monotonic() - began if began else 0.0)
+class _Parts:
+    """The parts of one answer, as they arrive.
+
+    uWSGI resets the connection after a complete document if the client sent bytes that uWSGI did not read. So a reset
+    after some part is an end: the decoder checks whether the document is complete.
+    """
+
+    def __init__(self, size_cap: int) -> None:
+        self.chunks: list[bytes] = []
+        self._began: float | None = None
+        self._room = size_cap
+
+    def add(self, chunk: bytes) -> bool:
+        """Add a part; False at the end of the stream. Raises SourceError if the answer is too large."""
+        if not chunk:
+            return False
+        self._began = self._began or time.monotonic()
+        self.chunks.append(chunk)
+        self._room -= len(chunk)
+        if self._room < 0:
+            raise SourceError(
+                "too_large",
+                "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
+            )
+        return True
+
+    def join(self) -> Received:
+        """The whole answer, and the time from its first part until now."""
+        return Received(b"".join(self.chunks), time.monotonic() - self._began if self._began else 0.0)
