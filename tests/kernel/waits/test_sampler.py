@@ -19,7 +19,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, read_system_call
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Options, Setup, Waits
@@ -59,13 +59,21 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], o
     monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
 
     def set_calls(call: Callable[[int, int], object]) -> None:
-        monkeypatch.setattr(worker_threads, "read_system_call", call)
+        monkeypatch.setattr(worker_threads, "read_system_call", lambda pid, thread: line_of(call(pid, thread)))
 
     return set_calls
 
 
+def line_of(call: object) -> bytes:
+    """What the kernel writes for a call: its number, six arguments, the stack pointer and the program counter."""
+    if not isinstance(call, tuple):
+        return f"{call}\n".encode()
+    number, arguments = call
+    return " ".join([str(number), *(f"{argument:#x}" for argument in (*arguments, 0, 0, 0)[:8])]).encode() + b"\n"
+
+
 def reads_input(pid: int) -> bool:
-    call = read_system_call(pid, pid)
+    call = parse_system_call(read_system_call(pid, pid))
     return call not in ("running", "outside") and (call[0], call[1][0]) == (READ, 0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import system_calls
-from uwsgi_headroom.kernel.waits.system_calls import find_calls, read_system_call
+from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_call, read_system_call
 
 
 @pytest.mark.parametrize("column", [1, 2])
@@ -53,7 +53,7 @@ def test_aarch64_has_no_old_calls() -> None:
 def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: object) -> None:
     """The forms of proc_pid_syscall(5)."""
     monkeypatch.setattr(procfs, "read_line", lambda _: content)
-    assert read_system_call(1, 1) == expected
+    assert parse_system_call(read_system_call(1, 1)) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_odd_contents(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     """Anything else is a ValueError."""
     monkeypatch.setattr(procfs, "read_line", lambda _: content)
     with pytest.raises(ValueError, match=r"."):
-        read_system_call(1, 1)
+        parse_system_call(read_system_call(1, 1))
 
 
 def test_a_real_thread() -> None:
@@ -75,7 +75,7 @@ def test_a_real_thread() -> None:
     thread.start()
 
     def call() -> object:
-        found = read_system_call(os.getpid(), thread.native_id or 0)
+        found = parse_system_call(read_system_call(os.getpid(), thread.native_id or 0))
         return isinstance(found, tuple) and found[1][0] == readable and calls.kinds[found[0]]
 
     wait_until(lambda: call() == "descriptor", what="the thread to block")

@@ -34,6 +34,9 @@ _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
 _MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
 
+_PROBE_SECONDS = 5.0
+"""How long an idle server is believed to be visible, or not."""
+
 GAP_TIME = "the workers are too many to look at all of them at once"
 
 _NO_TABLE = "the system calls of this machine's architecture are not known"
@@ -75,6 +78,8 @@ class WaitSampler:
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
         self._cost = _FIRST_COST
+        self._probe_at = float("-inf")
+        self._refused: Waits | None = None
 
     def sample(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -101,10 +106,15 @@ class WaitSampler:
                 else:
                     left_out.append(worker)
             seen, weight = self._look(found, end)
-            if not found:
+            if not found and self._clock() >= self._probe_at:
                 self._probe(snapshot, processes, options)
+                self._refused = None
+            elif seen:
+                self._refused = None
         except RefusedError as refusal:
-            return Waits(off=str(refusal), needs_right=refusal.needs_right)
+            self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
+        if self._refused:
+            return self._refused
         gaps = self._learn_peers(master_pid, seen)
         return self._add_up(snapshot, found, left_out, seen, weight, gaps)
 
@@ -155,6 +165,7 @@ class WaitSampler:
         for worker in snapshot.workers:
             if worker.accepting and worker.pid in processes:
                 if at := self._find(worker, processes, options):
+                    self._probe_at = self._clock() + _PROBE_SECONDS
                     self._threads.look(at, at.process.pid)
                 return
 
@@ -179,19 +190,19 @@ class WaitSampler:
         weight: float,
         gaps: list[str],
     ) -> Waits:
-        decided = [(each, part) for each in seen for part in self._decisions.decide(each.wait)]
-        certain = sum(part for each, (part, what) in decided if each.wait.lock is None and what.result != "idle")
+        decided = [(each, part, what) for each in seen for part, what in self._decisions.decide(each.wait)]
+        certain = sum([part for each, part, what in decided if each.wait.lock is None and what.result != "idle"])
         self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
         backends = dict.fromkeys(self._setting.backends.values(), 0.0)
         in_service: dict[int, float] = defaultdict(float)
         doubtful: dict[int, float] = defaultdict(float)
-        for each, (part, (result, address, gap)) in decided:
-            worker_id, count = each.by.worker.worker_id, weight * part
+        for each, part, (result, address, gap) in decided:
             if result == "idle" or self._threads.is_idle(each.wait, snapshot):
                 each.by.note_idle(each)
                 continue
+            worker_id, count = each.by.worker.worker_id, weight * part
             if each.wait.epoll is not None and gap == GAP_SOCKET:
                 doubtful[worker_id] += count
                 continue
@@ -225,7 +236,7 @@ class WaitSampler:
             interpreter_lock=dict(lock),
             backends=backends,
             addresses=self._addresses,
-            busy=sum(worker.busy_threads or 0 for worker in snapshot.workers),
+            busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),
         )
 

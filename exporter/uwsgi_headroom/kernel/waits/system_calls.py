@@ -109,18 +109,20 @@ Blocked = tuple[int, tuple[int, ...]]
 """The number of a system call, and its six arguments followed by the thread's stack pointer."""
 
 
-def read_system_call(pid: int, thread: int) -> Blocked | Literal["running", "outside"]:
-    """What a thread is blocked in; `running` if it runs or could run, `outside` if it is blocked outside of a system
-    call, as in a page fault.
+def read_system_call(pid: int, thread: int) -> bytes:
+    """What a thread is blocked in, as the kernel writes it: see `parse_system_call`. Raises OSError (PermissionError
+    without the right to trace the process)."""
+    return procfs.read_line(f"/proc/{pid}/task/{thread}/syscall")
 
-    Raises OSError (PermissionError without the right to trace the process), or ValueError if the file is not as in
-    proc_pid_syscall(5).
-    """
-    words = procfs.read_line(f"/proc/{pid}/task/{thread}/syscall").split()
+
+def parse_system_call(line: bytes) -> Blocked | Literal["running", "outside"]:
+    """What a thread is blocked in; `running` if it runs or could run, `outside` if it is blocked outside of a system
+    call, as in a page fault. Raises ValueError if the line is not as in proc_pid_syscall(5)."""
+    words = line.split()
     if words[:1] == [b"running"]:
         return "running"
     if words[:1] == [b"-1"]:
         return "outside"
     if len(words) != 9:
-        raise ValueError(f"/proc/{pid}/task/{thread}/syscall has {len(words)} words")
+        raise ValueError(f"a syscall file has {len(words)} words")
     return int(words[0]), tuple([int(word, 16) for word in words[1:8]])

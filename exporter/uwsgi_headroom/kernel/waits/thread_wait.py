@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -107,6 +107,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         )
     if kind == "poll":
         return _classify_poll(process, first, second, third, stack=arguments[6])
+    if kind == "epoll":
+        return IDLE
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
@@ -116,9 +118,21 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
     )
 
 
+_LASTING: frozenset[Kind] = frozenset(
+    {"futex", "accept", "semaphore", "sleep", "child", "sync", "lock", "restart"}
+)
+
+
+def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", "outside"]) -> bool:
+    """Whether `classify` returns this wait for the same call of any thread of the process, for its whole life: it
+    followed from the call alone, not from descriptors or the thread's state."""
+    if isinstance(call, str):
+        return call == "running"
+    return process.calls.kinds.get(call[0]) in _LASTING or wait is IDLE
+
+
 _RESULTS: Mapping[Kind, Result] = {
     "accept": "other",
-    "epoll": "idle",
     "semaphore": "lock",
     "select": "sleep",
     "sleep": "sleep",
@@ -127,8 +141,8 @@ _RESULTS: Mapping[Kind, Result] = {
     "lock": "lock",
     "restart": "unknown",
 }
-"""The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors, epoll for a
-known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
+"""The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors. uWSGI itself
+never blocks in accept(2), only in epoll_wait(2)."""
 
 
 def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
@@ -238,11 +252,8 @@ _REMEMBERED = 200
 """How many decisions about young sockets are remembered, per kind of call: beyond, old ones count for less."""
 
 
-class Part(NamedTuple):
-    """A part of a thread, 1 unless it is not decided, and what it waits for."""
-
-    part: float
-    decision: Decision
+Part = tuple[float, Decision]
+"""A part of a thread, 1 unless it is not decided, and what it waits for."""
 
 
 class Decisions:
@@ -281,15 +292,15 @@ class Decisions:
                     self._young[wait.call] = Counter(halves)
         return refusal
 
-    def decide(self, wait: Wait) -> Iterator[Part]:
+    def decide(self, wait: Wait) -> Sequence[Part]:
         """What a thread waits for. A wait for a young socket is divided like those before it."""
+        if wait.result is not None:
+            return ((1.0, Decision(wait.result, gap=wait.gap)),)
         young = self._young.get(wait.call)
-        if wait.result is not None or not young or self._is_known(wait):
-            yield Part(1.0, decide(wait, self._peers))
-            return
+        if not young or self._is_known(wait):
+            return ((1.0, decide(wait, self._peers)),)
         total = young.total()
-        for decision, number in young.items():
-            yield Part(number / total, decision)
+        return [(number / total, decision) for decision, number in young.items()]
 
     def _is_known(self, wait: Wait) -> bool:
         return all(self._peers.get(inode) is not None for inode in wait.sockets)

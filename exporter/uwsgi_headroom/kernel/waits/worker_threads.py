@@ -18,8 +18,8 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.waits.descriptors import Epolls
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
-from uwsgi_headroom.kernel.waits.system_calls import Calls, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import IdleLocks, Process, Wait, classify
+from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
+from uwsgi_headroom.kernel.waits.thread_wait import IdleLocks, Process, Wait, classify, is_lasting
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -37,6 +37,9 @@ _MOST_OF_THE_TIME = 0.005
 
 _LEARNING_SECONDS, _LEARNT_SECONDS = 2.0, 60.0
 """How often locks are learnt if that takes more than the usual time: until they are known, and then."""
+
+_MOST_LASTING = 256
+"""How many lines of the kernel are kept for one process."""
 
 _MOST_STRANGE_WORKERS = 2
 """How many workers' other threads are looked at per sample."""
@@ -58,6 +61,9 @@ class LookedAt:
     worker: Worker
     threads: RequestThreads
     process: Process
+    lasting: dict[bytes, Wait]
+    """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
+    threads of a server wait in a few places of its code."""
 
     def note_idle(self, seen: Seen) -> None:
         """Record that a thread of this worker waits for a request."""
@@ -86,7 +92,7 @@ class WorkerThreads:
         self._not_before = float("-inf")
         self._read_pollfds = read_pollfds
         self._chance = chance
-        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, Epolls]] = {}
+        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, Epolls, dict[bytes, Wait]]] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
         self._sees_locks = False
@@ -101,15 +107,15 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, Epolls()
-        threads, memory, epolls = known
+            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, Epolls(), {}
+        threads, memory, epolls, lasting = known
         if not threads.all_found:
             threads.list_again()
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
         process = Process(pid, self._calls, memory, timeout, self._read_pollfds, epolls)
-        return LookedAt(worker, threads, process)
+        return LookedAt(worker, threads, process, lasting)
 
     def _read_memory(self, pid: int) -> MemoryMap | None:
         try:
@@ -133,7 +139,10 @@ class WorkerThreads:
         """Look at one thread; nothing if it has ended. Raises RefusedError."""
         pid = at.process.pid
         try:
-            call = read_system_call(pid, thread)
+            line = read_system_call(pid, thread)
+            wait = at.lasting.get(line)
+            if wait is None:
+                wait = self._classify(at, thread, line)
         except PermissionError:
             if procfs.read_state(pid) in (b"Z", b"X"):  # its master has not noticed: its files belong to root by now
                 return []
@@ -148,7 +157,16 @@ class WorkerThreads:
             return []
         except (OSError, ValueError):
             return [Seen(at, thread, Wait("unknown"))]
-        return [Seen(at, thread, classify(at.process, thread, call))]
+        return [Seen(at, thread, wait)]
+
+    def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
+        call = parse_system_call(line)
+        wait = classify(at.process, thread, call)
+        if is_lasting(wait, at.process, call):
+            if len(at.lasting) >= _MOST_LASTING:
+                at.lasting.clear()
+            at.lasting[line] = wait
+        return wait
 
     def look_at_strangers(self, found: Collection[LookedAt]) -> None:
         """Look at a few threads, of two workers at most, that are not known to serve requests: one that waits for a
