@@ -77,7 +77,7 @@ def test_an_exporter_without_descriptors_keeps_its_workers(
     def refuse(_pid: int) -> NoReturn:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(procfs, "read_line", refuse)
+    monkeypatch.setattr(procfs.KEPT, "read_line", refuse)
     assert reader.read(os.getpid(), [sleeper.pid], quick=True) == (before if is_kept else {})
 
 

@@ -1,12 +1,16 @@
-"""Questions that are not answered in time are left alone."""
+"""Files that stay open, and questions that are not answered in time."""
 
+import errno
+import os
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS, Patience
+from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS, KeptFiles, Patience
 
 
 def test_an_answer() -> None:
@@ -43,3 +47,53 @@ def test_a_slow_answer() -> None:
         patience.ask(int)
     hands.move(PAUSE_SECONDS)
     assert patience.ask(int) == 0
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_kept_files_show_what_is_in_them_now(tmp_path: Path) -> None:
+    """Each read returns the present text; at most so many files stay open as allowed."""
+    kept, before = KeptFiles(3), open_files()
+    paths = [tmp_path / str(number) for number in range(5)]
+    for text in ("first", "then"):
+        for path in paths:
+            path.write_text(f"{text} {path.name}")
+        assert [kept.read_line(str(path)) for path in paths] == [f"{text} {path.name}".encode() for path in paths]
+    assert open_files() == before + 3
+    kept.close()
+    assert open_files() == before
+
+
+def test_a_kept_file_of_a_process_that_has_ended() -> None:
+    """The file of a process that has ended is closed, and the read fails as if it had not been open."""
+    kept, before = KeptFiles(3), open_files()
+    process = subprocess.Popen(["sleep", "60"])
+    path = f"/proc/{process.pid}/stat"
+    assert kept.read_line(path).startswith(f"{process.pid} (".encode())
+    process.kill()
+    process.wait()
+    with pytest.raises(FileNotFoundError):
+        kept.read_line(path)
+    assert open_files() == before
+
+
+def test_kept_files_yield_when_descriptors_run_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no file can be opened any more, all kept ones are closed, and the file is read."""
+    kept, before = KeptFiles(9), open_files()
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text("1")
+    second.write_text("2")
+    kept.read_line(str(first))
+    honest = os.open
+
+    def open_few(path: str, flags: int) -> int:
+        if open_files() > before:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return honest(path, flags)
+
+    monkeypatch.setattr(os, "open", open_few)
+    assert kept.read_line(str(second)) == b"2"
+    assert open_files() == before + 1
+    kept.close()

@@ -240,3 +240,45 @@ def test_no_privilege_is_needed(tmp_path: Path) -> None:
 def test_inet_name(host: str, name: str | None) -> None:
     """Addresses are written as the kernel's; a host name is not resolved."""
     assert sock_diag.inet_name(host, 80) == name
+
+
+def listener_of(listening: socket.socket) -> sock_diag.Listener:
+    family: sock_diag.Family = "unix" if listening.family == socket.AF_UNIX else "inet"
+    (found,) = sock_diag.list_listeners(family, {inode(listening)})
+    return found
+
+
+def test_known_listeners_are_asked_for_alone(tmp_path: Path) -> None:
+    """The queue and limit of each are those of a dump, in the order of the question; asking again sees changes."""
+    with socket.socket(socket.AF_UNIX) as unix, socket.socket() as tcp:
+        unix.bind(str(tmp_path / "s"))
+        unix.listen(7)
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen(9)
+        known = [listener_of(tcp), listener_of(unix)]
+        queues = sock_diag.Queues()
+        assert queues.ask(known) == [(0, 9), (0, 7)]
+        with socket.socket(socket.AF_UNIX) as client, socket.create_connection(tcp.getsockname()):
+            client.connect(str(tmp_path / "s"))
+            assert queues.ask(known) == [(1, 9), (1, 7)]
+        queues.close()
+
+
+def test_a_listener_that_is_closed_or_another() -> None:
+    """There is no answer about a closed listener, nor about another one in its place; the next question is answered."""
+    queues = sock_diag.Queues()
+    with socket.socket() as tcp, socket.socket() as other:
+        for each in (tcp, other):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tcp.bind(("127.0.0.1", 0))
+        tcp.listen(9)
+        known = listener_of(tcp)
+        address = tcp.getsockname()
+        tcp.close()
+        assert queues.ask([known]) is None
+        other.bind(address)
+        other.listen(9)
+        assert queues.ask([known]) is None
+        assert queues.ask([listener_of(other), known]) is None
+        assert queues.ask([listener_of(other)]) == [(0, 9)]
+    queues.close()

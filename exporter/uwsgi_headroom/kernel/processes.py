@@ -88,7 +88,7 @@ class Processes:
                 known[pid] = before
                 continue
             try:
-                line = procfs.read_line(f"/proc/{pid}/stat")
+                line = procfs.KEPT.read_line(f"/proc/{pid}/stat")
                 if before and quick and line == before.line:
                     known[pid] = before
                     continue
@@ -153,9 +153,7 @@ def _parse_stat(line: bytes) -> _StatFields:
     return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 19, 36)])
 
 
-_STATUS = re.compile(
-    rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE
-)
+_STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)
 
 
 def _read(process: psutil.Process, stat: _StatFields) -> WorkerProcess:

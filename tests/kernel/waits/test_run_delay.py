@@ -16,7 +16,7 @@ from uwsgi_headroom.kernel.waits.sampler import RunDelays
 def parts(monkeypatch: pytest.MonkeyPatch, *lines: bytes) -> Iterator[float]:
     delays = RunDelays()
     for line in lines:
-        monkeypatch.setattr(procfs, "read_line", lambda _, line=line: line)
+        monkeypatch.setattr(procfs.KEPT, "read_line", lambda _, line=line: line)
         yield delays.part_waiting(1, 2)
 
 
@@ -37,7 +37,7 @@ def test_a_real_thread_and_one_that_has_ended() -> None:
 
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are forgotten with `forget`, and threads that come and go do not fill the memory."""
-    monkeypatch.setattr(procfs, "read_line", lambda _: b"1 1 1\n")
+    monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: b"1 1 1\n")
     monkeypatch.setattr(sampler, "_MOST_KNOWN", 100)
     delays = RunDelays()
     for thread in range(1000):

@@ -52,7 +52,7 @@ def test_aarch64_has_no_old_calls() -> None:
 )
 def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: object) -> None:
     """The forms of proc_pid_syscall(5)."""
-    monkeypatch.setattr(procfs, "read_line", lambda _: content)
+    monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     assert parse_system_call(read_system_call(1, 1)) == expected
 
 
@@ -61,7 +61,7 @@ def test_contents(monkeypatch: pytest.MonkeyPatch, content: bytes, expected: obj
 )
 def test_odd_contents(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     """Anything else is a ValueError."""
-    monkeypatch.setattr(procfs, "read_line", lambda _: content)
+    monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     with pytest.raises(ValueError, match=r"."):
         parse_system_call(read_system_call(1, 1))
 

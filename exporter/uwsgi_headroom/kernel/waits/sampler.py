@@ -190,7 +190,8 @@ class WaitSampler:
         weight: float,
         gaps: list[str],
     ) -> Waits:
-        decided = [(each, part, what) for each in seen for part, what in self._decisions.decide(each.wait)]
+        busy = self._leave_out_idle(seen)
+        decided = [(each, part, what) for each in busy for part, what in self._decisions.decide(each.wait)]
         certain = sum([part for each, part, what in decided if each.wait.lock is None and what.result != "idle"])
         self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
@@ -240,6 +241,16 @@ class WaitSampler:
             gaps=tuple(dict.fromkeys(gaps)),
         )
 
+    def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
+        """Those that are not idle for certain: most threads are, most of the time."""
+        busy = []
+        for each in seen:
+            if each.wait.result == "idle":
+                each.by.note_idle(each)
+            else:
+                busy.append(each)
+        return busy
+
     def _name_backend(self, address: str) -> str | None:
         backends = self._setting.backends
         return backends.get(address) or backends.get(f"*:{address.rpartition(':')[2]}")
@@ -269,7 +280,7 @@ class RunDelays:
         """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
         kernel does not count it."""
         try:
-            ran, waited = map(int, procfs.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
+            ran, waited = map(int, procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
         except (OSError, ValueError):
             return 0.0
         ran_before, waited_before = self._last.get((pid, thread), (0, 0))

@@ -61,11 +61,9 @@ class Wait:
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Process:
-    """What is known of the process of a thread, for one sample. socket_timeout: uWSGI's option, in seconds, None if
-    unknown.
-    """
+    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown."""
 
     pid: int
     calls: Calls
@@ -76,8 +74,13 @@ class Process:
 
     @cached_property
     def sockets(self) -> tuple[int, ...]:
-        """The inodes of the process's sockets; none if it has too many descriptors to look at."""
+        """The inodes of the process's sockets, as of this sample; none if it has too many descriptors to look at."""
         return descriptors.list_sockets(self.pid)
+
+    def begin_sample(self, socket_timeout: int | None) -> None:
+        """Forget what may have changed since the last sample."""
+        self.socket_timeout = socket_timeout
+        self.__dict__.pop("sockets", None)
 
 
 def classify(process: Process, thread: int, call: Blocked | Literal["running", "outside"]) -> Wait:
@@ -107,8 +110,6 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         )
     if kind == "poll":
         return _classify_poll(process, first, second, third, stack=arguments[6])
-    if kind == "epoll":
-        return IDLE
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
@@ -118,9 +119,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
     )
 
 
-_LASTING: frozenset[Kind] = frozenset(
-    {"futex", "accept", "semaphore", "sleep", "child", "sync", "lock", "restart"}
-)
+_LASTING: frozenset[Kind] = frozenset({"futex", "accept", "semaphore", "sleep", "child", "sync", "lock", "restart"})
 
 
 def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", "outside"]) -> bool:
@@ -128,11 +127,13 @@ def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", 
     followed from the call alone, not from descriptors or the thread's state."""
     if isinstance(call, str):
         return call == "running"
-    return process.calls.kinds.get(call[0]) in _LASTING or wait is IDLE
+    kind = process.calls.kinds.get(call[0])
+    return kind in _LASTING or (kind == "epoll" and wait.result == "idle")
 
 
 _RESULTS: Mapping[Kind, Result] = {
     "accept": "other",
+    "epoll": "idle",
     "semaphore": "lock",
     "select": "sleep",
     "sleep": "sleep",
@@ -141,8 +142,8 @@ _RESULTS: Mapping[Kind, Result] = {
     "lock": "lock",
     "restart": "unknown",
 }
-"""The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors. uWSGI itself
-never blocks in accept(2), only in epoll_wait(2)."""
+"""The result of a call whose arguments do not matter. select(2) is in it for a call without descriptors, epoll for a
+known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
 
 
 def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:

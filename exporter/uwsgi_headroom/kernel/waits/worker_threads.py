@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
@@ -54,14 +54,14 @@ class RefusedError(Exception):
         self.needs_right = needs_right
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LookedAt:
     """A worker whose request threads are looked at."""
 
     worker: Worker
     threads: RequestThreads
     process: Process
-    lasting: dict[bytes, Wait]
+    lasting: dict[bytes, Wait] = field(default_factory=dict)
     """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
     threads of a server wait in a few places of its code."""
 
@@ -92,7 +92,7 @@ class WorkerThreads:
         self._not_before = float("-inf")
         self._read_pollfds = read_pollfds
         self._chance = chance
-        self._known: dict[tuple[int, float | None], tuple[RequestThreads, MemoryMap, Epolls, dict[bytes, Wait]]] = {}
+        self._known: dict[tuple[int, float | None], LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
         self._sees_locks = False
@@ -107,15 +107,16 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            known = self._known[pid, start_time] = RequestThreads(pid, worker.threads or 1), memory, Epolls(), {}
-        threads, memory, epolls, lasting = known
-        if not threads.all_found:
-            threads.list_again()
+            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls())
+            known = self._known[pid, start_time] = LookedAt(worker, RequestThreads(pid, worker.threads or 1), process)
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
-        process = Process(pid, self._calls, memory, timeout, self._read_pollfds, epolls)
-        return LookedAt(worker, threads, process, lasting)
+        known.worker = worker
+        known.process.begin_sample(timeout)
+        if not known.threads.all_found:
+            known.threads.list_again()
+        return known
 
     def _read_memory(self, pid: int) -> MemoryMap | None:
         try:

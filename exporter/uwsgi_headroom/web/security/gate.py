@@ -76,7 +76,7 @@ def _ask_user(peer: Address, here: Address) -> int:
     source, destination = [socket.inet_pton(family, host).ljust(16, b"\0") for host in hosts]
     ports = [port.to_bytes(2, "big") for port in (peer[1], here[1])]
     request = _inet_diag_req_v2.pack(
-        family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF, *ports, source, destination, 0, _NO_COOKIE
+        family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF, *ports, source, destination, 0, sock_diag.NO_COOKIE
     )
     payloads, _ = sock_diag.ask(request, dump=False)
     state, user = _inet_diag_msg.unpack_from(payloads[0])
