@@ -37,7 +37,7 @@ from uwsgi_headroom.history.totals import (
 )
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Waits
+from uwsgi_headroom.record import STATES, Backlog, Waits
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
@@ -57,6 +57,8 @@ class Integrals:
         self._cpu_use = CpuUse()
         self.response_times = ResponseTimeRecorder(bounds)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
+        self._completed = Completed(0, None, 0)
+        self._queues: dict[str, Backlog] = {}  # at the last sample
 
     def miss(self, at: float) -> None:
         """Record a failed read: the time since the last outcome is a gap, and so is the time until the next sample."""
@@ -73,27 +75,33 @@ class Integrals:
         earlier: tuple[Worker, ...] = (
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
-        self._set_slots(len(snapshot.workers))
-        reloaded = is_reload(earlier, snapshot.workers)
+        # Nothing but time has changed since the last sample, as for most servers most of the time.
+        at_rest = before is not None and snapshot is before.snapshot and reading.host is before.host
+        reloaded = not at_rest and is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
         same_slots = len(earlier) == len(snapshot.workers)
         joined = same_slots and not self._broken and not reloaded
         bridged = before is not None and joined and reading.at - before.at <= longest_step
         step = reading.at - before.at if before and bridged else 0.0
-        self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
-        self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
+        levels = self._levels
+        if levels is None or not (at_rest and bridged):
+            self._set_slots(len(snapshot.workers))
+            self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
+            self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
+            levels = _find_levels(reading, snapshot.workers)
+            self._completed = _completed([self._removed, *totals.workers])
+        self._service_time.note(reading, snapshot.workers)
         if before is None or snapshot is not before.snapshot:
             totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
             totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
-        levels = _find_levels(reading, snapshot.workers)
         _add_levels(totals, self._levels, levels, step)
         if bridged:
             totals.observed_seconds += step
             self._until = reading.at
         else:
             self._gap_to(reading.at)
-        self._add_queues(before, reading, step)
+        self._add_queues(reading, step)
         self._add_overflows(before, reading)
         _add_waits(totals, before, reading, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
@@ -101,8 +109,7 @@ class Integrals:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
-        completed = _completed([self._removed, *totals.workers])
-        self.response_times.add(reading, snapshot.workers, completed, joined=bridged)
+        self.response_times.add(reading, snapshot.workers, self._completed, joined=bridged)
         totals.response_times = self.response_times.totals
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
@@ -133,7 +140,6 @@ class Integrals:
             _add_process(total, before, then, reading, now)
             _add_residency(total, before, reading, now)
             _note_known_since(total, reading, now)
-        self._service_time.note(reading, workers)
 
     def _gap_to(self, at: float) -> None:
         if self._until is None:
@@ -141,10 +147,10 @@ class Integrals:
         self.totals.gap_seconds += max(0.0, at - self._until)
         self._until = max(at, self._until)
 
-    def _add_queues(self, before: Reading | None, reading: Reading, step: float) -> None:
+    def _add_queues(self, reading: Reading, step: float) -> None:
         totals = self.totals
-        earlier = before.listen_queues() if before else {}
-        queues = reading.listen_queues()
+        earlier, queues = self._queues, reading.listen_queues()
+        self._queues = queues
         for gone in totals.queue_seconds.keys() - queues.keys():
             for by_socket in (totals.queue_seconds, totals.queue_full_seconds, totals.queue_since):
                 by_socket.pop(gone, None)

@@ -71,6 +71,8 @@ class WorkerEvents:
         earlier, now = before.snapshot, reading.snapshot
         if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
             return
+        if now is earlier and reading.host is before.host and not (self._away or self._pending):
+            return  # nothing but time has changed
         if is_reload(earlier.workers, now.workers):
             self._reload(before, reading)
             return

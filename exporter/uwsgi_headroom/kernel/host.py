@@ -66,11 +66,13 @@ class Host:
         self._setup = SetupReader()
         self._cpu = ServerCpu(machine_cpu or MachineCpu(clock))
         self._waits = WaitSampler(waits, clock)
+        self._last = HostFacts()
         self._workers: tuple[Worker, ...] = ()
         self._read_at = self._all_read_at = float("-inf")
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
-        """The kernel's facts about the server that gave this answer; only the reason if its pid is not proven."""
+        """The kernel's facts about the server that gave this answer; only the reason if its pid is not proven. The same
+        object as before if nothing has changed, as for most servers at rest."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
         now, identity = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
@@ -123,16 +125,28 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
-        slow = self._slow.facts
-        return replace(
+        slow, last = self._slow.facts, self._last
+        # Unknown without the quotas, which are among the usable CPUs.
+        cpu_times = self._cpu.read(self._slow.allowed, slow.cpus.groups) if slow.cpus else None
+        waits = self._waits.sample(master_pid, snapshot, processes, slow.setup)
+        if (
+            quick
+            and processes is last.processes
+            and cpu_times is last.cpu_times
+            and backlogs == last.backlogs
+            and waits == last.waits
+            and not self._cpu_residency
+        ):
+            return last
+        self._last = replace(
             slow,
             processes=processes,
             backlogs=backlogs,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
-            # Unknown without the quotas, which are among the usable CPUs.
-            cpu_times=self._cpu.read(self._slow.allowed, slow.cpus.groups) if slow.cpus else None,
-            waits=self._waits.sample(master_pid, snapshot, processes, slow.setup),
+            cpu_times=cpu_times,
+            waits=waits,
         )
+        return self._last
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

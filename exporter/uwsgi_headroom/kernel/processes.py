@@ -71,11 +71,12 @@ class Processes:
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
+        self._workers: dict[int, WorkerProcess] = {}
 
     def read(
         self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
     ) -> dict[int, WorkerProcess]:
-        """The living children of `master_pid` among `pids`, by pid.
+        """The living children of `master_pid` among `pids`, by pid; the same object as long as nothing changes.
 
         With `quick`, it reads only `/proc/<pid>/stat` (whether the process is alive, its CPU time and last CPU). The
         other figures, which take four times as long, are copied from the last reading of the same process; for
@@ -108,8 +109,12 @@ class Processes:
                 # If the exporter is short of descriptors or memory, living workers must not count as dead.
                 if isinstance(error, OSError) and error.errno in _OURS and before:
                     known[pid] = before
+        if len(known) != len(self._known) or any(self._known.get(pid) is not each for pid, each in known.items()):
+            self._workers = {pid: each.worker for pid, each in known.items()}
+            for ended in self._known.keys() - known.keys():
+                procfs.KEPT.forget(ended)
         self._known = known
-        return {pid: each.worker for pid, each in known.items()}
+        return self._workers
 
 
 class _StatFields(NamedTuple):

@@ -87,6 +87,12 @@ class KeptFiles:
             self.close()  # they are needed elsewhere
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
+    def forget(self, pid: int) -> None:
+        """Close the files of a process that has ended, and of its threads."""
+        folder = f"/proc/{pid}/"
+        for path in [path for path in self._open if path.startswith(folder)]:
+            os.close(self._open.pop(path))
+
     def close(self) -> None:
         """Close all files."""
         for descriptor in self._open.values():

@@ -46,6 +46,8 @@ class WorkersHere:
         self._numbers: dict[int, int | None] = {}  # by pid here, the pid in the master's namespace
         self._here: dict[int, int] = {}
         self._renamed: dict[int, tuple[WorkerProcess, WorkerProcess]] = {}
+        self._snapshots: tuple[Snapshot, Snapshot] | None = None  # the last one, theirs and ours
+        self._facts: tuple[HostFacts, HostFacts] | None = None  # the last ones, ours and theirs
 
     def translate(self, snapshot: Snapshot, *, again: bool) -> Snapshot:
         """The snapshot with the pids of its workers here; None for a worker that is no child of the master. again:
@@ -53,13 +55,20 @@ class WorkersHere:
         if self.depth == 1:
             return snapshot
         self._find([worker.pid for worker in snapshot.workers if worker.pid], again)
-        workers = [msgspec.structs.replace(worker, pid=self._here.get(worker.pid or 0)) for worker in snapshot.workers]
-        return msgspec.structs.replace(snapshot, pid=self.master_pid, workers=tuple(workers))
+        if self._snapshots is None or self._snapshots[0] is not snapshot:
+            workers = [
+                msgspec.structs.replace(worker, pid=self._here.get(worker.pid or 0)) for worker in snapshot.workers
+            ]
+            here = msgspec.structs.replace(snapshot, pid=self.master_pid, workers=tuple(workers))
+            self._snapshots = snapshot, here
+        return self._snapshots[1]
 
     def translate_back(self, facts: HostFacts) -> HostFacts:
-        """The facts by the pids of the stats document."""
+        """The facts by the pids of the stats document; the same object for the same facts."""
         if self.depth == 1:
             return facts
+        if self._facts and self._facts[0] is facts:
+            return self._facts[1]
         theirs = {here: number for number, here in self._here.items()}
         memory = facts.memory
         if memory and memory.worker:
@@ -70,13 +79,15 @@ class WorkersHere:
             if pid in theirs
         }
         self._renamed = {pid: self._renamed[pid] for pid in processes}
-        return replace(
+        translated = replace(
             facts,
             processes=processes,
             threads=_rename(facts.threads, theirs),
             memory=memory,
             local_pids={**self._here},
         )
+        self._facts = facts, translated
+        return translated
 
     def _rename_process(self, process: WorkerProcess, pid: int) -> WorkerProcess:
         """The same object for the same process at rest, which lets others skip it."""
@@ -117,6 +128,7 @@ class WorkersHere:
             return
         children = _list_children(self.master_pid)
         self._numbers = {child: self._numbers.get(child) or self._read_number(child) for child in children}
+        self._snapshots = self._facts = None
         # Two children have one number only if uWSGI puts them into different namespaces of one depth.
         times = Counter(self._numbers.values())
         self._here = {

@@ -77,14 +77,14 @@ class Pace:
         self._wanted = 1 / samples_per_second
         self._chance = chance
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
+        self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
 
     @property
     def interval(self) -> float:
         """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
-        seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
         wanted = self._wanted * self._budget.factor if self._budget else self._wanted
-        return min(LONGEST_INTERVAL, max(wanted, seconds / BUDGET))
+        return min(LONGEST_INTERVAL, max(wanted, self._usual_seconds / BUDGET))
 
     @property
     def duty(self) -> float:
@@ -111,6 +111,7 @@ class Pace:
         self._transfers.append((outcome.at, outcome.transfer_seconds))
         while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
             self._transfers.popleft()
+        self._usual_seconds = median(self._seconds) if len(self._transfers) >= _FEWEST_READS else 0.0
         jittered = self.interval * (1 + JITTER * (2 * self._chance() - 1))
         # Wait at least as long as the read took, but not longer than the configured interval.
         return max(jittered - outcome.read_seconds, min(outcome.read_seconds, self._wanted))

@@ -54,6 +54,7 @@ class Reader:
     ) -> None:
         self.name = name
         self.address = address
+        self._printed_address = printable_name(str(address))
         self.outcome: Reading | ReadError | None = None
         self.finished_first = asyncio.Event()
         self.errors: Counter[Reason] = Counter()
@@ -80,7 +81,8 @@ class Reader:
         If a caller is cancelled, the read continues until its deadline, for other callers.
         """
         while True:
-            await self._not_paused.wait()
+            if not self._not_paused.is_set():
+                await self._not_paused.wait()
             if self._closed:
                 return SourceError("unreachable", "the exporter is stopping")
             task = self._in_flight
@@ -164,7 +166,7 @@ class Reader:
             snapshot=snapshot,
             host=self._host.read_facts(snapshot, answer),
             routes=self._routes.find_routes(snapshot, at) if self._routes else None,
-            address=printable_name(str(self.address)),
+            address=self._printed_address,
         )
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
@@ -181,14 +183,20 @@ class Reader:
         before, self.outcome = self.outcome, outcome
         self.attempts += 1
         self.finished_first.set()
-        address = {"address": str(self.address)}
         if isinstance(outcome, ReadError):
             self.errors[outcome.reason] += 1
             if not isinstance(before, ReadError) or before.reason != outcome.reason:
-                self._log(logging.WARNING, "cannot read", **address, reason=outcome.reason, detail=str(outcome))
+                self._log(
+                    logging.WARNING,
+                    "cannot read",
+                    address=str(self.address),
+                    reason=outcome.reason,
+                    detail=str(outcome),
+                )
             return
         if not isinstance(before, Reading):
-            self._log(logging.INFO, "reading", **address, kind=outcome.snapshot.kind, uwsgi=outcome.snapshot.version)
+            kind, version = outcome.snapshot.kind, outcome.snapshot.version
+            self._log(logging.INFO, "reading", address=str(self.address), kind=kind, uwsgi=version)
         if outcome.host.off and (not isinstance(before, Reading) or before.host.off != outcome.host.off):
             self._log(logging.INFO, "no process facts", detail=outcome.host.off)
 
