@@ -12,7 +12,7 @@ import socket
 import ssl
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
@@ -54,12 +54,14 @@ async def read_document(address: Address, *, timeout: float, size_cap: int) -> A
     addresses: Sequence[AddressInfo] = ()
     listeners: list[int] = []
     try:
+        if isinstance(address, Unix):
+            return await stream.read_unix(address, size_cap, deadline, listeners.append)
         if isinstance(address, (Tcp, Http)):
             addresses = await _resolve(address, timeout)
         if sys.version_info >= (3, 11):  # without a task of its own
             async with asyncio.timeout(deadline - loop.time()):
-                return await _read(address, addresses, size_cap, listeners.append)
-        return await asyncio.wait_for(_read(address, addresses, size_cap, listeners.append), deadline - loop.time())
+                return await _read(address, addresses, size_cap)
+        return await asyncio.wait_for(_read(address, addresses, size_cap), deadline - loop.time())
     except asyncio.TimeoutError:
         raise SourceError("timeout", f"no complete answer within {timeout:g} s: {_why_silent(listeners)}") from None
     except OSError as error:
@@ -91,12 +93,8 @@ def _why_silent(listeners: Sequence[int]) -> str:
     )
 
 
-async def _read(
-    address: Address, addresses: Sequence[AddressInfo], size_cap: int, on_connected: Callable[[int], None]
-) -> Answer:
+async def _read(address: Tcp | Http | File, addresses: Sequence[AddressInfo], size_cap: int) -> Answer:
     match address:
-        case Unix():
-            return await stream.read_unix(address, size_cap, on_connected)
         case Tcp():
             return await stream.read_tcp(addresses, size_cap)
         case Http():

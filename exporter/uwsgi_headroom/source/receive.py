@@ -48,15 +48,20 @@ def close_sending_side(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
 
 
-async def receive(sock: socket.socket, size_cap: int) -> Received:
-    """Receive to the end of the stream. Raises OSError, or SourceError past `size_cap` bytes."""
+async def receive(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
+    """Receive to the end of the stream. Raises OSError, TimeoutError after `deadline` (the loop's time), or SourceError
+    past `size_cap` bytes."""
     loop = asyncio.get_running_loop()
     receiving = _Receiving(sock, size_cap, loop.create_future())
-    loop.add_reader(sock, receiving.receive)
+    timer = None if deadline is None else loop.call_at(deadline, receiving.time_out)
+    descriptor = sock.fileno()
+    loop.add_reader(descriptor, receiving.receive)
     try:
         return await receiving.result
     finally:
-        loop.remove_reader(sock)
+        loop.remove_reader(descriptor)
+        if timer:
+            timer.cancel()
 
 
 _CHUNKS_AT_ONCE = 4
@@ -72,7 +77,13 @@ class _Receiving:
         self._parts = _Parts(size_cap)
         self.result = result
 
+    def time_out(self) -> None:
+        """End with a TimeoutError, unless it has ended."""
+        if not self.result.done():
+            self.result.set_exception(asyncio.TimeoutError())
+
     def receive(self) -> None:
+        """Receive what has arrived."""
         if self.result.done():  # cancelled in this turn of the loop
             return
         try:

@@ -19,42 +19,52 @@ from uwsgi_headroom.source.resolve import AddressInfo
 _BACKLOG_FULL_RETRY_SECONDS = 0.02
 
 
-async def read_unix(address: Unix, size_cap: int, on_connected: Callable[[int], None] = lambda _pid: None) -> Answer:
-    """Read a UNIX stats server to the end. Calls `on_connected` with the pid of the listening process.
+_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid: struct ucred
 
-    Raises OSError or SourceError.
+
+async def read_unix(
+    address: Unix, size_cap: int, deadline: float, on_connected: Callable[[int], None] = lambda _pid: None
+) -> Answer:
+    """Read a UNIX stats server to the end, until `deadline` (the loop's time). Calls `on_connected` with the pid of the
+    listening process. The path of nearly every sample: it makes no system call and no task that it does not need.
+
+    Raises OSError (TimeoutError after the deadline) or SourceError.
     """
-    if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
-        raise SourceError("not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option")
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        sock.setblocking(False)
-        await _connect_to_first(sock, address.sockaddrs)
-        peer_pid, _uid, _gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        while not _connect_to_first(sock, address):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError
+            await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        peer_pid: int = _CREDENTIALS.unpack(credentials)[0]
         on_connected(peer_pid)
         close_sending_side(sock)
-        return Answer(*await receive(sock, size_cap), peer_pid=peer_pid)
+        body, transfer_seconds = await receive(sock, size_cap, deadline)
+        return Answer(body, transfer_seconds, peer_pid)
     finally:
         sock.close()
 
 
-async def _connect_to_first(sock: socket.socket, sockaddrs: tuple[str, ...]) -> None:
-    """Connect to the first address that does not refuse: an abstract name has two forms, a path has one."""
-    *others, last = sockaddrs
-    for sockaddr in others:
-        with contextlib.suppress(ConnectionRefusedError):
-            await _connect(sock, sockaddr)
-            return
-    await _connect(sock, last)
-
-
-async def _connect(sock: socket.socket, sockaddr: str) -> None:
-    # asyncio mistakes the EAGAIN of a full backlog for a connection in progress and would read an unconnected socket.
-    while True:
-        try:
-            return sock.connect(sockaddr)
-        except BlockingIOError:
-            await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)
+def _connect_to_first(sock: socket.socket, address: Unix) -> bool:
+    """Connect to the first name that does not refuse: an abstract name has two forms, a path has one. False if the
+    listener's backlog is full. Raises OSError or SourceError."""
+    *others, last = address.sockaddrs
+    try:
+        for sockaddr in others:
+            with contextlib.suppress(ConnectionRefusedError):
+                sock.connect(sockaddr)
+                return True
+        sock.connect(last)
+    except BlockingIOError:
+        return False
+    except ConnectionRefusedError:
+        if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
+            raise SourceError(
+                "not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option"
+            ) from None
+        raise
+    return True
 
 
 # If this process is paused, uWSGI's master can still finish its write into this buffer, as far as net.core.rmem_max
