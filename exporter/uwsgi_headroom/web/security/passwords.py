@@ -107,8 +107,7 @@ MOST_NEW_PER_CLIENT = 3
 """Passwords of one client that wait and were not sent before. A fourth is answered with 429."""
 
 MOST_REPEATED_PER_CLIENT = 3
-"""Passwords of one client that wait and were sent before. Of four, the one that was sent first the latest is answered
-with 503."""
+"""Passwords of one client that wait and were sent before. The youngest of four is answered with 503."""
 
 _MOST_CLIENTS = 1024  # whose turns are remembered
 
