@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange
-from uwsgi_headroom.store.codec import CHECKSUM_BYTES, encode_record
+from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, encode_numbers, encode_record
 from uwsgi_headroom.store.file import Failure, open_to_write
 from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.record import DAY, TIERS, Minute
@@ -96,6 +97,98 @@ def test_damaged_cells_cost_themselves_only(tmp_path: Path, whole: bytes, seed: 
     assert left == records - lost
     assert lost <= damaged <= lost + 3
     read_as_users_do(path)
+
+
+ANY = (
+    *(None, 0, -1, 7, 2**63 - 1, -(2**63), 1.5, 1e308, float("inf"), float("-inf")),
+    *("", "12", "a\0b\n\x1b[31m", "x" * 1_000_000, b"", b"\xff\xfe\x80", b"\x01" * 3000, b"\x02" + b"\x80" * 3_000_000),
+)
+"""A value of each type, for any column. The last one is a number of three megabytes for the codec."""
+
+ABSURD = (-1, -(10**12), 10**6, 10**12, 2**63, 10**400, -(10**400))
+"""Counts and figures for a place in a record."""
+
+COLUMNS = {
+    "servers": ("rowid", ("id", "name")),
+    "texts": ("rowid", ("id", "server", "text", "used")),
+    "records": ("server, tier, slot", ("server", "tier", "slot", "data")),
+    "events": ("server, since, what", ("server", "since", "what", "time", "data")),
+}
+"""The key and the columns of each table."""
+
+
+def list_values(column: str, old: object, dice: random.Random) -> list[object]:
+    """What a column with this value may have after damage."""
+    values = list(ANY)
+    if not isinstance(old, bytes):
+        return values
+    values += [old[: dice.randrange(len(old))], flip(old, dice), old * 2, old.decode("latin-1")]
+    if column == "data" and not old.startswith(b"{"):
+        for absurd in ABSURD * 8:
+            numbers = decode_numbers(old[:-CHECKSUM_BYTES])
+            numbers[dice.randrange(1, len(numbers))] = absurd
+            body = encode_numbers(numbers)
+            values.append(body + zlib.crc32(body).to_bytes(CHECKSUM_BYTES, "little"))
+    elif column == "data":
+        deep = b"[" * 100_000 + b"]" * 100_000
+        values += [old[:-1] + b',"more":' + deep + b"}", b"null", old.replace(b'"id":', b'"id":' + b"9" * 30)]
+    return values
+
+
+def damage_column(path: Path, table: str, column: str, dice: random.Random) -> int:
+    """Put each value into a row of its own, as far as there are rows that no value was put into; how many."""
+    key = COLUMNS[table][0]
+    done = 0
+    with closing(sqlite3.connect(path)) as database:
+        ((schema,),) = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+        _set_schema(database, table, schema.replace("NOT NULL", ""))
+    with closing(sqlite3.connect(path)) as database:
+        where = "WHERE name <> 'shop'" if table == "servers" else ""
+        rows = database.execute(f"SELECT {key}, {column} FROM {table} {where}").fetchall()
+        dice.shuffle(rows)
+        change = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE ({key}) = ({', '.join('?' * len(key.split(',')))})"
+        for (*place, _), value in zip(rows, list_values(column, rows[0][-1], dice), strict=False):
+            with suppress(sqlite3.Error):  # SQLite refuses some for a key
+                done += database.execute(change, (value, *place)).rowcount
+        database.commit()
+        _set_schema(database, table, schema)
+    return done
+
+
+def _set_schema(database: sqlite3.Connection, table: str, sql: str) -> None:
+    database.execute("PRAGMA writable_schema = ON")
+    database.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, table))
+    database.commit()
+
+
+@pytest.mark.parametrize(("table", "column"), [(table, each) for table, (_, some) in COLUMNS.items() for each in some])
+def test_any_value_in_any_column(tmp_path: Path, whole: bytes, table: str, column: str) -> None:
+    """All other rows are read, the page, the journal and the report are made or refused with a sentence, and a writer
+    goes on, also in a full file."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as database:
+        other = [(number, f"other {number}") for number in range(2, 2 + len(ANY))]
+        database.executemany("INSERT INTO servers VALUES (?, ?)", other)
+        database.execute("INSERT INTO records SELECT 2, tier, slot, data FROM records WHERE tier > 60")
+        database.commit()
+    records, _ = read_everything(path)
+    lost = damage_column(path, table, column, random.Random(f"{table} {column}"))
+    assert lost
+    with HistoryFile(path, END) as file:
+        for server in file.servers():
+            page = file.latest_events(server.name, 0, (float("inf"), 0), 100)
+            msgspec.json.encode([page, file.events(server.name, 0, 1e12)])
+    left, _ = read_everything(path)
+    assert left >= records - (lost if table == "records" else 0)
+    with suppress(HeadroomError):
+        read_as_users_do(path)
+    for size in (10**9, 100_000):
+        database = opened(path, size)
+        with suppress(*Failure):
+            for time in (0, 60, 3700, 7400):
+                database.write([], END + time)
+        database.close()
 
 
 IMPOSSIBLE = ("abc", b"\xff", 1.5, -1, 0, 10**12, 2**63 - 1, float("inf"), float("-inf"))

@@ -550,7 +550,7 @@ def _list_warnings(launch: Launch) -> list[str]:
     if launch.changed:
         warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
     if launch.ids.uid == 0:
-        warnings.append("this uWSGI runs as root, and so does whoever controls its application")
+        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
     return warnings
 
 

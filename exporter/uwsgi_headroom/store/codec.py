@@ -127,7 +127,7 @@ def encode_numbers(numbers: Iterable[int]) -> bytes:
 
 
 def decode_numbers(data: bytes) -> list[int]:
-    """Decode whole numbers. Raises ValueError if the last one is not complete."""
+    """Decode whole numbers. Raises ValueError if the last one is not complete, or if one is larger than any figure."""
     numbers: list[int] = []
     put = numbers.append
     number = shift = 0
@@ -135,6 +135,8 @@ def decode_numbers(data: bytes) -> list[int]:
         if byte > 127:
             number |= (byte & 127) << shift
             shift += 7
+            if shift > _MOST_BITS:
+                raise ValueError("a number that is too large")
         else:
             number |= byte << shift
             put(number >> 1 if not number & 1 else -((number + 1) >> 1))
@@ -142,6 +144,11 @@ def decode_numbers(data: bytes) -> list[int]:
     if shift:
         raise ValueError("the last number is not complete")
     return numbers
+
+
+_MOST_BITS = 70
+"""Bits of a number before its last byte. Every figure has fewer. Beyond, a damaged number is no float any more, and one
+of a megabyte takes minutes to decode."""
 
 
 # Figures as numbers.
@@ -394,10 +401,12 @@ def _read_response_times(reader: _Reader, slo: Slo | None) -> ResponseTimeWindow
     if len(bins) != size or first + length > size:
         raise ValueError("other bins")
     counts, doubt = [0.0] * size, [0.0] * size
-    counts[first : first + length] = [reader.take() / _PARTS for _ in range(length)]
+    counts[first : first + length] = [reader.take_count() / _PARTS for _ in range(length)]
     variance = 0
     for place in range(first, first + length):
         variance += reader.take()
+        if variance < 0:
+            raise ValueError("a negative variance")
         doubt[place] = variance / _PARTS
     return ResponseTimeWindow(bins, interval, requests, counts, doubt)
 

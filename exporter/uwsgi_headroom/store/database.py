@@ -293,12 +293,12 @@ seconds."""
 
 _HELD = """
 CREATE TEMP VIEW IF NOT EXISTS held AS
-SELECT server, length(data) + 16 AS bytes FROM records
-UNION ALL SELECT server, length(data) + length(what) + 32 FROM events
-UNION ALL SELECT server, 2 * length(CAST(text AS BLOB)) + 32 FROM texts
-UNION ALL SELECT id, 2 * length(CAST(name AS BLOB)) + 32 FROM servers
+SELECT server, coalesce(length(data), 0) + 16 AS bytes FROM records
+UNION ALL SELECT server, coalesce(length(data), 0) + length(what) + 32 FROM events
+UNION ALL SELECT server, 2 * coalesce(length(CAST(text AS BLOB)), 0) + 32 FROM texts
+UNION ALL SELECT id, 2 * coalesce(length(CAST(name AS BLOB)), 0) + 32 FROM servers
 """
-"""What each row takes; a name is in an index too."""
+"""What each row takes; a name is in an index too. SQLite does not check when it reads that a value is not NULL."""
 
 _BRIEF, _GONE = 3600, 600
 """Seconds of records below which a server was there briefly, and seconds without one after which it is gone."""
@@ -425,7 +425,7 @@ def _shorten(database: sqlite3.Connection, server: object, share: int) -> int:
         if over <= 0:
             break
         rows = database.execute(
-            "SELECT slot, length(data) + 16 FROM records WHERE server = ? AND tier = ? ORDER BY slot",
+            "SELECT slot, coalesce(length(data), 0) + 16 FROM records WHERE server = ? AND tier = ? ORDER BY slot",
             (server, tier.seconds),
         ).fetchall()
         last = None

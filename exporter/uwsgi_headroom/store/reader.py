@@ -148,7 +148,7 @@ class HistoryFile:
         for time, data in rows:
             try:
                 event = msgspec.json.decode(data, type=Event)
-            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, RecursionError):
                 self.damaged += 1
                 continue
             if event.time == time:

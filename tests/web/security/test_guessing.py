@@ -132,6 +132,16 @@ def test_guesses_that_are_repeated_too(guessers: list[str]) -> None:
     assert wait <= (len(guessers) + 2) * 0.25 * (1 + REPEATED_REST)
 
 
+@pytest.mark.parametrize("seconds", [0.06, 0.25, 0.5], ids=["cost 10", "12", "13"])
+@pytest.mark.parametrize("times", [2, 6], ids=["twice", "six times"])
+@pytest.mark.parametrize("guessers", [["10.9.9.9"], MANY[:50], MANY], ids=["its own client", "50", "1000 clients"])
+def test_guesses_that_are_repeated_at_once_are_younger(seconds: float, times: int, guessers: list[str]) -> None:
+    """The right login was sent before them, so it is accepted within 25 seconds."""
+    tries, wait, beyond = simulate("10.9.9.9", guessers, rate=100, seconds=seconds, times=times)
+    assert (tries - 1) * INTERVAL + wait <= 25
+    assert beyond <= 3
+
+
 @pytest.mark.parametrize("seconds", [0.001, 0.25, 8.0, 64.0])
 def test_guessing_takes_a_quarter_of_a_cpu_at_most(seconds: float) -> None:
     """Whatever the cost of the hashes; and there are four guesses a second at most."""

@@ -13,8 +13,8 @@ import pytest
 from tests.web.security.secure_server import HASH, PASSWORD
 from uwsgi_headroom.web.security import login as login_module
 from uwsgi_headroom.web.security import passwords
-from uwsgi_headroom.web.security.login import Login, parse_basic
-from uwsgi_headroom.web.security.passwords import Checked, PasswordChecker, Verdict
+from uwsgi_headroom.web.security.login import Login, TokenTable, parse_basic
+from uwsgi_headroom.web.security.passwords import Candidate, Checked, LoginQueue, PasswordChecker, Verdict
 
 USERS = {b"prometheus": HASH.encode(), b"slow": HASH.replace("$04$", "$05$").encode()}
 
@@ -152,6 +152,54 @@ def test_the_queue_is_bounded() -> None:
         assert not login._in_check
 
     run(scenario)
+
+
+def test_of_repeated_logins_the_one_that_was_sent_first_goes_first() -> None:
+    """A client has three of them in the queue, and all clients together six: the younger one, or that of a client that
+    was served later, gives way."""
+    queue = LoginQueue()
+
+    def enter(client: str, since: int) -> tuple[bool, int | None]:
+        candidate = Candidate(
+            token=f"{client} {since}".encode(),
+            client=client,
+            password=b"",
+            stored=b"",
+            known=True,
+            since=since,
+            repeated=True,
+            verdict=asyncio.get_running_loop().create_future(),
+        )
+        entered, loser = queue.enter(candidate)
+        return entered, loser.since if loser else None
+
+    def take(paused: str = "") -> tuple[str, int] | None:
+        taken = queue.take(repeated=True, is_paused=lambda candidate: candidate.client in paused)
+        return (taken.client, taken.since) if taken else None
+
+    async def scenario() -> None:
+        assert [enter("a", since) for since in (5, 3, 4)] == [(True, None)] * 3
+        assert enter("a", 6) == (False, None)
+        assert enter("a", 1) == (True, 5)
+        assert [enter("b", since) for since in (2, 8, 9)] == [(True, None)] * 3
+        assert enter("c", 10) == (False, None)
+        assert enter("c", 7) == (True, 9)
+        assert [take() for _ in range(3)] == [("a", 1), ("b", 2), ("c", 7)]
+        assert take(paused="a") == ("b", 8)
+        assert take(paused="a") is None
+        assert [take() for _ in range(3)] == [("a", 3), ("a", 4), None]
+
+    asyncio.run(scenario())
+
+
+def test_a_token_keeps_its_first_time() -> None:
+    """Also beside others of its set, of which the oldest is forgotten."""
+    table = TokenTable()
+    tokens = [b"aa" + bytes([number]) * 8 for number in range(1, 10)]
+    for number, token in enumerate(tokens):
+        table.add(token, number)
+        table.add(tokens[1] if number else token, 1000)
+    assert [table.time_of(token) for token in tokens] == [None, *range(1, 9)]
 
 
 def test_logins_that_wait_at_the_end_are_answered(caplog: pytest.LogCaptureFixture) -> None:

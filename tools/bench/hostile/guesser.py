@@ -1,4 +1,7 @@
-"""Sends logins to an exporter until its input ends: `python -m tools.bench.hostile.guesser PORT RATE TIMES USER`."""
+"""Sends logins to an exporter until its input ends.
+
+`python -m tools.bench.hostile.guesser PORT RATE TIMES USER ADDRESSES`
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,18 @@ import time
 _CONNECTIONS = 40
 
 
-async def guess(port: int, rate: float, times: int) -> None:
-    """Send new logins until the end of the input, over many connections, and print how many were answered."""
+async def guess(port: int, rate: float, times: int, addresses: int) -> None:
+    """Send new logins until the end of the input, over many connections, and print how many were answered. addresses:
+    of loopback, from which the connections come."""
     sent, number = 0, 0
     began = time.monotonic()
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
-    async def send() -> None:
+    async def send(address: str) -> None:
         nonlocal sent, number
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
                 while True:
                     number += 1
                     login = base64.b64encode(f"prometheus:{os.getpid()} {number // times}".encode()).decode()
@@ -35,7 +39,9 @@ async def guess(port: int, rate: float, times: int) -> None:
                     sent += 1
             await asyncio.sleep(0.1)
 
-    senders = [asyncio.create_task(send()) for _ in range(_CONNECTIONS)]
+    senders = [
+        asyncio.create_task(send(f"127.0.0.{1 + which % addresses}")) for which in range(max(_CONNECTIONS, addresses))
+    ]
     await ended
     for sender in senders:
         sender.cancel()
@@ -43,10 +49,10 @@ async def guess(port: int, rate: float, times: int) -> None:
 
 
 def main() -> None:
-    port, rate, times, user = sys.argv[1:]
+    port, rate, times, user, addresses = sys.argv[1:]
     if int(user) != os.geteuid():
         os.setuid(int(user))
-    asyncio.run(guess(int(port), float(rate), int(times)))
+    asyncio.run(guess(int(port), float(rate), int(times), int(addresses)))
 
 
 if __name__ == "__main__":

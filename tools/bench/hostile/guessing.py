@@ -30,12 +30,13 @@ _OTHER_USER = 65534
 @dataclass(frozen=True)
 class Case:
     """Guesses at `rate` a second against hashes of a cost. other: from another user of the machine; times: how often
-    each guess is sent; seconds: how long at least."""
+    each guess is sent; addresses: from how many of loopback; seconds: how long at least."""
 
     cost: int
     rate: int
     other: bool = False
     times: int = 1
+    addresses: int = 1
     seconds: float = 12.0
 
 
@@ -48,7 +49,9 @@ CASES = (
     Case(13, 2000),
     Case(13, 2000, other=True),
     Case(13, 2000, other=True, times=2),
+    Case(10, 2000, times=2),
     Case(13, 2000, times=2),
+    Case(13, 2000, times=2, addresses=50),
     Case(17, 50, other=True, seconds=100.0),
 )
 
@@ -85,7 +88,7 @@ def measure(case: Case) -> str:
         )
         user = _OTHER_USER if case.other else os.geteuid()
         command = [sys.executable, "-m", "tools.bench.hostile.guesser"]
-        command += map(str, (running.port, case.rate, case.times, user))
+        command += map(str, (running.port, case.rate, case.times, user, case.addresses))
         guesser = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         stack.callback(guesser.kill)
         began, cpu, checks = time.monotonic(), cpu_seconds(running), _check_seconds(running)
@@ -95,7 +98,9 @@ def measure(case: Case) -> str:
         passed = time.monotonic() - began
         used, checked = cpu_seconds(running) - cpu, _check_seconds(running) - checks
         sent = int(guesser.communicate("\n", timeout=30)[0])
-    who = ("another user" if case.other else "the same user") + (", each twice" if case.times > 1 else "")
+    who = "another user" if case.other else "the same user"
+    who += f", {case.addresses} addresses" if case.addresses > 1 else ""
+    who += ", each twice" if case.times > 1 else ""
     entered = f"{tries} | {waited:.1f}" if tries > 0 else "- | -" if tries == 0 else f"none of {-tries} | -"
     return (
         f"| {case.cost} | {case.rate}, {sent / passed:.0f} | {who} | {entered} "

@@ -68,27 +68,35 @@ class Throttle:
 _WAYS = 8
 _BUCKETS = 1 << 16
 MOST_TOKENS = _WAYS * _BUCKETS
-"""Logins that are remembered as refused without a check, and as many as wrong, by eight bytes of a keyed hash each: 4
-MB for each of the two tables, of which only what is used takes memory. At 2,000 guesses a second, one is still known
-after a minute with a probability of 99.9 %."""
+"""Logins that are remembered as refused without a check, and as many as wrong, by eight bytes of a keyed hash and four
+of a time each: 6 MB for each of the two tables, of which only what is used takes memory. At 2,000 guesses a second, one
+is still known after a minute with a probability of 99.9 %."""
 
 
 class TokenTable:
-    """Sets of eight tokens, chosen by their first bytes; in each, the latest one displaces the oldest."""
+    """Sets of eight tokens, chosen by their first bytes; in each, the latest one displaces the oldest. Each has a time,
+    a whole number of 32 bits."""
 
     def __init__(self) -> None:
         self._slots = memoryview(bytearray(8 * MOST_TOKENS)).cast("Q")  # zero pages, which the kernel gives when used
+        self._times = memoryview(bytearray(4 * MOST_TOKENS)).cast("I")
 
     def __contains__(self, token: bytes) -> bool:
-        start, short = _place(token)
-        return short in self._slots[start : start + _WAYS].tolist()
+        return self.time_of(token) is not None
 
-    def add(self, token: bytes) -> None:
-        """Remember a token."""
+    def time_of(self, token: bytes) -> int | None:
+        """The time of a token; None if it is not known."""
+        start, short = _place(token)
+        tokens = self._slots[start : start + _WAYS].tolist()
+        return self._times[start + tokens.index(short)] if short in tokens else None
+
+    def add(self, token: bytes, time: int) -> None:
+        """Remember a token with a time, unless it is known."""
         if token not in self:
             start, short = _place(token)
-            self._slots[start + 1 : start + _WAYS] = self._slots[start : start + _WAYS - 1]
-            self._slots[start] = short
+            for table, value in ((self._slots, short), (self._times, time)):
+                table[start + 1 : start + _WAYS] = table[start : start + _WAYS - 1]
+                table[start] = value
 
 
 def _place(token: bytes) -> tuple[int, int]:
@@ -107,7 +115,8 @@ LEAST_REST_SECONDS = 0.5
 """The shortest such rest. So all clients together have four guesses a second, also with hashes of a low cost."""
 
 LONGEST_REPEAT_WAIT = 4.0
-"""The longest wait in seconds of a client whose repeated logins are wrong. Its new ones wait longer: `throttle`."""
+"""The longest wait in seconds of a client whose repeated logins are wrong. They keep their places meanwhile. Its new
+ones are refused, and for longer: `LONGEST_WAIT`."""
 
 RIGHT, WRONG = Verdict(HTTPStatus.OK), Verdict(HTTPStatus.UNAUTHORIZED)
 
@@ -124,6 +133,7 @@ class Login:
         self._new, self._repeated = Throttle(now), Throttle(now, LONGEST_REPEAT_WAIT)
         self._checker = checker or PasswordChecker()
         self._rest = rest
+        self._now, self._began = now, now()
         self._key = os.urandom(32)
         self._right: dict[bytes, None] = {}  # used longest ago first
         self._wrong, self._refused = TokenTable(), TokenTable()
@@ -147,21 +157,24 @@ class Login:
             return WRONG
         if self._is_closed:
             return BUSY
-        if candidate := self._in_check.get(token) or self._queue.find(token):
+        if candidate := self._in_check.get(token):
             candidate.repeated = True
-            self._start_work(repeated=True)
+        elif candidate := self._queue.find(token):
+            self._move_to_repeated(candidate)
         else:
+            refused = self._refused.time_of(token)
             candidate = Candidate(
                 token=token,
                 client=client,
                 password=password,
                 stored=stored or self._decoy(users, name),
                 known=stored is not None,
-                repeated=token in self._refused,
+                since=int((self._now() - self._began) * 10) if refused is None else refused,
+                repeated=refused is not None,
                 verdict=asyncio.get_running_loop().create_future(),
             )
             if refusal := self._admit(candidate):
-                self._refused.add(token)
+                self._refused.add(token, candidate.since)
                 return refusal
         return await asyncio.shield(candidate.verdict)
 
@@ -176,19 +189,30 @@ class Login:
 
     def _admit(self, candidate: Candidate) -> Verdict | None:
         """Let a login wait for its check; or the reason against it."""
-        throttle = self._repeated if candidate.repeated else self._new
-        if wait := throttle.seconds_to_wait(candidate.client):
-            return Verdict(HTTPStatus.TOO_MANY_REQUESTS, wait)
-        if not candidate.repeated and self._queue.count_new(candidate.client) >= MOST_NEW_PER_CLIENT:
-            return Verdict(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
-        entered, loser = self._queue.enter(candidate)
-        if loser:
-            self._refused.add(loser.token)
-            loser.verdict.set_result(BUSY)
-        if not entered:
+        if not candidate.repeated:
+            if wait := self._new.seconds_to_wait(candidate.client):
+                return Verdict(HTTPStatus.TOO_MANY_REQUESTS, wait)
+            if self._queue.count_new(candidate.client) >= MOST_NEW_PER_CLIENT:
+                return Verdict(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
+        if not self._enter(candidate):
             return BUSY
         self._start_work(repeated=candidate.repeated)
         return None
+
+    def _move_to_repeated(self, candidate: Candidate) -> None:
+        """Count a login that waits among the repeated ones, if it gets a place there."""
+        if not candidate.repeated:
+            candidate.repeated = True
+            candidate.repeated = self._enter(candidate)
+        self._start_work(repeated=True)
+
+    def _enter(self, candidate: Candidate) -> bool:
+        """Whether a login gets a place. The one that loses it is answered."""
+        entered, loser = self._queue.enter(candidate)
+        if loser:
+            self._refused.add(loser.token, loser.since)
+            loser.verdict.set_result(BUSY)
+        return entered
 
     def _start_work(self, *, repeated: bool) -> None:
         if repeated not in self._work or self._work[repeated].done():
@@ -197,7 +221,11 @@ class Login:
     async def _check_all(self, *, repeated: bool) -> None:
         """Check those that wait, one after the other, with a rest after each wrong one."""
         rest = REPEATED_REST if repeated else REST
-        while candidate := self._queue.take(repeated=repeated):
+        while self._queue.has(repeated=repeated):
+            candidate = self._queue.take(repeated=repeated, is_paused=self._is_paused)
+            if candidate is None:
+                await self._rest(LEAST_REST_SECONDS)
+                continue
             self._in_check[candidate.token] = candidate
             checked = await self._checker.check(candidate.password, candidate.stored, repeated=repeated)
             del self._in_check[candidate.token]
@@ -205,13 +233,16 @@ class Login:
             if not checked.right:
                 await self._rest(max(LEAST_REST_SECONDS, rest * checked.seconds))
 
+    def _is_paused(self, candidate: Candidate) -> bool:
+        return candidate.repeated and self._repeated.seconds_to_wait(candidate.client) > 0
+
     def _conclude(self, candidate: Candidate, *, right: bool) -> None:
         if right:
             self._right[candidate.token] = None
             while len(self._right) > MOST_REMEMBERED:
                 del self._right[next(iter(self._right))]
         else:
-            self._wrong.add(candidate.token)
+            self._wrong.add(candidate.token, candidate.since)
             self._new.record_failure(candidate.client)
             if candidate.repeated:
                 self._repeated.record_failure(candidate.client)

@@ -5,8 +5,12 @@ send the same one again. Hence the rules:
 
 * A login that was sent before, and not judged, is checked beside the new ones, not after them. It takes the place of a
   new one if there is no other.
-* Among these, and among the new ones, clients take turns, and the client with the most places gives one up to a client
-  with fewer. So a client that repeats its guesses too delays each other client by one check, not by all its guesses.
+* Among these, and among the new ones, clients take turns: the client that was served longest ago is next. So a client
+  that repeats its guesses too delays each other client by one check, not by all its guesses.
+* Among the logins of one client, the one that was sent first is next. A guesser at the scraper's address who sends each
+  guess twice has many logins, but they are younger than the scraper's, which comes again after seconds.
+
+Repeated logins have few places, and the last in this order gives its place to a login that comes before it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
@@ -96,8 +100,14 @@ def _answer(future: asyncio.Future[Checked], checked: Checked) -> None:
 MOST_PLACES = 12
 """Passwords that wait for their check. Further ones are answered with 503."""
 
+MOST_REPEATED = 6
+"""Of them, those that were sent before. With hashes of cost 13, one is checked in 3.3 seconds while all are wrong."""
+
 MOST_NEW_PER_CLIENT = 3
 """Passwords of one client that wait and were not sent before. A fourth is answered with 429."""
+
+MOST_REPEATED_PER_CLIENT = 3
+"""Passwords of one client that wait and were sent before. The youngest of four is answered with 503."""
 
 _MOST_CLIENTS = 1024  # whose turns are remembered
 
@@ -116,13 +126,14 @@ BUSY = Verdict(HTTPStatus.SERVICE_UNAVAILABLE, 1.0)
 @dataclass(slots=True, eq=False)
 class Candidate:
     """A login that waits to be judged. token: its keyed hash; stored: the bcrypt hash to compare with; known: whether
-    that is a user's; repeated: whether it was sent before."""
+    that is a user's; since: when it was sent first, in tenths of a second; repeated: whether it was sent before."""
 
     token: bytes
     client: str
     password: bytes
     stored: bytes
     known: bool
+    since: int
     repeated: bool
     verdict: asyncio.Future[Verdict] = field(repr=False)
 
@@ -144,28 +155,34 @@ class LoginQueue:
         """The login of this token, if it waits."""
         return self._waiting.get(token)
 
+    def has(self, *, repeated: bool) -> bool:
+        """Whether a login of the repeated or of the new ones waits."""
+        return any(each.repeated == repeated for each in self._waiting.values())
+
     def count_new(self, client: str) -> int:
         """How many new logins of a client wait."""
         return sum(each.client == client and not each.repeated for each in self._waiting.values())
 
     def enter(self, candidate: Candidate) -> tuple[bool, Candidate | None]:
-        """Add a login if it gets a place; whether it did, and the login whose place that was."""
+        """Add a login, or move one that waits to the repeated ones, if it gets a place there; whether it did, and the
+        login whose place that was."""
+        others = [each for each in self._waiting.values() if each is not candidate]
+        rivals = _find_rivals(candidate, others)
         loser = None
-        if len(self._waiting) >= MOST_PLACES:
-            loser = self._find_loser(candidate)
+        if rivals is not None:
+            loser = self._find_loser(candidate, rivals)
             if loser is None:
                 return False, None
             del self._waiting[loser.token]
         self._waiting[candidate.token] = candidate
         return True, loser
 
-    def take(self, *, repeated: bool) -> Candidate | None:
-        """Remove the next login to check, of the repeated or of the new ones; None if none waits."""
-        waiting = [each for each in self._waiting.values() if each.repeated == repeated]
+    def take(self, *, repeated: bool, is_paused: Callable[[Candidate], bool]) -> Candidate | None:
+        """Remove the next login to check, of the repeated or of the new ones; None if none waits that is not paused."""
+        waiting = [each for each in self._waiting.values() if each.repeated == repeated and not is_paused(each)]
         if not waiting:
             return None
-        order = {client: turn for turn, client in enumerate(self._turns)}
-        first = min(waiting, key=lambda each: order.get(each.client, -1))
+        first = min(waiting, key=self._order())
         del self._waiting[first.token]
         self._turns.pop(first.client, None)
         self._turns[first.client] = None
@@ -173,20 +190,38 @@ class LoginQueue:
             del self._turns[next(iter(self._turns))]
         return first
 
-    def _find_loser(self, candidate: Candidate) -> Candidate | None:
-        """The latest login of the client with the most places, new ones first; None if the candidate has to leave."""
-        rivals = [each for each in self._waiting.values() if not each.repeated]
-        if candidate.repeated and rivals:
-            return _latest_of_largest(rivals)
-        if candidate.repeated:
-            rivals = list(self._waiting.values())
+    def _order(self) -> Callable[[Candidate], tuple[int, int]]:
+        """The order of the checks, as a key for sorting: by the client's last turn, then by the login's first time."""
+        turns = {client: turn for turn, client in enumerate(self._turns)}
+        return lambda each: (turns.get(each.client, -1), each.since)
+
+    def _find_loser(self, candidate: Candidate, rivals: Sequence[Candidate]) -> Candidate | None:
+        """The rival that gives its place to the candidate; None if the candidate has to leave."""
         if not rivals:
             return None
+        if rivals[0].repeated:
+            order = self._order()
+            last = max(rivals, key=order)
+            return last if order(last) > order(candidate) else None
+        if candidate.repeated:
+            return _latest_of_largest(rivals)
         loser = _latest_of_largest(rivals)
         places = Counter(each.client for each in rivals)
         return loser if places[loser.client] > places[candidate.client] + 1 else None
 
 
-def _latest_of_largest(candidates: list[Candidate]) -> Candidate:
+def _find_rivals(candidate: Candidate, others: Sequence[Candidate]) -> list[Candidate] | None:
+    """Those of whom one must give its place to the candidate, all new or all repeated; None if there is a free one."""
+    repeated = [each for each in others if each.repeated]
+    if candidate.repeated:
+        own = [each for each in repeated if each.client == candidate.client]
+        if len(own) >= MOST_REPEATED_PER_CLIENT:
+            return own
+        if len(repeated) >= MOST_REPEATED:
+            return repeated
+    return [each for each in others if not each.repeated] if len(others) >= MOST_PLACES else None
+
+
+def _latest_of_largest(candidates: Sequence[Candidate]) -> Candidate:
     ((largest, _),) = Counter(each.client for each in candidates).most_common(1)
     return next(each for each in reversed(candidates) if each.client == largest)
