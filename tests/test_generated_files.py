@@ -20,8 +20,7 @@ def test_every_generated_file_is_as_it_is_made() -> None:
 
 
 def test_each_kind_of_file_is_among_them() -> None:
-    """Rules, dashboards where this Python can make them, the API's description, the tables of the documents, the bounds
-    and the manual pages."""
+    """Rules, dashboards where this Python can make them, the tables of the documents, the bounds and the manual pages."""
     names = {str(path.relative_to(ROOT)) for path, _ in generated_files()}
     assert names >= {
         "docs/configuration.md",
@@ -32,7 +31,6 @@ def test_each_kind_of_file_is_among_them() -> None:
         "docs/bounds.md",
     }
     assert names >= {"alerts/rules/recording.yaml", "deploy/man/uwsgi-headroom.1", "deploy/man/uwsgi-headroom-check.1"}
-    assert "exporter/uwsgi_headroom/documents/openapi.json" in names
     assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
 
 

@@ -23,7 +23,6 @@ from tools import (
     tune_flags_table,
     word_files,
 )
-from uwsgi_headroom.documents import openapi
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""
@@ -42,7 +41,6 @@ def generated_files() -> Iterator[tuple[Path, str]]:
         for name, text in boards.items():
             yield dashboards.OUT / name, text
     yield from kubernetes_files.files(rule_files, boards)
-    yield openapi.FILE, openapi.render()
     yield metrics_table.FILE, metrics_table.page()
     yield alert_tables.ALERTS_FILE, alert_tables.alerts_page()
     yield alert_tables.THRESHOLDS_FILE, alert_tables.thresholds_page()
