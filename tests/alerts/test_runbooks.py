@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from tools.alert_tables import shipped
+from tools.tables import shipped_alerts
 from tools.environments import ROOT
 from tools.support.monitoring import find
 from uwsgi_headroom.analysis import findings
@@ -20,7 +20,7 @@ from uwsgi_headroom.web.runbook_values import PLACEHOLDER, used_placeholders
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
-ALERTS = sorted({alert.alert for alert in shipped()})
+ALERTS = sorted({alert.alert for alert in shipped_alerts()})
 SECTIONS = ["Verify", "Fix", "Background"]
 SAY_IT_ALL = {
     "too_few_requests",

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from tests.alerts.cases.balance import PAGE
-from tools.alert_tables import shipped
+from tools.tables import shipped_alerts
 from tools.environments import ROOT
-from tools.metrics_table import watched
+from tools.support.observations import watched
 from tools.scenarios.table import ROWS
 from tools.support.captured_documents import NAMES
 from tools.support.observations import proven, series
@@ -40,8 +40,8 @@ def rows(name: str, first: str) -> list[list[str]]:
 
 def test_the_readme_counts_the_alerts() -> None:
     """All of them, and those that page."""
-    names = {alert.alert for alert in shipped()}
-    paging = {alert.alert for alert in shipped() if alert.severity == "critical"}
+    names = {alert.alert for alert in shipped_alerts()}
+    paging = {alert.alert for alert in shipped_alerts() if alert.severity == "critical"}
     assert f"{len(names)} [alerts](docs/alerts.md) for Prometheus, {len(paging)} of which can page" in text_of(
         "README.md"
     )

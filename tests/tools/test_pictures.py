@@ -1,12 +1,13 @@
-"""Tests that tools.page_picture explains in one sentence why it cannot take a picture yet."""
+"""Tests that tools.pictures explains in one sentence why it cannot take a picture yet."""
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
 
-from tools.page_picture import main, too_early
+from tools.pictures import too_early
 from tools.support.real_uwsgi import free_port
 from tools.support.web_server import serving
 
@@ -34,7 +35,7 @@ def test_an_exporter_of_several_servers_is_not_the_demos() -> None:
 def test_it_ends_with_that_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program ends with the sentence, without starting a browser and without a traceback."""
     port = free_port()
-    monkeypatch.setattr("sys.argv", ["picture", str(port)])
+    monkeypatch.setattr("sys.argv", ["pictures", "page", str(port)])
     with pytest.raises(SystemExit) as ending:
-        main()
+        runpy.run_module("tools.pictures", run_name="__main__")
     assert ending.value.code == too_early(port)
