@@ -49,7 +49,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     forms: tuple[Format, ...] = get_args(Format)
-    parser.add_argument("out", type=Path, metavar="FILE", help=f"file to write; its ending is one of {', '.join(forms)}")
+    parser.add_argument(
+        "out", type=Path, metavar="FILE", help=f"file to write; its ending is one of {', '.join(forms)}"
+    )
     out: Path = parser.parse_args().out
     form = next((form for form in forms if out.suffix == f".{form}"), None)
     if form is None:

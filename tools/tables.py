@@ -1,5 +1,5 @@
-"""Makes the tables of documents that follow from data: alerts, thresholds, metrics, documents of the API, events, scenes,
-settings and flags.
+"""Makes the tables of documents that follow from data: alerts, thresholds, metrics, documents of the API, events,
+scenes, settings and flags.
 
 Each function yields the lines of one section as Markdown. `tools.generate` says which document has it.
 """
@@ -187,7 +187,7 @@ def event_causes() -> Iterator[str]:
 
 def scenes() -> Iterator[str]:
     """The scenes of the demo."""
-    rows = [(f"`{scene.name}`", scene.summary, " ".join(scene.shown.split("\n")), f"{scene.cores:g}") for scene in SCENES]
+    rows = [(f"`{scene.name}`", scene.summary, scene.shown.replace("\n", " "), f"{scene.cores:g}") for scene in SCENES]
     yield from table(("SCENE", "situation", "what you see", "CPUs"), rows)
 
 

@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from tools.tables import shipped_alerts
 from tools.environments import ROOT
 from tools.support.monitoring import find
+from tools.tables import shipped_alerts
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook

@@ -9,12 +9,11 @@ from collections import Counter
 import pytest
 
 from tests.alerts.cases.balance import PAGE
-from tools.tables import shipped_alerts
 from tools.environments import ROOT
-from tools.support.observations import watched
 from tools.scenarios.table import ROWS
 from tools.support.captured_documents import NAMES
-from tools.support.observations import proven, series
+from tools.support.observations import proven, series, watched
+from tools.tables import shipped_alerts
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from tools.environments import ROOT
+from tools.rights.__main__ import FILE, render
 from tools.rights.measure import Measured
 from tools.rights.users import USERS, User
-from tools.rights.__main__ import FILE, render
 
 ONE, TWO = User("A", "another user"), User("B", "root", name="root")
 

@@ -1,4 +1,4 @@
-"""Findings and imports are read from the source as it is, for the tables in docs/troubleshooting.md and docs/design.md."""
+"""Findings and imports are read from the source as it is, for docs/troubleshooting.md and docs/design.md."""
 
 from __future__ import annotations
 
