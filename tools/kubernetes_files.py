@@ -7,7 +7,6 @@ PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -89,4 +88,4 @@ def main(folder: Path = KUSTOMIZE_RULES) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
