@@ -46,11 +46,18 @@ def describe_api() -> dict[str, Any]:
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a sent document: every key is required, even if decoding accepts a document without it."""
     properties = {
-        key: {word: of for word, of in property_schema.items() if word != "default"}
+        key: _null_last({word: of for word, of in property_schema.items() if word != "default"})
         for key, property_schema in schema["properties"].items()
     }
     whole = {**schema, "properties": properties, "required": list(properties)}
     return whole | {"description": _plain(schema["description"])} if "description" in schema else whole
+
+
+def _null_last(property_schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose alternatives end with null, as newer versions of msgspec write it."""
+    if "anyOf" not in property_schema:
+        return property_schema
+    return property_schema | {"anyOf": sorted(property_schema["anyOf"], key=lambda of: of == {"type": "null"})}
 
 
 def _plain(docstring: str) -> str:
