@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-
+from tools.environments import ROOT
 from tools.pictures import too_early
 from tools.support.real_uwsgi import free_port
 from tools.support.web_server import serving
@@ -32,10 +32,9 @@ def test_an_exporter_of_several_servers_is_not_the_demos() -> None:
         assert "it has 2 servers" in (too_early(port) or "")
 
 
-def test_it_ends_with_that_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_that_sentence() -> None:
     """The program ends with the sentence, without starting a browser and without a traceback."""
     port = free_port()
-    monkeypatch.setattr("sys.argv", ["pictures", "page", str(port)])
-    with pytest.raises(SystemExit) as ending:
-        runpy.run_module("tools.pictures", run_name="__main__")
-    assert ending.value.code == too_early(port)
+    command = [sys.executable, "-m", "tools.pictures", "page", str(port)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, f"{too_early(port)}\n")
