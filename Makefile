@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 9238
 
 .PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container mutants clean
-.PHONY: lock dist deb try-deb standalone try-standalone release release-twice
+.PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -41,9 +41,12 @@ lint:  ## check style, formatting and types
 	.venv/bin/mypy -p uwsgi_headroom -p app -p alerts -p tools
 	.venv/bin/mypy --python-version 3.11 -p dashboards
 
-generate:  ## write all generated files: rules, dashboards, the API description, tables in documents
+generate:  ## write all generated files that are committed: rules, dashboards, manual pages, tables in documents
 	@$(PYTHON) -m tools.prepare lint
 	.venv/bin/python -m tools.generate
+
+kubernetes-rules:  ## write the rules as PrometheusRules, for the kustomize base
+	@$(PYTHON) -m tools.kubernetes_files
 
 bench:  ## measure what a scrape costs (PEER="NAME=COMMAND" measures another exporter too, ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
@@ -128,5 +131,5 @@ release-twice:  ## build a release twice, in different places, and compare the b
 	@$(PYTHON) -m tools.release.twice
 
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .venv-lab .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-lab .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.event_tables import CAUSE_TEXTS, CAUSES, KIND_TEXTS
+from tools.tables import CAUSE_TEXTS, CAUSES, KIND_TEXTS
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS
 

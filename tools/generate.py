@@ -1,60 +1,82 @@
-"""`python3 -m tools.generate` (`make generate`): writes every generated file of the repository."""
+"""`python3 -m tools.generate` (`make generate`): writes every generated file that is committed.
+
+What is generated and not committed is made when it is packaged or asked for: the Helm chart's rules and dashboards
+(`tools.kubernetes_files`), the description of the API (`uwsgi_headroom.documents.openapi`).
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from alerts import __main__ as rules
 from alerts.files import render as render_rules
 from alerts.thresholds import Thresholds
-from tools import (
-    alert_tables,
-    bounds_table,
-    event_tables,
-    finding_table,
-    import_table,
-    kubernetes_files,
-    man_pages,
-    metrics_table,
-    scenes_table,
-    settings_table,
-    tune_flags_table,
-    word_files,
-)
-from uwsgi_headroom.documents import openapi
+from tools import kubernetes_files, man_pages, report_example, source_tables, tables
+from tools.environments import ROOT
+from tools.generated_files import replace_section
+from uwsgi_headroom.words import stylesheet
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""
 
+_WEB = ROOT / "exporter" / "uwsgi_headroom" / "web" / "static"
+_REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render" / "templates"
+
+_SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
+    ("alerts", "alerts", tables.alerts),
+    ("api", "documents", tables.api_documents),
+    ("bounds", "bounds", source_tables.bounds),
+    ("configuration", "settings", tables.settings),
+    ("demo", "scenes", tables.scenes),
+    ("design", "imports", source_tables.imports),
+    ("events", "kinds", tables.event_kinds),
+    ("events", "causes", tables.event_causes),
+    ("metrics", "metrics", tables.metrics),
+    ("thresholds", "knobs", tables.knobs),
+    ("troubleshooting", "findings", source_tables.findings),
+    ("tune", "flags", tables.tune_flags),
+)
+"""Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
+
 
 def generated_files() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each file, with the shipped thresholds; dashboards only on Python 3.11 and later."""
-    rule_files, boards = render_rules(Thresholds()), dict[str, str]()
-    for name, text in rule_files.items():
+    for name, text in render_rules(Thresholds()).items():
         yield rules.RULES / name, text
     if sys.version_info >= (3, 11):
         from dashboards import __main__ as dashboards  # noqa: PLC0415  (cannot be imported by Python 3.10)
         from dashboards.files import render as render_dashboards  # noqa: PLC0415
 
-        boards = render_dashboards(Thresholds())
-        for name, text in boards.items():
+        for name, text in render_dashboards(Thresholds()).items():
             yield dashboards.OUT / name, text
-    yield from kubernetes_files.files(rule_files, boards)
-    yield openapi.FILE, openapi.render()
-    yield metrics_table.FILE, metrics_table.page()
-    yield alert_tables.ALERTS_FILE, alert_tables.alerts_page()
-    yield alert_tables.THRESHOLDS_FILE, alert_tables.thresholds_page()
-    yield bounds_table.FILE, bounds_table.page()
+    yield from kubernetes_files.committed()
+    yield from _documents()
+    yield report_example.FILE, report_example.make_example()
     yield from man_pages.pages()
-    yield scenes_table.FILE, scenes_table.page()
-    yield event_tables.FILE, event_tables.page()
-    yield import_table.FILE, import_table.page()
-    yield finding_table.FILE, finding_table.page()
-    yield tune_flags_table.FILE, tune_flags_table.page()
-    yield settings_table.FILE, settings_table.page()
-    yield from word_files.files()
+    yield from _words()
+
+
+def _documents() -> Iterator[tuple[Path, str]]:
+    """The documents with tables."""
+    for document in dict.fromkeys(document for document, _, _ in _SECTIONS):
+        path = ROOT / "docs" / f"{document}.md"
+        text = path.read_text()
+        for owner, marks, lines in _SECTIONS:
+            if owner == document:
+                text = replace_section(text, marks, "".join(f"{line}\n" for line in lines()))
+        yield path, text
+
+
+def _words() -> Iterator[tuple[Path, str]]:
+    """The files in which the page and the report have the words and colours of `uwsgi_headroom.words`."""
+    yield _WEB / "words.js", stylesheet.page_module()
+    for path, variables in (
+        (_WEB / "page.css", stylesheet.page_variables()),
+        (_REPORT / "report.css", stylesheet.report_variables()),
+    ):
+        yield path, replace_section(path.read_text(), "colours", variables, ("/*", "*/"))
 
 
 def main() -> str | None:

@@ -17,9 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from alerts import compat
 from tests.support import promtool
 from tools.environments import ROOT
-from tools.metrics_table import everything
 from tools.support.exporter import exporter
-from tools.support.observations import series, up
+from tools.support.observations import everything, series, up
 from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom.metrics import families
 

@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 import yaml
 
-from tools.alert_tables import shipped
 from tools.environments import ROOT
 from tools.support.monitoring import find
+from tools.tables import shipped_alerts
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook
@@ -20,7 +20,7 @@ from uwsgi_headroom.web.runbook_values import PLACEHOLDER, used_placeholders
 
 FOLDER = ROOT / "alerts" / "runbooks"
 BOOKS = sorted(FOLDER.glob("*.md"))
-ALERTS = sorted({alert.alert for alert in shipped()})
+ALERTS = sorted({alert.alert for alert in shipped_alerts()})
 SECTIONS = ["Verify", "Fix", "Background"]
 SAY_IT_ALL = {
     "too_few_requests",

@@ -1,4 +1,4 @@
-"""The chart and the kustomize base have the generated rules and dashboards, and agree with each other."""
+"""The chart and the kustomize base have the rules and dashboards of the repository, and agree with each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.deploy.files import CHART, DEPLOY, KUSTOMIZE, ROOT, load, sidecar_patch
+from tests.deploy.files import CHART, KUSTOMIZE, ROOT, load, sidecar_patch
+from tools import kubernetes_files
+from tools.kubernetes_files import DASHBOARDS
+from tools.release.chart import lay_out
 from uwsgi_headroom import __version__
 
 RULES = sorted((ROOT / "alerts" / "rules").glob("*.yaml"))
@@ -21,8 +25,10 @@ VALUES = load(CHART / "values.yaml")
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 CASES = sorted((CHART / "ci").glob("*-values.yaml"))
 HELM = os.environ.get("HELM") or shutil.which("helm")
+KUBECTL = shutil.which("kubectl")
 
 needs_helm = pytest.mark.skipif(not HELM, reason="needs helm: go install helm.sh/helm/v3/cmd/helm@latest")
+needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl: apt-get install kubernetes-client")
 
 
 def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
@@ -34,30 +40,74 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the chart as it is packed for a release."""
+    folder = tmp_path_factory.mktemp("packed") / "uwsgi-headroom"
+    lay_out(ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of kustomize, with the PrometheusRules that `make kubernetes-rules` writes, below a root with the
+    dashboards."""
+    root = tmp_path_factory.mktemp("clone")
+    shutil.copytree(DASHBOARDS, root / DASHBOARDS.relative_to(ROOT))
+    folder = root / KUSTOMIZE.relative_to(ROOT)
+    shutil.copytree(KUSTOMIZE, folder, ignore=shutil.ignore_patterns("rules"))
+    (folder / "rules").mkdir()
+    (folder / "rules" / "removed.yaml").write_text("")
+    kubernetes_files.main(folder / "rules")
+    return folder
+
+
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
-def test_rules_are_the_generated_ones(path: Path) -> None:
-    """A PrometheusRule has the groups of the rule file, word for word."""
-    rule = load(CHART / "files" / "rules" / f"{path.stem}.rule.yaml")
-    assert rule["spec"] == load(path)
-    assert rule["kind"] == "PrometheusRule"
+def test_rules_are_those_of_the_repository(path: Path, packed: Path, kustomize: Path) -> None:
+    """The chart has the rule file byte for byte, and a PrometheusRule has its groups word for word."""
+    assert (packed / "files" / "rules" / path.name).read_bytes() == path.read_bytes()
+    if path.stem not in VALUES["rules"]["except"]:
+        rule = load(kustomize / "rules" / path.name)
+        assert rule["spec"] == load(path)
+        assert rule["kind"] == "PrometheusRule"
 
 
-def test_no_rule_is_left_over() -> None:
+def test_no_rule_is_left_over(packed: Path, kustomize: Path) -> None:
     """A rule file that was removed is not in the chart either; kustomize has all but those for a migration."""
-    folder = CHART / "files" / "rules"
-    names = {path.stem for path in RULES}
-    assert {path.name.removesuffix(".rule.yaml") for path in folder.glob("*.rule.yaml")} == names
-    listed = {name.removesuffix(".rule.yaml") for name in load(folder / "kustomization.yaml")["resources"]}
-    assert listed == names - set(VALUES["rules"]["except"])
+    names = {path.name for path in RULES}
+    assert {path.name for path in (packed / "files" / "rules").iterdir()} == names
+    listed = set(load(kustomize / "rules" / "kustomization.yaml")["resources"])
+    assert {path.name for path in (kustomize / "rules").iterdir()} == {*listed, "kustomization.yaml"}
+    assert listed == names - {f"{name}.yaml" for name in VALUES["rules"]["except"]}
 
 
-def test_dashboards_are_the_generated_ones() -> None:
+def test_dashboards_are_those_of_the_repository(packed: Path) -> None:
     """Byte for byte, and kustomize lists each."""
-    folder = CHART / "files" / "dashboards"
-    made = {path.name: path.read_bytes() for path in (ROOT / "dashboards" / "out").glob("*.json")}
-    assert {path.name: path.read_bytes() for path in folder.glob("*.json")} == made
-    maps = load(folder / "kustomization.yaml")["configMapGenerator"]
+    made = {path.name: path.read_bytes() for path in DASHBOARDS.glob("*.json")}
+    assert {path.name: path.read_bytes() for path in (packed / "files" / "dashboards").iterdir()} == made
+    maps = load(DASHBOARDS / "kustomization.yaml")["configMapGenerator"]
     assert {part["files"][0].partition("=")[2] for part in maps} == set(made)
+
+
+def test_the_chart_in_a_checkout_has_the_rules_and_dashboards() -> None:
+    """Through relative links in a clone; as copies in a source distribution."""
+    for name, target in (("rules", ROOT / "alerts" / "rules"), ("dashboards", DASHBOARDS)):
+        folder = CHART / "files" / name
+        assert not folder.is_symlink() or not folder.readlink().is_absolute()
+        found = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert found == {path.name: path.read_bytes() for path in target.iterdir()}
+
+
+@needs_kubectl
+@pytest.mark.parametrize(("name", "others"), [("base", 2), ("example", 3)])
+def test_kustomize_builds_every_object(kustomize: Path, name: str, others: int) -> None:
+    """Each rule file and each dashboard is an object, beside the PodMonitor, the policy and the example."""
+    assert KUBECTL
+    ran = subprocess.run([KUBECTL, "kustomize", str(kustomize / name)], capture_output=True, text=True, check=True)
+    kinds = Counter(document["kind"] for document in yaml.safe_load_all(ran.stdout))
+    assert kinds["PrometheusRule"] == len(RULES) - len(VALUES["rules"]["except"])
+    assert kinds["ConfigMap"] == len(list(DASHBOARDS.glob("*.json")))
+    assert kinds.total() - kinds["PrometheusRule"] - kinds["ConfigMap"] == others
 
 
 def test_the_version_is_that_of_the_exporter() -> None:
@@ -136,9 +186,9 @@ def test_the_component_changes_only_what_the_sidecar_needs() -> None:
     assert set(spec["securityContext"]) == {"fsGroup"}
 
 
-def test_files_that_kustomize_names_exist() -> None:
+def test_files_that_kustomize_names_exist(kustomize: Path) -> None:
     """Resources, components and patches."""
-    for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml"):
+    for path in kustomize.rglob("kustomization.yaml"):
         document = load(path)
         names = [*document.get("resources", ()), *document.get("components", ())]
         names += [patch["path"] for patch in document.get("patches", ())]
@@ -154,10 +204,10 @@ def test_the_policy_and_the_monitor_select_the_pods_of_the_component() -> None:
     assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == sidecar_patch()["ports"][0]["name"]
 
 
-def rendered(path: Path, *options: str) -> list[dict[str, Any]]:
-    """The objects that helm makes with these values."""
+def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, Any]]:
+    """The objects that helm makes with these values, of the chart in this clone unless another is named."""
     assert HELM
-    command = [HELM, "template", "shop", str(CHART), "--kube-version=1.36.0", "--namespace=shop", f"--values={path}"]
+    command = [HELM, "template", "shop", str(chart), "--kube-version=1.36.0", "--namespace=shop", f"--values={path}"]
     ran = subprocess.run([*command, *options], capture_output=True, text=True, check=True)
     return [document for document in yaml.safe_load_all(ran.stdout) if document]
 
@@ -169,9 +219,10 @@ def test_nothing_is_installed_unasked() -> None:
 
 
 @needs_helm
-def test_helm_renders_everything() -> None:
-    """Each kind is there, rules are word for word, and pods do not carry a token."""
+def test_helm_renders_everything(packed: Path) -> None:
+    """Each kind is there, rules are word for word, and pods do not carry a token; a packed chart has the same."""
     objects = rendered(CHART / "ci" / "all-values.yaml")
+    assert rendered(CHART / "ci" / "all-values.yaml", chart=packed) == objects
     kinds = {document["kind"] for document in objects}
     assert kinds >= {"Deployment", "PodMonitor", "PrometheusRule", "ConfigMap", "NetworkPolicy", "ScaledObject"}
     rules = {
@@ -193,6 +244,17 @@ def test_a_policy_without_limits_is_an_error(name: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
     assert "missing property" in error.value.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize("name", ["rules", "dashboards"])
+def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path: Path) -> None:
+    """A copy whose links lead nowhere would install no rule, and no alert would ever fire."""
+    chart = tmp_path / "uwsgi-headroom"
+    shutil.copytree(packed, chart, ignore=shutil.ignore_patterns(name))
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "ci" / "all-values.yaml", chart=chart)
+    assert f"files/{name} has no {name}" in error.value.stderr
 
 
 @needs_helm

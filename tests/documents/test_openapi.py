@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -17,9 +18,15 @@ from uwsgi_headroom.documents import build, openapi
 from uwsgi_headroom.errors import ReadError
 
 
+@cache
+def described() -> Any:
+    """The description as a client reads it."""
+    return json.loads(openapi.render())
+
+
 def validate(document: object, name: str) -> None:
-    """Raise ValidationError if a document does not match the schema `name` of the committed description."""
-    description = json.loads(openapi.FILE.read_bytes())
+    """Raise ValidationError if a document does not match the schema `name` of the description."""
+    description = described()
     schema = {"$ref": f"#/components/schemas/{name}", "components": description["components"]}
     jsonschema.Draft202012Validator(schema).validate(document)
 
@@ -29,14 +36,14 @@ def sent(document: object) -> Any:
 
 
 def test_every_schema_is_a_schema() -> None:
-    """Every schema is valid JSON Schema, and every reference in the file resolves."""
-    description = json.loads(openapi.FILE.read_bytes())
+    """Every schema is valid JSON Schema, and every reference in the description resolves."""
+    description = described()
     schemas = description["components"]["schemas"]
     for schema in schemas.values():
         jsonschema.Draft202012Validator.check_schema(schema)
         assert schema["required"] == list(schema["properties"])
         assert schema["description"]
-    references = {part.split('"')[0] for part in openapi.render().split("#/components/schemas/")[1:]}
+    references = {part.split('"')[0] for part in openapi.render().decode().split("#/components/schemas/")[1:]}
     assert references <= schemas.keys()
 
 

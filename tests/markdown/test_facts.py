@@ -9,12 +9,11 @@ from collections import Counter
 import pytest
 
 from tests.alerts.cases.balance import PAGE
-from tools.alert_tables import shipped
 from tools.environments import ROOT
-from tools.metrics_table import watched
 from tools.scenarios.table import ROWS
 from tools.support.captured_documents import NAMES
-from tools.support.observations import proven, series
+from tools.support.observations import proven, series, watched
+from tools.tables import shipped_alerts
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults
@@ -40,8 +39,8 @@ def rows(name: str, first: str) -> list[list[str]]:
 
 def test_the_readme_counts_the_alerts() -> None:
     """All of them, and those that page."""
-    names = {alert.alert for alert in shipped()}
-    paging = {alert.alert for alert in shipped() if alert.severity == "critical"}
+    names = {alert.alert for alert in shipped_alerts()}
+    paging = {alert.alert for alert in shipped_alerts() if alert.severity == "critical"}
     assert f"{len(names)} [alerts](docs/alerts.md) for Prometheus, {len(paging)} of which can page" in text_of(
         "README.md"
     )

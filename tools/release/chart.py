@@ -23,13 +23,23 @@ def build_chart(source: Source, target: Path) -> Path:
     for key in ("version", "appVersion"):
         if said.get(key) != source.version:
             raise SetupError(f"{CHART}/Chart.yaml: {key} is {said.get(key)}, not {source.version}: make generate")
-    patterns = ignored((chart / ".helmignore").read_text()) if (chart / ".helmignore").exists() else []
     copy = source.scratch / "chart"
-    shutil.copytree(chart, copy, ignore=lambda _, names: [name for name in names if _matches(name, patterns)])
+    lay_out(source.root, copy)
     made = target / f"{said['name']}-{source.version}.tgz"
     write_tar_gz(copy, said["name"], source.epoch, made)
     os.utime(made, (source.epoch, source.epoch))
     return made
+
+
+def lay_out(root: Path, target: Path) -> None:
+    """Copies the chart of the repository at `root` without what helm ignores. Its links to the rules and dashboards
+    become copies. Raises `SetupError` if one leads nowhere."""
+    chart = root / CHART
+    for path in chart.rglob("*"):
+        if not path.exists():
+            raise SetupError(f"{path.relative_to(root)}: there is no {path.readlink()}")
+    patterns = ignored((chart / ".helmignore").read_text()) if (chart / ".helmignore").exists() else []
+    shutil.copytree(chart, target, ignore=lambda _, names: [name for name in names if _matches(name, patterns)])
 
 
 def values(chart: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from tools.environments import ROOT, SetupError
 from tools.release.archives import extract
 
-_MODULE = "exporter/uwsgi_headroom/__init__.py"
+MODULE = "exporter/uwsgi_headroom/__init__.py"
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 
 
@@ -37,14 +37,14 @@ class Source:
     @property
     def version(self) -> str:
         """`__version__` of the exporter."""
-        return version_of((self.root / _MODULE).read_text())
+        return version_of((self.root / MODULE).read_text())
 
 
 def version_of(module: str) -> str:
     """Returns `__version__` of a module's text. Raises `SetupError` if there is none."""
     found = _VERSION.search(module)
     if not found:
-        raise SetupError(f"{_MODULE} has no line: __version__ = ...")
+        raise SetupError(f"{MODULE} has no line: __version__ = ...")
     return found[1]
 
 
@@ -78,4 +78,4 @@ def _git(checkout: Path, *arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    print(version_of((ROOT / _MODULE).read_text()))
+    print(version_of((ROOT / MODULE).read_text()))

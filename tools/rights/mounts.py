@@ -16,7 +16,7 @@ def enter_own_namespace(arguments: Sequence[str]) -> None:
     """Start this command again in a mount namespace of its own, unless it runs in one; the caller's mounts stay."""
     if os.environ.get(_INSIDE):
         return
-    command = ["unshare", "--mount", sys.executable, "-m", "tools.rights_table", *arguments]
+    command = ["unshare", "--mount", sys.executable, "-m", "tools.rights", *arguments]
     os.execvpe(command[0], command, {**os.environ, _INSIDE: "1"})
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 from prometheus_client.metrics_core import Metric
 
-from tools.support.captured_documents import document
+from tools.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
@@ -16,11 +22,11 @@ from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, Options, Setup, Waits
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
 from uwsgi_headroom.watch.pace import Pace
 
 WHEN = 1795250100.25
@@ -128,3 +134,57 @@ def series(*observations: Observation) -> dict[str, float]:
     pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     assert len({name for name, _, _ in pairs}) == len(pairs), "a series is there twice"
     return {name: float(value) for name, _, value in pairs}
+
+
+def watched(observation: Observation) -> Observation:
+    """Returns the same server a minute and a thousand requests per worker later, so that it has windows."""
+    reading = observation.outcome
+    assert isinstance(reading, Reading)
+    assert isinstance(reading.snapshot, Snapshot)
+    workers = tuple(
+        msgspec.structs.replace(
+            worker, requests=(worker.requests or 0) + 1000, running_time=(worker.running_time or 0.0) + 100.0
+        )
+        for worker in reading.snapshot.workers
+    )
+    # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
+    host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
+    later = msgspec.structs.replace(reading.snapshot, workers=workers)
+    slo = observation.slo
+    integrals, history = Integrals((slo.threshold,) if slo else ()), History()
+    for place in range(61):
+        at = reading.at + place
+        snapshot = later if place else reading.snapshot
+        now = Reading(at, reading.time + place, 0.001, 0.001, 1, snapshot, host, reading.routes)
+        integrals.add(now, longest_step=2.0)
+        history.add(at, integrals.totals)
+    window = history.window(60.0)
+    server = describe_server(now)
+    assert window is not None
+    assert server is not None
+    response_times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
+    return Observation(
+        observation.name,
+        observation.address,
+        now,
+        {},
+        integrals.totals,
+        observation.pace,
+        [replace(compute_figures(window, server), response_times=response_times)],
+        others_follow=False,
+        slo=slo,
+    )
+
+
+HEALTH = ExporterHealth(
+    history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
+    reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
+    patterns=[PatternServers("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
+)
+"""An exporter that serves, and has a history file and a pattern."""
+
+
+def everything() -> list[Observation]:
+    """Returns servers of every captured document, one with kernel facts and windows, and one that is down."""
+    observations = [up(name) for name in NAMES]
+    return [*observations, watched(proven("threads_4x8_busy", "watched")), down("down")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -76,8 +77,12 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
 
         return _stream(streams, request, window, make)
 
+    @cache
+    def build_description() -> Answer:
+        return Answer(openapi.render())
+
     async def description(request: Request) -> Response:
-        return await _json(request, _description)
+        return await _json(request, build_description())
 
     async def nothing(_request: Request) -> Response:
         raise RefusedError(404, "no such path; /api/v1/openapi.json lists all paths")
@@ -89,7 +94,6 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
         "/api/v1/openapi.json": description,
         "/api/v1/{rest:anything}": nothing,
     }
-    _description = Answer(openapi.FILE.read_bytes())
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
 

@@ -84,6 +84,22 @@ def test_a_chart_of_another_version_is_refused(tmp_path):
         chart.build_chart(chart_source(tmp_path, "1.2.2"), tmp_path)
 
 
+def test_a_packed_chart_has_copies(tmp_path):
+    """What a link of the chart leads to is in the archive as files; a link that leads nowhere is refused."""
+    source = chart_source(tmp_path, "1.2.3")
+    (source.root / "rules").mkdir()
+    (source.root / "rules/a.yaml").write_text("groups: []\n")
+    link = source.root / chart.CHART / "files"
+    link.symlink_to("../../../rules")
+    with tarfile.open(chart.build_chart(source, tmp_path)) as tar:
+        assert tar.getmember("uwsgi-headroom/files/a.yaml").isfile()
+        assert tar.getmember("uwsgi-headroom/files").isdir()
+    link.unlink()
+    link.symlink_to("../../nowhere")
+    with pytest.raises(SetupError, match=r"uwsgi-headroom/files: there is no \.\./\.\./nowhere"):
+        chart.lay_out(source.root, tmp_path / "other")
+
+
 def test_a_path_in_helmignore_is_refused():
     """Only names are understood; a path would be packed although Helm ignores it."""
     with pytest.raises(SetupError, match="templates/x"):

@@ -112,7 +112,8 @@ second number is for repeated ones. So they take a tenth and three twentieths of
 however many clients guess, and whatever the cost of the hashes."""
 
 LEAST_REST_SECONDS = 0.5
-"""The shortest such rest. So all clients together have four guesses a second, also with hashes of a low cost."""
+"""The shortest rest after a wrong password, in seconds. So all clients together have four guesses a second, also with
+hashes of a low cost."""
 
 LONGEST_REPEAT_WAIT = 4.0
 """The longest wait in seconds of a client whose repeated logins are wrong. They keep their places meanwhile. Its new

@@ -1,10 +1,10 @@
-"""The table of findings in docs/troubleshooting.md has the texts that are in the code."""
+"""Findings and imports are read from the source as it is, for docs/troubleshooting.md and docs/design.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tools.finding_table import read_findings
+from tools.source_tables import read_findings, read_imports
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
 
 MODULE = """
@@ -43,3 +43,32 @@ def test_every_finding_has_its_texts() -> None:
         assert texts.titles, code
         assert texts.severities, code
         assert texts.severities <= set(SEVERITIES), code
+
+
+def test_imports_are_read_by_folder(tmp_path: Path) -> None:
+    """Of every module, those within functions and for types alone too; neither itself nor other packages."""
+    package = tmp_path / "uwsgi_headroom"
+    for name, text in {
+        "__init__.py": "",
+        "__main__.py": "from uwsgi_headroom import low",
+        "low.py": "import json",
+        "wide/__init__.py": "",
+        "wide/one.py": "from uwsgi_headroom import low, __version__\nfrom uwsgi_headroom.wide import two",
+        "wide/two.py": "def late():\n    import uwsgi_headroom.high.deep\n",
+        "high/__init__.py": "",
+        "high/deep.py": "if TYPE_CHECKING:\n    from uwsgi_headroom.wide.one import thing",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    assert read_imports(package) == {
+        "low": set(),
+        "wide": {"low", "high"},
+        "high": {"wide"},
+    }
+
+
+def test_no_two_folders_import_each_other() -> None:
+    """Of two folders or modules, one can be read without the other."""
+    imports = read_imports()
+    assert "config" in imports["arguments"]
+    assert [(part, other) for part in imports for other in imports[part] if part in imports[other]] == []

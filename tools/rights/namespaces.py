@@ -1,6 +1,6 @@
 """Measures which figures an exporter with certain rights has of a uWSGI in other namespaces: docs/namespaces.md.
 
-`python -m tools.namespace_table` (as root) runs a uWSGI for each combination of namespaces, asks for its figures with
+`python -m tools.rights.namespaces` (as root) runs a uWSGI for each combination of namespaces, asks for its figures with
 each set of rights, and compares them with what root sees from outside. It prints the tables; `--write` puts them into
 the page. A figure is `yes` if it equals the truth, `-` if it is absent, and WRONG otherwise.
 """
@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.source import Answer
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "namespaces.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "namespaces.md"
 BEGIN, END = "<!-- begin of measured tables -->", "<!-- end of measured tables -->"
 
 USER = 12345
@@ -121,7 +121,7 @@ def measure(combination: Combination) -> dict[str, list[str]]:
         position = combination.exporter.replace("PID", str(master)).split()
         cells = {}
         for right in RIGHTS:
-            command = [*position, sys.executable, "-m", "tools.namespace_table", "--ask", server.stats, right]
+            command = [*position, sys.executable, "-m", "tools.rights.namespaces", "--ask", server.stats, right]
             found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             if found["off"]:
                 print(found["off"], file=sys.stderr)

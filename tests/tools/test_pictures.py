@@ -1,12 +1,13 @@
-"""Tests that tools.page_picture explains in one sentence why it cannot take a picture yet."""
+"""Tests that tools.pictures explains in one sentence why it cannot take a picture yet."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
-
-from tools.page_picture import main, too_early
+from tools.environments import ROOT
+from tools.pictures import too_early
 from tools.support.real_uwsgi import free_port
 from tools.support.web_server import serving
 
@@ -31,10 +32,9 @@ def test_an_exporter_of_several_servers_is_not_the_demos() -> None:
         assert "it has 2 servers" in (too_early(port) or "")
 
 
-def test_it_ends_with_that_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_that_sentence() -> None:
     """The program ends with the sentence, without starting a browser and without a traceback."""
     port = free_port()
-    monkeypatch.setattr("sys.argv", ["picture", str(port)])
-    with pytest.raises(SystemExit) as ending:
-        main()
-    assert ending.value.code == too_early(port)
+    command = [sys.executable, "-m", "tools.pictures", "page", str(port)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, f"{too_early(port)}\n")

@@ -19,7 +19,7 @@ from tools.rights.measure import Measured, measure_all
 from tools.rights.mounts import enter_own_namespace
 from tools.rights.users import USERS, User
 
-FILE = Path(__file__).resolve().parents[1] / "docs" / "rights.md"
+FILE = Path(__file__).resolve().parents[2] / "docs" / "rights.md"
 _KINDS = {"unix": "Over a UNIX socket", "tcp": "Over TCP"}
 
 MOST_NAMED = 45
@@ -74,7 +74,7 @@ def _unknowns(measured: Measurements, over: str, users: Sequence[User]) -> list[
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m tools.rights_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m tools.rights", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write the tables into {FILE.name}")
     parser.add_argument("--only", default="", metavar="LETTERS", help="measure these users alone")
     options = parser.parse_args(argv)

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from tools.environments import ROOT
+from tools.rights.__main__ import FILE, render
 from tools.rights.measure import Measured
 from tools.rights.users import USERS, User
-from tools.rights_table import FILE, render
 
 ONE, TWO = User("A", "another user"), User("B", "root", name="root")
 
@@ -68,7 +68,7 @@ def having(cells: dict[str, str]) -> str:
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
 def test_two_columns_measured_again() -> None:
     """A user in the socket's group, and the same with both capabilities, have what the document says."""
-    command = [sys.executable, "-m", "tools.rights_table", "--only", "BF"]
+    command = [sys.executable, "-m", "tools.rights", "--only", "BF"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     for over in ("a UNIX socket", "TCP"):

@@ -1,0 +1,172 @@
+"""Takes the pictures that documents show: of the page, of `top`, and of the dashboards.
+
+    make demo PORT=9300 &
+    .venv/bin/python3 -m tools.pictures page 9300                    # six minutes later
+    .venv/bin/python3 -m tools.pictures top http://127.0.0.1:9300    # prints the screen: copy it into the document
+    .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:3000
+
+`page` writes `app/pictures/page.png` and, in dark colours, `page-dark.png`. `dashboards` writes
+`dashboards/pictures/*.png` from a Grafana on this machine that needs no login; a picture includes the variables, and
+ends at the end of a panel or a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+from playwright.sync_api import Page
+
+from app import loopback
+from tools.environments import ROOT
+from tools.support.browser import browser, tab
+from tools.support.driven_top import driven
+
+PAGE_PICTURES = ROOT / "app" / "pictures"
+DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"
+SCALE = 0.75  # a README is displayed narrower than the page
+
+NAMES = {"light": "page.png", "dark": "page-dark.png"}
+"""File names of the page by colour scheme."""
+LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 400_000  # bytes
+FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
+DRAWN = "[...document.querySelectorAll('.lines')].every((each) => !each.offsetParent || each.querySelector('.uplot'))"
+WIDE, TALL = 1440, 1145  # pixels of the page: the verdict, what to change, the workers one by one
+
+_WHOLE = re.compile(r" over \d+ \w+, every ")
+"""In the last line of `top`, once figures are over their whole window (`over 3 of 60 s` before)."""
+
+WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
+UP_TO = {"fleet": "", "server": "Do the workers share", "affinity": "", "capacity": "What do requests spend"}
+"""By dashboard: the row before which its picture ends; empty for the whole page."""
+
+_BOTTOM = """row => {
+  const boxes = [...document.querySelectorAll(".react-grid-item")].map(item => [item, item.getBoundingClientRect()]);
+  const next = boxes.find(([item]) => row && item.textContent.includes(row));
+  return Math.max(...boxes.map(([_, box]) => box.bottom).filter(bottom => !next || bottom <= next[1].top));
+}"""
+
+_DRAWN = """() => {
+  const panels = [...document.querySelectorAll('[data-testid="data-testid panel content"]')];
+  const loading = document.querySelector('[aria-label="Panel loading bar"]');
+  return panels.length > 0 && !loading && panels.every(panel => panel.textContent || panel.querySelector("canvas"));
+}"""
+_PATIENCE = 120_000  # milliseconds
+_UNDOCK = "localStorage.setItem('grafana.navigation.docked', 'false')"
+
+
+def too_early(port: int) -> str | None:
+    """Returns a sentence that says why no picture can be taken yet, or None."""
+    listed = loopback.get(port, "/api/v1/servers")
+    if listed is None:
+        return f"no exporter answers on port {port}: start `make demo PORT={port}`, and try again in six minutes"
+    paths = [server["path"] for server in json.loads(listed)["servers"]]
+    if len(paths) != 1:
+        return f"the exporter on port {port} is not the demo's: it has {len(paths)} servers"
+    window = json.loads(loopback.get(port, paths[0]) or "{}").get("window") or {"seconds": 0.0}
+    if window["seconds"] < FIRST_SECONDS:
+        return (
+            f"the figures are over {window['seconds']:.0f} s so far, and a picture needs {FIRST_SECONDS} s: "
+            f"try again in {FIRST_SECONDS - window['seconds']:.0f} s"
+        )
+    return None
+
+
+def take_page(port: int, directory: Path) -> list[str]:
+    """Writes both pictures into the directory; returns a sentence for each error in the browser and each large file."""
+    directory.mkdir(exist_ok=True)
+    problems: list[str] = []
+    with browser() as running:
+        for scheme, name in NAMES.items():
+            with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
+                shown.open("/?range=300")
+                shown.until(DRAWN)
+                shown.page.screenshot(path=directory / name)
+                problems += shown.problems
+            if (directory / name).stat().st_size > LARGEST_OF_PAGE:
+                problems.append(f"{directory / name} is larger than {LARGEST_OF_PAGE} bytes")
+    return problems
+
+
+def show_top(address: str, keys: str, lines: int) -> str:
+    """Returns the screen of a terminal of 80 columns, once the figures cover a whole window."""
+    with driven(address, lines=lines) as top:
+        top.wait(lambda text: "headroom " in text and _WHOLE.search(text), seconds=120)
+        top.press(keys)
+        before = len(top.written)
+        return top.wait(lambda _: len(top.written) > before + 200).rstrip()
+
+
+def take_dashboards(address: str, names: Sequence[str], server: str, minutes: int, end: float) -> list[str]:
+    """Writes the pictures of these dashboards; returns a sentence for each error in the browser and each large file.
+    server: on the dashboards of one. end: of the time range, in epoch seconds."""
+    problems: list[str] = []
+    with (
+        browser() as running,
+        tab(running, urlsplit(address).port or 80, width=WIDTH, height=TALLEST, device_scale_factor=SCALE) as shown,
+    ):
+        shown.page.add_init_script(_UNDOCK)
+        for name in names:
+            times = {"from": f"{(end - 60 * minutes) * 1000:.0f}", "to": f"{end * 1000:.0f}"}
+            if name == "capacity":
+                times = {"from": "now-90d", "to": "now"}
+            one = {"var-server": server} if name in ("server", "affinity") else {}
+            query = urlencode({**times, **one, "theme": "dark"})
+            shown.page.goto(f"{address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
+            shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
+            problems += _take_dashboard(shown.page, name)
+        return problems + shown.problems
+
+
+def _take_dashboard(page: Page, name: str) -> list[str]:
+    picture = DASHBOARD_PICTURES / f"{name}.png"
+    bottom = page.evaluate(_BOTTOM, UP_TO[name])
+    page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": WIDTH, "height": bottom + 8})
+    is_large = picture.stat().st_size > LARGEST_OF_DASHBOARD
+    return [f"{picture} is larger than {LARGEST_OF_DASHBOARD} bytes"] if is_large else []
+
+
+def main() -> str | None:
+    """Takes the pictures of one kind; returns what went wrong."""
+    parser = argparse.ArgumentParser(
+        prog=".venv/bin/python3 -m tools.pictures",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    page = kinds.add_parser("page", help="the page of a demo")
+    page.add_argument("port", type=int, help="port of the demo's exporter")
+    page.add_argument("--out", type=Path, default=PAGE_PICTURES, help="directory to write to (default: %(default)s)")
+    top = kinds.add_parser("top", help="the screen of `uwsgi-headroom top`")
+    top.add_argument("address", help="address, as for uwsgi-headroom top")
+    top.add_argument("--keys", default="", help="keys to press before the picture is taken")
+    top.add_argument("--lines", type=int, default=15, help="lines of the terminal (default: %(default)s)")
+    boards = kinds.add_parser("dashboards", help="the dashboards, in a Grafana")
+    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
+    boards.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
+    boards.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
+    boards.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
+    boards.add_argument("--to", type=float, default=time.time(), help="end of the range, epoch seconds (default: now)")
+    options = parser.parse_args()
+    if options.kind == "top":
+        print(show_top(options.address, options.keys, options.lines))
+        return None
+    if options.kind == "page":
+        if trouble := too_early(options.port):
+            return trouble
+        problems = take_page(options.port, options.out)
+    else:
+        problems = take_dashboards(
+            options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
+        )
+    return "\n".join(problems) or None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

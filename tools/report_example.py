@@ -1,0 +1,64 @@
+"""Makes the example of a capacity review in docs/examples: a quarter of a year of a service that a program made up.
+
+`.venv/bin/python3 -m tools.report_example review.html` writes a larger one, with three such services and known answers,
+in any form of `uwsgi-headroom report`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+from tools.environments import ROOT
+from tools.support.synthetic import stories
+from tools.support.synthetic.plan import History, Service
+from tools.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.report.columns import ReviewData
+from uwsgi_headroom.report.render import Format, render, write_review
+from uwsgi_headroom.report.review import build_review
+
+FILE = ROOT / "docs" / "examples" / "capacity-review.md"
+
+CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.08, weekdays=(1.0,) * 7)
+"""A service that grows steadily and has its threads as the first limit."""
+
+_LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
+
+
+def make_example() -> str:
+    """Returns the review of one service as Markdown."""
+    return render(build_review(_quarter(CHECKOUT)), "md").decode()
+
+
+def _quarter(*services: Service) -> ReviewData:
+    """The data of a quarter of a year with these services, which says that it is made up."""
+    quarter = stories.quarter()
+    history = History(services=services, days=quarter.days, until=quarter.until, zone=quarter.zone)
+    return replace(make_review_data(history), source="tools/report_example.py, seed 1", problems=(_LABEL,))
+
+
+def main() -> int:
+    """Writes the review of three services: one has reached a limit because its workers are uneven, one will run out of
+    threads, one has enough capacity."""
+    parser = argparse.ArgumentParser(
+        prog=".venv/bin/python3 -m tools.report_example",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    forms: tuple[Format, ...] = get_args(Format)
+    parser.add_argument(
+        "out", type=Path, metavar="FILE", help=f"file to write; its ending is one of {', '.join(forms)}"
+    )
+    out: Path = parser.parse_args().out
+    form = next((form for form in forms if out.suffix == f".{form}"), None)
+    if form is None:
+        parser.error(f"{out}: a review is written as one of {', '.join(forms)}")
+    write_review(build_review(_quarter(*stories.quarter().services, CHECKOUT)), out, form)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Makes the tables of documents that follow from data: alerts, thresholds, metrics, documents of the API, events,
+scenes, settings and flags.
+
+Each function yields the lines of one section as Markdown. `tools.generate` says which document has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, get_args
+
+from prometheus_client.metrics_core import Metric
+
+from alerts.files import FILES
+from alerts.rule import Alert
+from alerts.thresholds import Thresholds
+from app.scenes import SCENES
+from tools.environments import ROOT
+from tools.support.observations import HEALTH, everything
+from uwsgi_headroom.arguments.commands import make_command_line
+from uwsgi_headroom.config.settings import FLAGS
+from uwsgi_headroom.documents.openapi import describe_api
+from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
+from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
+from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
+from uwsgi_headroom.metrics import SUBJECTS
+from uwsgi_headroom.metrics.scrape import group_by_kind
+
+RUNBOOKS = ROOT / "alerts" / "runbooks"
+DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
+"""The dashboard that has all marks of events."""
+
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+
+KIND_TEXTS: Mapping[Kind, str] = {
+    "exporter_started": "The exporter made its first attempt to read this server.",
+    "sampling_gap": f"There were no samples for more than {GAP_SECONDS:g} s although the server was not down: the "
+    "exporter was stopped, or got no CPU.",
+    "server_down": "The server counts as down; the evidence is the message of the failed read.",
+    "server_up": "It was read again. The evidence says whether its master is the same process.",
+    "reload": "uWSGI was reloaded or restarted, or all workers were replaced, at once or one after another.",
+    "worker_ended": "The process of a worker ended, or was replaced between two samples. It has a cause.",
+    "worker_started": f"A worker is back that was away for {AWAY_SECONDS:g} s or longer.",
+    "cheaper_up": "Cheaper mode spawned workers.",
+    "cheaper_down": "Cheaper mode ended workers.",
+    "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
+    "exporter reads is another than before.",
+    "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
+    "Its time is that of the first.",
+}
+
+CAUSE_TEXTS: Mapping[Cause, str] = {
+    "harakiri": "uWSGI's `harakiri_count` of the worker has grown. This one is certain: uWSGI says so itself.",
+    "out_of_memory": "The kernel counted one more process killed for want of memory, in the master's cgroup or on the "
+    "host, between the two samples. It does not count which process that was.",
+    "max_requests": f"The process had served at least {REACHED_REQUESTS:g} of `max-requests` (a delta and the worker's "
+    "number are added to the option).",
+    "max_worker_lifetime": f"The process was at least {REACHED:g} of `max-worker-lifetime` old.",
+    "reload_on_rss": f"Its resident memory was at least {REACHED:g} of `reload-on-rss` or `evil-reload-on-rss` at the "
+    "last sample.",
+    "unknown": "None of these. The evidence is how long it lived, how many requests it served and how much memory it "
+    "held. A crash, a kill from outside and an exit of the application look alike.",
+}
+"""In the order in which they are tried."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yields the lines of a table in Markdown."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def shipped_alerts() -> Iterator[Alert]:
+    """Yields every alert, in the order of the rule files."""
+    thresholds = Thresholds()
+    for groups in FILES.values():
+        for group in groups(thresholds):
+            yield from (rule for rule in group.rules if isinstance(rule, Alert))
+
+
+def alerts() -> Iterator[str]:
+    """The alerts, the most severe first; one row for each name, with the summary of its runbook."""
+    order = ("critical", "warning", "info")
+    by_name: dict[str, list[Alert]] = {}
+    for rule in sorted(shipped_alerts(), key=lambda rule: order.index(rule.severity)):
+        by_name.setdefault(rule.alert, []).append(rule)
+    rows = []
+    for name, rules in by_name.items():
+        severities = " or ".join(rule.severity for rule in rules)
+        hold = " or ".join(dict.fromkeys(rule.hold for rule in rules))
+        summary = (RUNBOOKS / f"{name}.md").read_text().split("\n\n")[1]
+        rows.append((f"[{name}](../alerts/runbooks/{name}.md)", severities, summary, hold))
+    yield from table(("alert", "severity", "when", "for"), rows)
+
+
+def knobs() -> Iterator[str]:
+    """The thresholds, in the order of thresholds.py."""
+    rows = [(f"`{field.name}`", f"`{field.default}`", field.metadata["why"]) for field in fields(Thresholds)]
+    yield from table(("threshold", "value", "what it does, and why to change it"), rows)
+
+
+def metrics() -> Iterator[str]:
+    """Every metric, in a section for each subject."""
+    scrape = group_by_kind(everything(), HEALTH)
+    for families in SUBJECTS:
+        found = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
+        yield f"## {_subject(families)}"
+        yield ""
+        yield from table(("metric", "type", "labels", "what it says"), map(_metric, found))
+        yield ""
+
+
+def _subject(families: Callable[..., object]) -> str:
+    """The subject of a builder as a heading: that of `cpu_affinity_families` is `CPU affinity`. The subject of
+    `families` is the name of its module."""
+    name = families.__name__ if families.__name__ != "families" else families.__module__.rpartition(".")[2]
+    words = name.removesuffix("_families").replace("_", " ")
+    return (words[:1].upper() + words[1:]).replace("Cpu", "CPU")
+
+
+def _metric(metric: Metric) -> tuple[str, str, str, str]:
+    """The row of a metric. Its labels are shown without `server`, and without the `le` of histograms."""
+    name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+    labels = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
+    shown = ", ".join(f"`{label}`" for label in sorted(labels))
+    return f"`{name}`", metric.type, shown, metric.documentation.replace("|", r"\|")
+
+
+def api_documents() -> Iterator[str]:
+    """The keys of each document of the API with their types, and of the objects in them; their meaning and units."""
+    schemas: dict[str, dict[str, Any]] = describe_api()["components"]["schemas"]
+    rows = []
+    for name, schema in schemas.items():
+        keys = ", ".join(f"`{key}` {_type(of)}" for key, of in schema["properties"].items())
+        rows.append((f"`{name}`", keys, schema["description"].replace("|", r"\|")))
+    yield from table(("object", "keys", "what they mean"), rows)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """The type of a value in words: `list of Worker`, `number or null`."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(map(_type, schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(json.dumps(value) for value in schema["enum"])
+    kind = str(schema.get("type", "anything"))
+    if kind == "array":
+        return f"list of {_member(schema['items'])}"
+    if kind == "object":
+        return f"object of {_member(schema['additionalProperties'])}"
+    return kind
+
+
+def _member(schema: Mapping[str, Any]) -> str:
+    """The type of what is in a list or an object: `(number or null)`."""
+    kind = _type(schema)
+    return f"({kind})" if " or " in kind else kind
+
+
+def event_kinds() -> Iterator[str]:
+    """The kinds of events, with the mark that shows each in Grafana."""
+    marks = _read_marks()
+    rows = [(f"`{kind}`", KIND_TEXTS[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
+    yield from table(("kind", "what happened", "joined", "mark in Grafana"), rows)
+
+
+def _read_marks() -> dict[str, str]:
+    """By kind: the mark that shows it, as the dashboard has it."""
+    marks: dict[str, str] = {}
+    for annotation in json.loads(DASHBOARD.read_text())["annotations"]["list"]:
+        kinds = re.search(r'kind=~"([\w|]+)"', annotation["expr"])
+        shown = annotation["name"] if annotation["enable"] else f"{annotation['name']} (off at first)"
+        marks.update(dict.fromkeys(kinds[1].split("|") if kinds else (), shown))
+    return marks
+
+
+def event_causes() -> Iterator[str]:
+    """The likely causes of a worker's end, in the order in which they are tried."""
+    causes = sorted(CAUSES, key=list(CAUSE_TEXTS).index)
+    yield from table(("cause", "evidence"), [(f"`{cause}`", CAUSE_TEXTS[cause]) for cause in causes])
+
+
+def scenes() -> Iterator[str]:
+    """The scenes of the demo."""
+    rows = [(f"`{scene.name}`", scene.summary, scene.shown.replace("\n", " "), f"{scene.cores:g}") for scene in SCENES]
+    yield from table(("SCENE", "situation", "what you see", "CPUs"), rows)
+
+
+def settings() -> Iterator[str]:
+    """The flags of the exporter and their variables, from the rows of the settings."""
+    rows = []
+    for setting in FLAGS:
+        value = "" if setting.is_switch else f" {setting.metavar}"
+        repeatable = ", repeatable" if setting.is_repeatable else ""
+        default = str(setting.default) if setting.default else ""
+        rows.append((f"`{setting.flag}{value}`{repeatable}", f"`{setting.variable}`", default))
+    yield from table(("flag", "environment", "default"), rows)
+
+
+def tune_flags() -> Iterator[str]:
+    """The flags of `tune`, from its parser."""
+    rows = []
+    for argument in make_command_line().commands["tune"].arguments:
+        flag = argument.option_strings[-1]
+        if flag != "--help":
+            value = f" {argument.metavar}" if argument.metavar else ""
+            rows.append((f"`{flag}{value}`", argument.help or ""))
+    yield from table(("flag", "what it does"), rows)
