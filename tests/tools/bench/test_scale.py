@@ -1,4 +1,4 @@
-"""How cost grows: exponents are those of the upper half of the sizes, and the stand-ins are servers as uWSGI has them."""
+"""How cost grows: exponents are those of the upper half of the sizes, and stand-ins answer as real servers do."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ def main() -> None:
     results = []
     for axis in AXES:
         if options.only in axis.name:
-            axis = replace(axis, sizes=[size for size in axis.sizes if size <= options.largest])
-            results.append(_measure(axis, options.rounds))
+            sizes = [size for size in axis.sizes if size <= options.largest]
+            results.append(_measure(replace(axis, sizes=sizes), options.rounds))
             print(_report_axis(results[-1]), end="\n\n", flush=True)
     text = "\n\n".join(
         [

@@ -87,11 +87,11 @@ class Point:
         """Measure samples, then scrapes, each after one more sample."""
         number = self._specification.periods * PERIOD
         samples = await self.sample(number)
-        scrapes, body = [], b""
+        scrapes = []
         for scrape in range(_SCRAPES + 1):
             await self.sample(1)
             began = time.process_time()
-            *_, body = await asyncio.gather(*(self._request() for _ in range(self._specification.scrapers)))
+            await asyncio.gather(*(self._request() for _ in range(self._specification.scrapers)))
             if scrape:  # the first one fills the caches again
                 scrapes.append(time.process_time() - began)
         plain = await self._request({})
