@@ -18,7 +18,6 @@ import argparse
 import contextlib
 import os
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,4 +176,4 @@ def _note() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
