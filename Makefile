@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-scale bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -68,10 +68,14 @@ bench-cost:  ## measure what the exporter costs uWSGI, the machine and the appli
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.cost $(ARGS)
 
-bench-many:  ## measure one exporter with 200 servers, for 5 minutes (ARGS="--write FILE"), and their memory after an hour
+bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sockets, for 20 minutes (ARGS="--only vassals")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
 	@.venv/bin/python -m tools.bench.hour_memory
+
+bench-scale:  ## measure how the cost grows with workers, threads, servers, samples and scrapers (ARGS="--only TEXT")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.scale $(ARGS)
 
 bench-page:  ## measure what the page costs: bytes, paint, drawing, the exporter's CPU, for 3 minutes
 	@$(PYTHON) -m tools.prepare bench-page

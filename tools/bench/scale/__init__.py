@@ -1,0 +1,1 @@
+"""How the exporter's cost grows with workers, threads, servers, samples and scrapers."""
