@@ -12,8 +12,8 @@ help:  ## print this list
 demo:  ## run a loaded uWSGI, the exporter, Prometheus and Alertmanager until Ctrl-C (SCENE=list, PORT=9238)
 	@exec $(PYTHON) -m app.demo $(if $(SCENE),--scene "$(SCENE)") --port $(PORT) --parent $$PPID
 
-# Prometheus' programs may be in .venv/bin, and tests look for them on PATH. Test files run in parallel, then the tests
-# that must run alone. With ARGS, one run of the chosen tests.
+# Prometheus' programs may be in .venv/bin, and tests look for them on PATH. Test files run in parallel; with ARGS, the
+# chosen tests run one after the other.
 PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
 BESIDE = $(PYTEST) -q -n auto --dist loadscope --no-loadscope-reorder
 test:  ## run the tests, with real servers and a real browser, for some minutes (ARGS="-k page")
@@ -21,14 +21,12 @@ test:  ## run the tests, with real servers and a real browser, for some minutes 
 ifdef ARGS
 	@$(PYTEST) $(ARGS)
 else
-	@$(BESIDE) -m "not alone and not slow"
-	@$(PYTEST) -q -m "alone and not slow" tests/kernel
+	@$(BESIDE) -m "not slow"
 endif
 
 test-all:  ## run all tests, including the slow ones
 	@$(PYTHON) -m tools.prepare test
-	@$(BESIDE) -m "not alone"
-	@$(PYTEST) -q -m alone tests/kernel
+	@$(BESIDE)
 
 test-dependencies:  ## test the lowest and newest versions of the dependencies, for 10 minutes (ARGS="--write")
 	@$(PYTHON) -m tools.prepare test

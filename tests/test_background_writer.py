@@ -11,7 +11,7 @@ from typing import BinaryIO
 from uwsgi_headroom.background_writer import BackgroundWriter
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @contextlib.contextmanager

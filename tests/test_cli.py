@@ -325,7 +325,7 @@ def test_variables_of_orchestration_are_one_line_of_the_log() -> None:
             [*COMMAND, "--stats", "/a", "--web.listen-address", address],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
             env={**clean_environment(), **dict.fromkeys(names, "tcp://10.0.0.1:9238")},
         )

@@ -106,7 +106,7 @@ def everything(running: Exporter) -> str:
     """All that the exporter shows and logs, and one event of its stream."""
     texts = [running.get(path)[1] for path in PATHS]
     texts.append(running.metrics(accept="application/openmetrics-text"))
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", "/api/v1/servers/app/events")
         response = connection.getresponse()

@@ -26,7 +26,7 @@ DASHBOARD = "http://grafana/d/uwsgi-headroom-server?var-job=uwsgi&var-server=sho
 
 
 def amtool(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([find("amtool"), *words], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([find("amtool"), *words], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_amtool_accepts_the_configuration() -> None:
@@ -74,7 +74,7 @@ class Running:
     mailbox: Mailbox
 
     def post(self, *alerts: dict[str, Any]) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.manager.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.manager.port, timeout=60)
         with contextlib.closing(connection):
             connection.request("POST", "/api/v2/alerts", json.dumps(alerts), {"Content-Type": "application/json"})
             answer = connection.getresponse()

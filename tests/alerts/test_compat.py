@@ -170,5 +170,5 @@ def held(server: Uwsgi, requests: int) -> Iterator[None]:
 
 
 def _get(url: str) -> None:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         answer.read()

@@ -61,7 +61,7 @@ def test_taken_port_ends_the_demo_before_anything_is_set_up():
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
     assert ended.returncode == 1
@@ -86,7 +86,7 @@ def test_demo_runs_until_a_signal_and_leaves_nothing(signals):
         assert len(_processes_with(demo_.temporary)) >= 11  # the demo, its guard, 5 programs, 4 workers
         for number in signals:
             demo_.process.send_signal(number)
-        assert demo_.process.wait(20) == 0
+        assert demo_.process.wait(60) == 0
         said = demo_.said()
         assert f"http://127.0.0.1:{port}/metrics" in said
         assert "shares 75%/25%; 3.0 of 32 threads busy; headroom 2.5x" in said
@@ -141,7 +141,7 @@ def test_demo_goes_on_without_what_it_cannot_have(tmp_path):
 def test_demo_ends_when_one_of_its_programs_does():
     """A uWSGI that cannot start is reported with the end of its log, and nothing is left."""
     with _demo(real_uwsgi.free_port(), uwsgi=Path("/bin/false")) as demo_:
-        assert demo_.process.wait(20) == 1
+        assert demo_.process.wait(60) == 1
         assert "make demo: uwsgi ended (status 1)" in demo_.said()
         demo_.expect_nothing_left(within=0)
 
@@ -159,7 +159,7 @@ def test_demo_outlives_what_it_can_do_without():
             real_uwsgi.wait_until(lambda lost=lost: lost in demo_.said(), what=f"the end of {name} to be said")
         assert demo_.process.poll() is None
         demo_.process.send_signal(signal.SIGINT)
-        assert demo_.process.wait(20) == 0
+        assert demo_.process.wait(60) == 0
         demo_.expect_nothing_left(within=0)
 
 
@@ -178,7 +178,7 @@ def test_demo_ends_with_what_it_needs(name, said):
     with _demo(real_uwsgi.free_port(), path="/nonexistent") as demo_:
         demo_.wait_for_figures()
         demo_.find(name).kill()
-        assert demo_.process.wait(20) == 1
+        assert demo_.process.wait(60) == 1
         assert said in demo_.said()
         demo_.expect_nothing_left(within=0)
 
@@ -206,7 +206,7 @@ def test_demo_killed_during_the_installation_leaves_nothing(victim):
         demo_.kill(victim)
         if victim == "guard":
             next(demo_.temporary.glob("*/beside")).with_name("go").touch()
-        demo_.process.wait(20)
+        demo_.process.wait(60)
         demo_.expect_nothing_left(within=5)
         assert demo_.process.returncode != 0
 
@@ -216,7 +216,7 @@ def test_interrupt_during_the_installation_leaves_nothing():
     with _demo(real_uwsgi.free_port(), make=True, installs=PIP) as demo_:
         demo_.wait_for_installation()
         os.killpg(demo_.process.pid, signal.SIGINT)
-        demo_.process.wait(20)
+        demo_.process.wait(60)
         demo_.expect_nothing_left(within=5)
         assert "stopped\n" in demo_.said()
 
@@ -224,7 +224,7 @@ def test_interrupt_during_the_installation_leaves_nothing():
 def test_demo_whose_reader_has_gone_ends():
     """The demo ends as in `make demo | head`, without a traceback, and leaves nothing."""
     with _demo(real_uwsgi.free_port(), path="/nonexistent", reader=["head", "-1"]) as demo_:
-        assert demo_.process.wait(20) == 1
+        assert demo_.process.wait(60) == 1
         assert demo_.said().count("\n") == 1
         demo_.expect_nothing_left(within=0)
 
@@ -358,7 +358,7 @@ def _demo(
             yield Demo(process, output, temporary)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
             if reading:
                 reading.wait(20)
 

@@ -32,7 +32,7 @@ def test_processes_and_files_end_with_the_block(survives):
             block.guard.wait()
             with pytest.raises(GuardError, match="guard has ended"):
                 block.check()
-    assert [process.wait(5) for process in stubborn] == [-9, -9]
+    assert [process.wait(60) for process in stubborn] == [-9, -9]
     assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
     assert not block.directory.exists()
     assert (os.environ.get("TMPDIR"), tempfile.gettempdir()) == before

@@ -66,7 +66,7 @@ class Shown:
 
     def document(self, name: str = "demo") -> Document:
         """The exporter's document of one of its servers."""
-        text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=30)
+        text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
         document: Document = json.loads(text)
         return document

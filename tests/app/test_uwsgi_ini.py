@@ -53,7 +53,7 @@ def test_mistakes_are_refused(tmp_path, change, complaint):
         env={**os.environ, "RUN_DIR": str(tmp_path), "HTTP": f"127.0.0.1:{real_uwsgi.free_port()}"},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     assert ended.returncode == 1

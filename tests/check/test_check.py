@@ -39,7 +39,7 @@ def clients(*ports: int, path: str) -> Iterator[None]:
     def ask(port: int) -> None:
         while not stop.is_set():
             with contextlib.suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 with contextlib.closing(connection):
                     connection.request("GET", path)
                     connection.getresponse().read()
@@ -52,7 +52,7 @@ def clients(*ports: int, path: str) -> Iterator[None]:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(15)
+            thread.join(60)
 
 
 def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
@@ -193,9 +193,9 @@ def test_interrupted_before_it_has_read_anything() -> None:
             text=True,
             env=clean_environment(),
         )
-        assert asked.wait(20)
+        assert asked.wait(60)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (3, "")
     assert "UNKNOWN  It was interrupted before the first reading." in out
 
@@ -245,7 +245,7 @@ def test_a_server_that_goes_away_meanwhile_is_unknown() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=3)
         stack.close()
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 3
     assert "UNKNOWN  Down: " in out
 

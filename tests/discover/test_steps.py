@@ -95,7 +95,7 @@ def follow(made: Plan) -> None:
 
 def answer(server: Uwsgi) -> int:
     """The status with which the application answers."""
-    with urlopen(f"http://127.0.0.1:{server.http}/", timeout=10) as response:
+    with urlopen(f"http://127.0.0.1:{server.http}/", timeout=60) as response:
         return int(response.status)
 
 
@@ -330,7 +330,7 @@ def test_an_option_that_ends_it_at_a_reload(tmp_path: Path) -> None:
         assert "do not reload it: it has `exit-on-reload`" in restart.heading
         assert restart.lines == []
         os.kill(server.pid, signal.SIGHUP)
-        server.process.wait(20)
+        server.process.wait(60)
 
 
 @as_root

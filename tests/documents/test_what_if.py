@@ -123,7 +123,7 @@ def test_cancellation_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
             await task
 
     asyncio.run(cancel())
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 @pytest.mark.parametrize(

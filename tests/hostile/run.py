@@ -73,7 +73,7 @@ def run_beside_all() -> Run:
         descriptors = psutil.Process(running.pid).num_fds()
         resident = peak_resident_bytes(running.pid)
         running.process.send_signal(signal.SIGTERM)
-        status = running.process.wait(20)
+        status = running.process.wait(60)
         return Run(
             scrapes=scrapes,
             openmetrics=openmetrics,

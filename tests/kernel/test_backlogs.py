@@ -53,7 +53,7 @@ def reason(backlog: Backlog) -> str:
 def busy(server: Uwsgi) -> Iterator[None]:
     """The only worker sleeps in a request, so that nothing is accepted."""
     url = f"http://127.0.0.1:{server.http}/?io_ms=1500"
-    request = Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read())
+    request = Thread(target=lambda: urllib.request.urlopen(url, timeout=60).read())
     request.start()
     wait_until(lambda: b'"in_request":1' in server.document(), what="the request to be in service")
     yield

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,8 +20,6 @@ from tests.support.other_namespaces import as_nobody, as_root
 from tools.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
 from uwsgi_headroom.kernel.processes import Processes
-
-LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 
 
 def start(*command: str) -> subprocess.Popen[str]:
@@ -201,58 +198,6 @@ def test_gone_between_readings(sleeper: subprocess.Popen[str]) -> None:
     assert list(processes.read(os.getpid(), pids)) == [sleeper.pid]
     assert processes.read(os.getpid(), []) == {}
     assert not processes._known
-
-
-@pytest.mark.alone  # otherwise other processes take the pid
-@as_root
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
-def test_pid_reused_by_an_unrelated_process() -> None:
-    """A worker's pid that now belongs to an unrelated process is not read."""
-    processes = Processes()
-    for _ in range(50):
-        worker = start("sleep", "60")
-        assert worker.pid in processes.read(os.getpid(), [worker.pid])
-        end(worker)
-        stranger = start("sh", "-c", f"echo {worker.pid - 1} >{LAST_PID}; sleep 60 & echo $!; wait")
-        assert stranger.stdout
-        reused = int(stranger.stdout.readline())
-        try:
-            if reused == worker.pid:
-                assert processes.read(os.getpid(), [worker.pid]) == {}
-                assert processes.read(stranger.pid, [worker.pid]).keys() == {worker.pid}
-                return
-        finally:
-            os.kill(reused, 9)
-            end(stranger)
-    pytest.skip("other programs took the pid fifty times")
-
-
-def passed(instant: float) -> bool:
-    return time.monotonic() > instant
-
-
-@pytest.mark.alone  # otherwise other processes take the pid
-@as_root
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="this kernel does not let one choose the next pid")
-def test_pid_reused_by_a_sibling() -> None:
-    """A worker that reuses an earlier worker's pid gets its own start time."""
-    processes = Processes()
-    for _ in range(50):
-        first = start("sleep", "60")
-        earlier = processes.read(os.getpid(), [first.pid])[first.pid]
-        wait_until(partial(passed, time.monotonic() + 0.03), what="a later start, counted in hundredths")
-        end(first)
-        LAST_PID.write_text(str(first.pid - 1))
-        second = start("sleep", "60")
-        try:
-            if second.pid == first.pid:
-                processes.read(os.getpid(), [second.pid])
-                later = processes.read(os.getpid(), [second.pid])[second.pid]
-                assert (later.start_time or 0) > (earlier.start_time or 0)
-                return
-        finally:
-            end(second)
-    pytest.skip("other programs took the pid fifty times")
 
 
 @as_root

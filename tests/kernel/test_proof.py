@@ -18,7 +18,7 @@ from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
 def document(address: tuple[str, int]) -> bytes:
     """The document of a stats server on TCP; None while it does not listen."""
     try:
-        with socket.create_connection(address, timeout=5) as client:
+        with socket.create_connection(address, timeout=60) as client:
             return b"".join(iter(lambda: client.recv(1 << 18), b""))
     except OSError:
         return b""

@@ -150,7 +150,7 @@ def test_a_kernel_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(20)
+    asking.join(60)
     assert [type(error) for error in errors] == [TimeoutError]
     silent.close()
 

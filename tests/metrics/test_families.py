@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from tools.support.captured_documents import NAMES, document, with_a_wrong_value
 from tools.support.monitoring import find
 from tools.support.observations import down, of_uwsgi, proven, series, up
+from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
@@ -325,10 +326,14 @@ def test_names_and_types_agree() -> None:
 
 def test_no_document_breaks_a_scrape() -> None:
     """With any value replaced, a document is refused or its figures can be written: a failed scrape would lose the
-    figures of every server."""
+    figures of every server. Of the documents that are decoded to the same values, one is enough."""
+    bodies: dict[str, bytes] = {}
     for body in with_a_wrong_value():
         with contextlib.suppress(StatsError):
-            render_families(of_uwsgi([up("wrong", body)]))
+            bodies.setdefault(repr(stats.decode(body)), body)
+    assert len(bodies) > 400
+    for body in bodies.values():
+        render_families(of_uwsgi([up("wrong", body)]))
 
 
 def test_promtool_finds_nothing_wrong() -> None:

@@ -30,7 +30,7 @@ def test_percentiles_of_a_real_server() -> None:
     ):
 
         def ask(each: float) -> int:
-            client = http.client.HTTPConnection("127.0.0.1", server.http, timeout=30)
+            client = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
             client.request("GET", f"/{each:.3f}")
             return client.getresponse().status
 

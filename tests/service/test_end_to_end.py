@@ -63,7 +63,7 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
             outcome = "uwsgi_exporter_config_last_reload_successful"
             assert (before[outcome], after[outcome], broken[outcome]) == (1, 1, 0)
             running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(20) == -signal.SIGTERM
+            assert running.process.wait(60) == -signal.SIGTERM
             assert "Traceback" not in running.log.read_text()
         heard.await_state("STOPPING", "1")
     assert [name for message in heard.messages for name in ("RELOADING", "STOPPING") if name in message] == [
@@ -77,7 +77,7 @@ def test_a_service_from_start_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def ask(listener: socket.socket) -> socket.socket:
     """A connection that has requested metrics."""
     client = socket.socket(listener.family)
-    client.settimeout(30)
+    client.settimeout(60)
     client.connect(listener.getsockname())
     client.sendall(b"GET /metrics HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n")
     return client
@@ -111,10 +111,10 @@ def test_requests_before_the_exporter_starts(tmp_path: Path) -> None:
             try:
                 answers = [answer(one), answer(two)]
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == -signal.SIGTERM
+                assert process.wait(60) == -signal.SIGTERM
             finally:
                 process.kill()
-                process.wait(20)
+                process.wait(60)
         ask(tcp).close()  # the sockets stay open
         ask(unix).close()
     for text in answers:

@@ -62,7 +62,7 @@ def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[R
         yield running
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(60)
         if terminal:
             with contextlib.suppress(OSError):
                 os.close(keyboard)
@@ -75,7 +75,7 @@ def test_a_terminal_that_is_closed_ends_it(tmp_path: Path) -> None:
             running.process.send_signal(signal.SIGHUP)
             running.logs(RELOADED, count)
         os.close(running.keyboard)
-        assert running.process.wait(20) == -signal.SIGHUP
+        assert running.process.wait(60) == -signal.SIGHUP
     assert "Traceback" not in running.log.read_text()
 
 
@@ -87,7 +87,7 @@ def test_without_a_terminal_it_reloads(tmp_path: Path) -> None:
         running.logs(RELOADED)
         running.process.send_signal(signal.SIGHUP)
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == -signal.SIGTERM
+        assert running.process.wait(60) == -signal.SIGTERM
     assert "Traceback" not in running.log.read_text()
 
 
@@ -98,7 +98,7 @@ def test_without_a_file_it_ends(tmp_path: Path) -> None:
     with started(tmp_path, *stats) as running:
         wait_until(history.exists, what="the history")
         running.process.send_signal(signal.SIGHUP)
-        assert running.process.wait(20) == -signal.SIGHUP
+        assert running.process.wait(60) == -signal.SIGHUP
     assert not list(tmp_path.glob("history.sqlite-wal"))
     assert "Traceback" not in running.log.read_text()
 

@@ -179,7 +179,7 @@ def requested(heard: Manager, count: int, *, between: bool) -> int:
             await asyncio.sleep(0.01)
         running.cancel()
 
-    asyncio.run(asyncio.wait_for(ask(), 20))
+    asyncio.run(asyncio.wait_for(ask(), 60))
     return reads
 
 

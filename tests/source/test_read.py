@@ -37,7 +37,7 @@ def _nothing_stays_open() -> Iterator[None]:
     """No test of a reader leaves a descriptor behind."""
     before = len(os.listdir("/proc/self/fd"))
     yield
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, 5, "descriptors to be closed")
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
 
 
 def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> Answer:
@@ -144,7 +144,7 @@ def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.s
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen()
-        listener.settimeout(5)
+        listener.settimeout(60)
 
         def answer() -> None:
             with contextlib.suppress(TimeoutError), listener.accept()[0] as connection:
@@ -278,7 +278,7 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
         begun, served = threading.Event(), []
 
         def serve() -> None:
-            begun.wait(5)
+            begun.wait(60)
             while not served:
                 with listener.accept()[0] as connection, contextlib.suppress(BrokenPipeError):
                     connection.sendall(DOCUMENT)
@@ -295,7 +295,7 @@ def test_a_full_unix_backlog_is_waited_for(tmp_path: Path) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         asyncio.run(read_when_full())
-        thread.join(5)
+        thread.join(60)
     assert served == [DOCUMENT]
 
 

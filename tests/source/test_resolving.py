@@ -31,7 +31,7 @@ class _Resolver:
         if host != _NAME or options.get("flags"):
             return self._real(host, port, **options)
         self.asked += 1
-        self.released.wait(10)
+        self.released.wait(60)
         return self._real("127.0.0.1", self.port, **options)
 
 
@@ -44,7 +44,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Resolver]:
     hung.released.set()
     for thread in threading.enumerate():
         if thread.name.startswith("resolve "):
-            thread.join(10)
+            thread.join(60)
 
 
 def read(address: str, timeout: float) -> source.Answer:

@@ -50,7 +50,7 @@ def test_charts_go_on_after_a_restart(tmp_path: Path) -> None:
             wait_until(lambda: document("")["flow"] is not None, what="figures")
             time.sleep(1.0)
             running.process.terminate()
-            running.process.wait(10)
+            running.process.wait(60)
         with exporter("--stats", f"shop={server.stats}", "--history", str(path)) as running:
             wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")  # type: ignore[index]
             events = document("/journal?seconds=90000")["events"]

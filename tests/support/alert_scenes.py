@@ -51,7 +51,7 @@ class Mortal:
         if self._process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
 

@@ -80,7 +80,7 @@ def everywhere(scenario: Callable[[int], Awaitable[bool]], least: int) -> None:
 
 
 async def _within(scenario: Awaitable[bool]) -> bool:
-    return await asyncio.wait_for(scenario, 30)
+    return await asyncio.wait_for(scenario, 60)
 
 
 async def _count_suspensions(coroutine: Coroutine[Any, Any, Any], place: int) -> int:

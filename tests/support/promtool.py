@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -28,6 +32,38 @@ def complaints(*arguments: str | Path) -> str:
     environment = {**os.environ, "GOMAXPROCS": "1", "GOGC": "400"}
     ran = subprocess.run([program(), *arguments], capture_output=True, text=True, check=False, env=environment)
     return ran.stdout + ran.stderr if ran.returncode else ""
+
+
+def rules_read(directory: Path, rules: Iterable[Path], expressions: Iterable[str]) -> list[Path]:
+    """Copies rule files into `directory` and returns the copies, without the recording rules that neither an alert nor
+    one of these expressions reads: half of the rules, whose evaluation would take half of promtool's time.
+    """
+    files = {path.name: _groups(path) for path in rules}
+    every = [rule for groups in files.values() for group in groups for rule in group["rules"]]
+    recorded = {rule["record"] for rule in every if "record" in rule}
+    read: set[str] = set()
+    unread = [*expressions, *(json.dumps(rule) for rule in every if "alert" in rule)]
+    while unread:
+        found = recorded & set(_NAME.findall(unread.pop())) - read
+        read |= found
+        unread += [rule["expr"] for rule in every if rule.get("record") in found]
+    for name, groups in files.items():
+        kept = [
+            {**group, "rules": [rule for rule in group["rules"] if "alert" in rule or rule["record"] in read]}
+            for group in groups
+        ]
+        (directory / name).write_text(json.dumps({"groups": [group for group in kept if group["rules"]]}))
+    return [directory / name for name in files]
+
+
+_NAME = re.compile(r"[A-Za-z_:][\w:]*")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a PyYAML built without libyaml has only the slow loader
+
+
+@functools.cache
+def _groups(path: Path) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = yaml.load(path.read_text(), _LOADER)["groups"]
+    return groups
 
 
 def nothing(

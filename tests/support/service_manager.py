@@ -61,7 +61,7 @@ def manager(address: str = "") -> Iterator[Manager]:
         finally:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
                 last.sendto(b"", end.getsockname())
-            thread.join(10)
+            thread.join(60)
 
 
 def passing(command: Sequence[str], *descriptors: int) -> list[str]:

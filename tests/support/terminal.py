@@ -18,7 +18,7 @@ _ROWS, _COLUMNS = 50, 200
 _PART = re.compile(r"\x1b\[([?\d;]*)([@A-Za-z])|\x1b[()].|\x1b[^\[()]|([\x00-\x1f])|([^\x00-\x1f\x1b]+)")
 
 
-def screen_of(command: Sequence[str], ready: Callable[[list[str]], object], seconds: float = 20.0) -> list[str]:
+def screen_of(command: Sequence[str], ready: Callable[[list[str]], object], seconds: float = 60.0) -> list[str]:
     """Runs a program in a terminal until its screen is `ready`; returns the lines, and ends the program."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
@@ -36,7 +36,7 @@ def screen_of(command: Sequence[str], ready: Callable[[list[str]], object], seco
         return lines
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
         os.close(master)
 
 

@@ -43,7 +43,7 @@ def test_interrupt_ends_what_the_command_started(tmp_path, monkeypatch):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    real_uwsgi.wait_until(lambda: not _runs(int(pid.read_text())), 5, "the grandchild to end")
+    real_uwsgi.wait_until(lambda: not _runs(int(pid.read_text())), 30, "the grandchild to end")
     assert list(temporary.iterdir()) == []
 
 

@@ -26,7 +26,7 @@ def test_ctrl_c_is_a_signal_and_lines_written_over_are_kept():
     with in_terminal(["setsid", "--ctty", sys.executable, "-c", WAITS]) as terminal:
         wait_until(lambda: "waiting" in terminal.text())
         terminal.interrupt()
-        assert terminal.process.wait(10) == 0
+        assert terminal.process.wait(60) == 0
         wait_until(lambda: "stopped" in terminal.text())
         os.write(terminal.keyboard, b"\n")
     assert terminal.text().splitlines()[:2] == ["one", "two"]

@@ -75,12 +75,12 @@ def test_cancelled_anywhere_the_terminal_is_as_it_was(monkeypatch: pytest.Monkey
             runs += 1
             assert termios.tcgetattr(keyboard) == modes
             if runs > 1:  # the first run was cancelled before its first step
-                await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
+                await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 60)
                 assert b"\x1b[?1049h" in written
             written.clear()
             termios.tcflush(keyboard, termios.TCOFLUSH)  # the key, if nobody has read it
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 5)
+            await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 60)
 
         places = asyncio.run(cancelled_everywhere(run, check))  # type: ignore[arg-type]
     assert runs == places + 2
@@ -102,11 +102,11 @@ def test_after_it_left_nothing_is_drawn_and_no_key_is_taken(monkeypatch: pytest.
         there.show(["too late"])
         there.clear()
         os.write(keyboard, b"x\n")
-        await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 20)
+        await asyncio.wait_for(_until(lambda: written.endswith(LEFT)), 60)
         assert b"too late" not in written
         assert pressed == []
         there.enter()
-        await asyncio.wait_for(_until(lambda: "x" in pressed), 20)
+        await asyncio.wait_for(_until(lambda: "x" in pressed), 60)
         there.leave()
 
     with terminal(monkeypatch) as (keyboard, written):

@@ -441,7 +441,7 @@ def test_a_reader_that_closes_the_pipe_early() -> None:
             )
             assert process.stdout
             process.stdout.close()
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=60)
             assert (process.returncode, errors) == (1, b"")
 
 
@@ -503,7 +503,7 @@ def stats() -> Iterator[Stats]:
                 ended.wait(0.01)
             return
         server.readers += 1
-        connection.settimeout(5)
+        connection.settimeout(60)
         connection.sendall(document("minified"))
 
     with bad_servers.serving("unix", behave) as server.address:
@@ -539,13 +539,13 @@ def test_stopped_by_ctrl_z_it_has_let_go_of_uwsgi(stats: Stats, command: str) ->
     try:
         wait_until(lambda: stats.readers > 3, what="reads")
         stats.holds = True
-        assert stats.held.wait(20), "no read is under way"
+        assert stats.held.wait(60), "no read is under way"
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: state(process.pid) == "T", what="it to stop")
-        assert stats.left.wait(5)
+        assert stats.left.wait(60)
         stats.holds, before = False, stats.readers
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: stats.readers > before + 3, what="reads again")
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)

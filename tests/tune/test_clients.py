@@ -59,7 +59,7 @@ def serving(answer: Answer = lambda _number, _request: PONG, *, keeps: bool = Fa
     finally:
         server.socket.shutdown(socket.SHUT_RDWR)
         server.socket.close()
-        thread.join(10)
+        thread.join(60)
 
 
 def _apply(server: Server, **load: object) -> Answers:
@@ -175,7 +175,7 @@ def test_timeouts():
     silence = threading.Event()
 
     def wait(_number: int, _request: bytes) -> None:
-        silence.wait(10)
+        silence.wait(60)
 
     with serving(wait) as server:
         timed_out = _apply(server, rate=20.0, seconds=0.2, timeout=0.1)
@@ -200,7 +200,7 @@ def test_idle_connections_are_opened_first_and_again():
         thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         answers = Clients(Load(idle=3, warm_up=0.0, seconds=0.3), listener.getsockname()[1]).run()
-        thread.join(5)
+        thread.join(60)
     assert answers == Answers(seconds=pytest.approx(0.3), answered=0)
     assert len(opened) == 5
     opened[2].setblocking(False)

@@ -205,7 +205,7 @@ def test_interrupted_runs_leave_nothing():
         runner.send_signal(sign)
         if sign == signal.SIGINT:
             runner.send_signal(sign)
-    statuses = [runner.wait(20) for runner in runners]
+    statuses = [runner.wait(60) for runner in runners]
     real_uwsgi.wait_until(lambda: not marked(token) and not os.listdir(place), what="everything to end")
     assert most > 2 * len(ends)  # the runners, their guards, and more
     assert -signal.SIGKILL in statuses

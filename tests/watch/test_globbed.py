@@ -77,7 +77,7 @@ def answering_once(path: Path) -> Iterator[None]:
         thread = threading.Thread(target=answer)
         thread.start()
         yield
-        thread.join(5)
+        thread.join(60)
 
 
 def globbing(
@@ -334,7 +334,7 @@ def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path) -> None:
 
     with bad_servers.accepts_and_never_writes("unix") as address:
         os.utime(address, (1e9, 1e9))
-        asyncio.run(asyncio.wait_for(look(address), 20))
+        asyncio.run(asyncio.wait_for(look(address), 60))
 
 
 def test_a_pattern_without_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     """Runs a test, after which no task may be left."""
 
     async def all_ended() -> None:
-        await asyncio.wait_for(work, 20)
+        await asyncio.wait_for(work, 60)
         await asyncio.sleep(0.05)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
@@ -217,7 +217,7 @@ def test_the_end_of_the_exporter() -> None:
         watch = expect(probed.find(address, []))
         await asyncio.sleep(0.05)
         assert watch.reader._in_flight
-        await asyncio.wait_for(fleet.close(), 1)
+        await asyncio.wait_for(fleet.close(), 4)  # sooner than the deadline of a read
         assert watch.reader.finished_first.is_set()
         assert watch.reader._in_flight is None
         with pytest.raises(NoPlaceError, match="stopping"):

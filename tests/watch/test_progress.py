@@ -135,7 +135,7 @@ def test_a_fleet_completes_turns(monkeypatch: pytest.MonkeyPatch, what: str) -> 
             "refusing": lambda: ["/nowhere"],
             "none": list,
         }[what]()
-        asyncio.run(asyncio.wait_for(sampled(*addresses), 20))
+        asyncio.run(asyncio.wait_for(sampled(*addresses), 60))
     assert set(counts) == {len(addresses)}
 
 
@@ -165,4 +165,4 @@ def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch: pytest.Monke
         sampling.cancel()
         await fleet.close()
 
-    asyncio.run(asyncio.wait_for(sampled(), 20))
+    asyncio.run(asyncio.wait_for(sampled(), 60))

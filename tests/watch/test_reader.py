@@ -57,7 +57,7 @@ def counted(answering: bool = True) -> Iterator[Counted]:
             if bad_servers.has_left(connection):
                 server.left.set()
                 return
-        connection.settimeout(5)
+        connection.settimeout(60)
         connection.sendall(server.answer)
 
     with bad_servers.serving("unix", behave) as address:
@@ -165,7 +165,7 @@ def test_a_read_that_times_out_holds_nothing() -> None:
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         connection.sendall(b"{" + b" " * 2**20)
-        ended.wait(5)
+        ended.wait(60)
 
     async def look(address: str) -> int:
         reader = Reader("shop", Unix(address), timeout=0.3)
@@ -231,7 +231,7 @@ def test_the_readers_own_timeout_is_a_failure() -> None:
             assert reader.errors == {"timeout": 1}
 
         asyncio.run(look())
-        assert server.left.wait(5)
+        assert server.left.wait(60)
     assert server.clients == 1
 
 

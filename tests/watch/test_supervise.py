@@ -40,6 +40,6 @@ def test_work_that_ends_begins_again(fault: Exception | None, caplog: pytest.Log
         await asyncio.wait({supervised})
         assert supervised.cancelled()
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 60))
     assert restarts == {"sample": 3}
     assert [bool(record.exc_info and record.exc_info[1]) for record in caplog.records] == [fault is not None] * 3

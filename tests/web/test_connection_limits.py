@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LimitedServer, sock
     app = Starlette(routes=[Route("/", answer)])
     with limited_server(app) as server, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        client.settimeout(10)
+        client.settimeout(60)
         client.connect(server.address)
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         wait_until(lambda: server.connections, what="the connection")
@@ -67,14 +67,14 @@ def test_an_end_does_not_wait_for_who_takes_nothing(monkeypatch: pytest.MonkeyPa
         (connection,) = server.connections
         wait_until(lambda: not connection._writable.is_set(), what="a stall")
         server.end()
-        wait_until(lambda: not server.connections, 5, what="the end of the connection")
+        wait_until(lambda: not server.connections, what="the end of the connection")
 
 
 def test_who_takes_too_little_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A little now and then moves no deadline: a client must accept data at the least rate."""
     with asked(monkeypatch) as (server, client):
         monkeypatch.setattr(bounds, "LEAST_RATE", 100_000)
-        ends, received = time.monotonic() + 20, 0
+        ends, received = time.monotonic() + 60, 0
         with contextlib.suppress(ConnectionResetError):
             while server.connections and (part := client.recv(2_000)):
                 received += len(part)
@@ -105,7 +105,7 @@ def test_slow_clients_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
             with socket.create_connection(server.address, 10) as client:
                 client.sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
-        slow[0].settimeout(10)
+        slow[0].settimeout(60)
         received = 0
         with contextlib.suppress(ConnectionResetError):
             while part := slow[0].recv(1 << 20):

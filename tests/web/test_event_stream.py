@@ -21,7 +21,7 @@ from uwsgi_headroom.web.event_stream import EventStreams
 @contextlib.contextmanager
 def listening(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
     """A stream that stays open until the block ends."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         response = connection.getresponse()
@@ -167,7 +167,7 @@ def test_a_cancelled_source_ends_the_stream_alone() -> None:
 
         streams = EventStreams()
         with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-            assert await asyncio.wait_for(next_data(events), 5) == b""
+            assert await asyncio.wait_for(next_data(events), 60) == b""
             assert await next_data(others) == b"1"
 
     asyncio.run(run())
@@ -198,7 +198,7 @@ def test_a_cancelled_listener_leaves_nothing(documents: int) -> None:
                     pass
 
         listener = asyncio.create_task(listen())
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         listener.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await listener

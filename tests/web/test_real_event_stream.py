@@ -49,7 +49,7 @@ def test_a_server_that_goes_down_and_comes_back() -> None:
         server.process.send_signal(signal.SIGCONT)
         again = until(response, lambda received: received["state"] == "up")
         server.process.send_signal(signal.SIGINT)
-        server.process.wait(10)
+        server.process.wait(60)
         down = until(response, lambda received: received["state"] == "down")
         listed = get(exporting, "/api/v1/servers")
         history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
@@ -157,7 +157,7 @@ def test_it_stops_in_its_usual_time(tmp_path: Path) -> None:
 
         threading.Thread(target=read_on, daemon=True).start()
         exporting.process.send_signal(signal.SIGTERM)
-        exporting.process.wait(20)
-        assert ended.wait(5)
+        exporting.process.wait(60)
+        assert ended.wait(60)
         assert not exporting.lines("requests were cut off")
         assert not exporting.lines("level=error")

@@ -73,7 +73,7 @@ class Client:
 
 def run(test: Callable[[Builder], Awaitable[None]]) -> None:
     async def body() -> None:
-        await asyncio.wait_for(test(Builder()), 30)
+        await asyncio.wait_for(test(Builder()), 60)
 
     asyncio.run(body())
 

@@ -40,7 +40,7 @@ def endless(first: bytes, more: bytes) -> Abuse:
         finally:
             ended.set()
             for thread in threads:
-                thread.join(5)
+                thread.join(60)
 
     return abuse
 
@@ -84,7 +84,7 @@ def many(first: bytes, more: bytes = b"", count: int = 1000) -> Abuse:
             yield
         finally:
             ended.set()
-            thread.join(10)
+            thread.join(60)
 
     return abuse
 
@@ -119,6 +119,6 @@ def slow(first: bytes, count: int = 300) -> Abuse:
             yield
         finally:
             ended.set()
-            thread.join(10)
+            thread.join(60)
 
     return abuse

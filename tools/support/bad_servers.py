@@ -57,7 +57,7 @@ def serving(where: Where, behave: Behaviour) -> Iterator[str]:
             yield address
         finally:
             ended.set()
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive(), "a bad server did not end"
 
 

@@ -63,7 +63,7 @@ class Tab:
     def until(self, expression: str) -> None:
         """Waits until a JavaScript expression is true. Playwright would evaluate it in the page, which the policy
         forbids."""
-        wait_until(lambda: self.page.evaluate(f"Boolean({expression})"), 30, expression)
+        wait_until(lambda: self.page.evaluate(f"Boolean({expression})"), 60, expression)
 
     def text(self, selector: str) -> str:
         """The text of an element."""

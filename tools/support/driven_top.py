@@ -43,12 +43,12 @@ class Driven:
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    def wait(self, ready: Callable[[str], object], seconds: float = 30.0) -> str:
+    def wait(self, ready: Callable[[str], object], seconds: float = 60.0) -> str:
         """Reads output until the screen is `ready`; returns the screen."""
         assert self._pump(lambda: ready(self.text()), seconds), self.text()
         return self.text()
 
-    def ended(self, seconds: float = 20.0) -> int:
+    def ended(self, seconds: float = 60.0) -> int:
         """Waits until the program has ended; returns its exit status."""
         self._pump(lambda: self.process.poll() is not None, seconds)
         status = self.process.wait(0.1)
@@ -126,6 +126,6 @@ def driven(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
-        process.wait(10)
+        process.wait(60)
         if top.keyboard >= 0:
             os.close(top.keyboard)

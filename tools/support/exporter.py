@@ -85,12 +85,12 @@ class Exporter:
         """Returns when the exporter was killed with a connection that it has not read from. Only
         `stoppable_exporter`."""
         os.kill(self.pid, signal.SIGUSR2)
-        assert self.process.wait(20) == -signal.SIGKILL
+        assert self.process.wait(60) == -signal.SIGKILL
 
     def kill(self) -> None:
         """Sends SIGKILL, which also ends a stopped process."""
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @contextlib.contextmanager

@@ -76,10 +76,10 @@ def limited_server(
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
     try:
-        assert started.wait(10), "the server did not start"
+        assert started.wait(60), "the server did not start"
         yield server
     finally:
         with contextlib.suppress(RuntimeError):  # it has ended
             server.end(0)
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not end"

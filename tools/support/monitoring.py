@@ -31,7 +31,7 @@ def find(name: str) -> Path:
     return program
 
 
-def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, seconds: float = 30) -> T:
+def eventually(look: Callable[[], T], enough: Callable[[T], object], what: str, seconds: float = 60) -> T:
     """Calls `look` until its result is `enough`, and returns it. Fails after `seconds` with the last result."""
     end = time.monotonic() + seconds
     while not enough(answer := look()):
@@ -81,7 +81,7 @@ class Prometheus:
         return {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] == "err"}
 
     def wait_for(
-        self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 30
+        self, expression: str, enough: Callable[[dict[Labels, float]], object] = bool, seconds: float = 60
     ) -> dict[Labels, float]:
         """Waits until `enough` accepts the values of an instant query, and returns them. By default any will do."""
         return eventually(lambda: self.query(expression), enough, expression, seconds)
@@ -159,7 +159,7 @@ def _running(program: Program, directory: Path) -> Iterator[None]:
 
 def _get(port: int, path: str) -> Any:
     """Returns the JSON body of a GET request, for any HTTP status."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         return json.loads(connection.getresponse().read())

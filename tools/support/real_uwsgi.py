@@ -57,7 +57,7 @@ def free_port() -> int:
     raise RuntimeError("no TCP port is free for a server on this machine")
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20.0, what: str = "condition") -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "condition") -> None:
     """Polls `condition` until it is true; fails after `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
@@ -111,7 +111,7 @@ class Uwsgi:
     def document(self) -> bytes:
         """Reads the current stats document to its end."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            client.settimeout(10)
+            client.settimeout(60)
             client.connect(self.stats)
             return b"".join(iter(lambda: client.recv(1 << 18), b""))
 

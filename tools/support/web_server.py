@@ -49,7 +49,7 @@ def get(
     port: int, path: str = "/metrics", headers: dict[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Makes a request; returns status, headers and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers or {})
         response = connection.getresponse()

@@ -40,7 +40,7 @@ def test_each_answer_and_each_failure_counts(tmp_path, monkeypatch) -> None:
     def pause(_seconds: float) -> None:
         pauses.append(1)
         if len(pauses) == 4:
-            thread.join(10)
+            thread.join(60)
         if len(pauses) == 5:
             stop.touch()
 

@@ -46,9 +46,9 @@ class SecureServer:
     def get(self, path: str = "/", login: str = "", client: str = "", tls: bool = True) -> tuple[int, str]:
         """Make a request; returns status and body. login: `name:password`; client: the name of a certificate."""
         connection = (
-            http.client.HTTPSConnection(*self.address, timeout=20, context=self.trust(client))
+            http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust(client))
             if tls
-            else http.client.HTTPConnection(*self.address, timeout=20)
+            else http.client.HTTPConnection(*self.address, timeout=60)
         )
         with contextlib.closing(connection):
             connection.request("GET", path, headers=basic(login) if login else {})
@@ -64,7 +64,7 @@ class SecureServer:
 
     def serial(self) -> str:
         """The serial number of the certificate that a client sees."""
-        with contextlib.closing(http.client.HTTPSConnection(*self.address, timeout=20, context=self.trust())) as client:
+        with contextlib.closing(http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust())) as client:
             client.connect()
             return str(client.sock.getpeercert()["serialNumber"])
 

@@ -51,7 +51,7 @@ def test_a_certificate_changes_during_traffic(tmp_path: Path, monkeypatch: pytes
     """A renewed certificate is served without a restart; an open connection goes on; a broken one changes nothing."""
     monkeypatch.setattr(live_config, "LOOK_SECONDS", 0.05)
     with secure_server(tmp_path, TLS) as server:
-        client = http.client.HTTPSConnection(*server.address, timeout=10, context=server.trust())
+        client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
         with contextlib.closing(client):
             client.request("GET", "/")
             assert client.getresponse().read() == b"ok"

@@ -71,7 +71,7 @@ def behind(directory: Path) -> Iterator[Exporter]:
 
 def request(behind: Exporter, directory: Path, path: str, login: str = "", method: str = "GET") -> int:
     trust = ssl.create_default_context(cafile=str(directory / "ca.pem"))
-    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", behind.port, timeout=20, context=trust)) as client:
+    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", behind.port, timeout=60, context=trust)) as client:
         client.request(method, path, headers=basic(login) if login else {})
         return client.getresponse().status
 
@@ -149,7 +149,7 @@ def test_client_certificates_of_check(directory: Path, tmp_path: Path, capsys: p
         for name, words in (("with", "shop"), ("without", "asks for a client certificate")):
             assert words in command(capsys, "check", url, "--http.config.file", str(tmp_path / f"{name}.yml"))[1]
         started.process.terminate()
-        assert started.process.wait(10) == -15, started.log.read_text()
+        assert started.process.wait(60) == -15, started.log.read_text()
 
 
 def test_a_wrong_file_ends_the_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

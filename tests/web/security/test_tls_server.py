@@ -67,7 +67,7 @@ def test_only_the_right_login_passes(server: SecureServer) -> None:
 def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
     """Refusals too; and a refusal asks for a login."""
     for login, status in ((LOGIN, 200), ("", 401)):
-        client = http.client.HTTPSConnection(*server.address, timeout=10, context=server.trust())
+        client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
         with contextlib.closing(client):
             client.request("GET", "/", headers=basic(login) if login else {})
             response = client.getresponse()
@@ -82,7 +82,7 @@ def test_each_answer_has_the_configured_headers(server: SecureServer) -> None:
 )
 def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
     """It is refused as a missing login is."""
-    client = http.client.HTTPSConnection(*server.address, timeout=10, context=server.trust())
+    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
     with contextlib.closing(client):
         client.request("GET", "/", headers={"Authorization": value.encode("latin-1")})
         assert client.getresponse().status in (401, 429)
@@ -90,7 +90,7 @@ def test_rubbish_instead_of_a_login(server: SecureServer, value: str) -> None:
 
 def test_a_huge_login_is_refused_by_the_limits_of_a_head(server: SecureServer) -> None:
     """The refusal arrives over TLS, though TLS cannot close one side alone."""
-    client = http.client.HTTPSConnection(*server.address, timeout=10, context=server.trust())
+    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
     with contextlib.closing(client):
         client.request("GET", "/", headers={"Authorization": "Basic " + "A" * 20_000})
         assert client.getresponse().status == 431
@@ -107,7 +107,7 @@ def test_plain_http_is_answered_in_plain_text(server: SecureServer, sent: bytes)
 @pytest.mark.parametrize("sent", [b"\0" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16" * 40_000, b"\x16\x03\x01\xff\xff"])
 def test_rubbish_ends_the_connection(server: SecureServer, caplog: pytest.LogCaptureFixture, sent: bytes) -> None:
     """And writes nothing into the log. (A TLS alert may be the answer.)"""
-    with socket.create_connection(server.address, timeout=10) as client, contextlib.suppress(ConnectionError):
+    with socket.create_connection(server.address, timeout=60) as client, contextlib.suppress(ConnectionError):
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         while part := client.recv(1000):
@@ -120,7 +120,7 @@ def test_a_handshake_in_small_pieces_is_complete(server: SecureServer) -> None:
     """Its first byte alone decides that it is TLS."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = server.trust().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-    with socket.create_connection(server.address, timeout=10) as client:
+    with socket.create_connection(server.address, timeout=60) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
             try:
@@ -142,7 +142,7 @@ def test_old_versions_and_renegotiation(server: SecureServer) -> None:
         context.set_ciphers("DEFAULT:@SECLEVEL=0")
         with pytest.warns(DeprecationWarning, match="TLSv1_1") if not accepted else contextlib.nullcontext():
             context.minimum_version = context.maximum_version = version
-        with socket.create_connection(server.address, timeout=10) as raw:
+        with socket.create_connection(server.address, timeout=60) as raw:
             if accepted:
                 with context.wrap_socket(raw, server_hostname="127.0.0.1") as client:
                     assert client.version() == "TLSv1.2"
@@ -179,14 +179,14 @@ def test_half_handshakes_take_no_place_for_long(tmp_path: Path, monkeypatch: pyt
         half = client_hello(server)[:100]
         clients = []
         for number in range(40):
-            clients.append(stack.enter_context(socket.create_connection(server.address, timeout=10)))
+            clients.append(stack.enter_context(socket.create_connection(server.address, timeout=60)))
             clients[-1].sendall(half if number % 2 else b"")
         assert server.get() == (200, "ok")
         wait_until(lambda: len(server.slots) <= 8, what="the bound")
         monkeypatch.setattr(bounds, "HANDSHAKE_SECONDS", 0.2)
-        late = stack.enter_context(socket.create_connection(server.address, timeout=10))
+        late = stack.enter_context(socket.create_connection(server.address, timeout=60))
         late.sendall(half)
-        silent = stack.enter_context(socket.create_connection(server.address, timeout=10))
+        silent = stack.enter_context(socket.create_connection(server.address, timeout=60))
         assert late.recv(10) == b""
         assert silent.recv(10) == b""
         for client in clients:
@@ -202,7 +202,7 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
         for pause, complete in ((None, False), (0.02, True)):
             with socket.socket() as raw:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-                raw.settimeout(20)
+                raw.settimeout(60)
                 raw.connect(server.address)
                 client = server.trust().wrap_socket(raw, server_hostname="127.0.0.1")
                 client.sendall(b"GET /?size=2000000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -220,7 +220,7 @@ def test_a_client_that_receives_nothing_is_closed(tmp_path: Path, monkeypatch: p
 
 def test_an_end_does_not_wait_for_half_handshakes(tmp_path: Path) -> None:
     """Nor for a connection that is idle."""
-    with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=10) as client:
+    with secure_server(tmp_path, TLS) as server, socket.create_connection(server.address, timeout=60) as client:
         client.sendall(client_hello(server)[:50])
         wait_until(lambda: server.server.connections, what="the connection")
         server.server.end()

@@ -35,7 +35,7 @@ def hostile_servers() -> Iterator[list[dict[str, object]]]:
         finally:
             process.stdin.close()
             process.stdout.close()
-            assert process.wait(20) == 0, "the hostile servers failed"
+            assert process.wait(60) == 0, "the hostile servers failed"
 
 
 async def _run(folder: Path) -> None:
