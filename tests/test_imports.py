@@ -27,19 +27,16 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 DOORS: dict[str, str] = {
     "analysis": """advice balance capacity figures findings littles_law objective percentiles routes verdict wait_states
         what_if worker_states
-        findings.evenness findings.limits findings.load findings.memory findings.neighbours findings.queue
-        findings.waits findings.workers""",
+        findings.evenness findings.queue findings.workers""",
     "arguments": "commands parser",
     "check": "command failure request watching",
     "completion": "scripts",
-    "config": """defaults http_client_file parsers pem precedence probe_targets servers settings slo yaml_file
-        yaml_nodes""",
+    "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
     "discover": "command",
     "documents": "build history openapi predict response_times schema sentences",
     "history": "hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": """backlogs cpus facts host identity memory namespaces options options.ini processes procfs sock_diag
-        waits""",
+    "kernel": "backlogs cpus facts host identity memory namespaces options processes procfs sock_diag waits",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",

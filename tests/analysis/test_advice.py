@@ -64,6 +64,17 @@ def test_the_reason_is_not_named_where_no_advice_depends_on_it() -> None:
     assert "waits_not_known" not in judged(full(load=0.6))
 
 
+def test_threads_of_unknown_use_are_not_called_busy() -> None:
+    """Where it is known neither whether the only thread was in service nor whether requests wait, nothing is advised,
+    and so nothing is missing for advice."""
+    server = Server(processes=1, threads=1, cpus=8.0)
+    facts = replace(server.read(AT).host, waits=HIDDEN)
+    unknown = window(60, worker(1, 100, cpu=1.0, busy=None))
+    assert "waits_not_known" not in findings_by_code(unknown, server, host=facts, address=STATS)
+    busy = window(60, worker(1, 100, cpu=1.0, busy=60.0))
+    assert "waits_not_known" in findings_by_code(busy, server, host=facts, address=STATS)
+
+
 def test_busy_interpreters_are_evidence_for_processes() -> None:
     """They compute, whatever else they wait for, and each process has an interpreter of its own."""
     assert judged(full(load=0.46))["saturation"].change.startswith("Raise `processes` from 4 to 6")

@@ -692,6 +692,22 @@ class TestLost:
         assert [total.lost for total in totals_of(*readings).workers] == [3, 0, 0, 0]
         assert totals_of(readings[0], readings[2]).workers[0].lost == 3
 
+    def test_lost_requests_of_a_worker_that_a_reload_removed_stay_lost(self) -> None:
+        """The response times count all requests since the start, those of former workers too."""
+        server = Server(processes=2)
+        server.busy(0, 3)
+        integrals = Integrals()
+        integrals.add(server.read(10.0), STEP)
+        server.kill(2)
+        integrals.add(server.read(10.2), STEP)
+        server.respawn(2, 10.3)
+        integrals.add(server.read(10.4), STEP)
+        server.reload(11.0, processes=1)
+        for at in range(12, 40):
+            server.serve(1, 1)
+            integrals.add(server.read(float(at)), STEP)
+        assert integrals.response_times.totals.lost == 3
+
     def test_recycled_worker_loses_nothing(self) -> None:
         """A recycled worker first finishes its requests, as its count of requests shows."""
         server = Server()

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6, python_in
 from tools.support.real_uwsgi import accepting, free_port, peer_pid, uwsgi, wait_until
+from uwsgi_headroom.kernel import proof
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
-from uwsgi_headroom.kernel.proof import Proof, prove_master_pid
+from uwsgi_headroom.kernel.proof import Proof, prove_master_pid, read_start_ticks
 
 
 def document(address: tuple[str, int]) -> bytes:
@@ -31,6 +32,16 @@ def listening() -> Iterator[tuple[str, int]]:
         server.bind(("127.0.0.1", 0))
         server.listen()
         yield server.getsockname()
+
+
+@pytest.mark.parametrize("state", [b"Z", b"X"])
+def test_a_process_that_has_ended_has_no_start(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a zombie nor a dead process is taken for the one that was proven, although its pid and start remain. No
+    test can hold a process dead for long enough to read it, so the file is made up."""
+    own = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    assert read_start_ticks(os.getpid()) == int(own[19])
+    monkeypatch.setattr(proof.procfs, "read_stat_fields", lambda _path: [state, *own[1:]])
+    assert read_start_ticks(os.getpid()) == -1
 
 
 @pytest.mark.integration

@@ -80,6 +80,7 @@ def test_excess_of_a_period_counts_against_the_next_step(machine: Machine) -> No
     """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
     server.read((0, 1), (group,))
+    assert QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
     for used in (10 + QUOTA_PERIOD, 10 - QUOTA_PERIOD) * 3:
         machine.tree.use_group(used)
         machine.run(used / 2, used / 2)

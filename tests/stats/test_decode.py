@@ -71,6 +71,14 @@ def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
     assert refusal(body).reason == reason
 
 
+def test_a_cron_without_a_schedule_runs_at_any_time() -> None:
+    """Where a field is missing, any value fits, as where uWSGI writes -1; and the command does not run."""
+    snapshot = stats.decode(server(crons=[{"command": "x"}]))
+    assert isinstance(snapshot, Snapshot)
+    (cron,) = snapshot.crons
+    assert (cron.minute, cron.hour, cron.day, cron.month, cron.week, cron.pid, cron.started_at) == (*(-1,) * 6, 0)
+
+
 def test_http_is_pointed_out() -> None:
     """An HTTP answer on a raw socket is refused with the form of address that works."""
     assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -85,8 +93,10 @@ def test_the_error_for_an_empty_answer_names_its_causes() -> None:
 def test_the_error_for_a_web_page_names_its_owner() -> None:
     """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
-    assert "the page of a uwsgi-headroom exporter" in str(refusal(page.format("shop · uwsgi-headroom").encode()))
-    assert "an application's (`http-socket`)" in str(refusal(page.format("Welcome").encode()))
+    own, other = (refusal(page.format(title).encode()) for title in ("shop · uwsgi-headroom", "Welcome"))
+    assert "the page of a uwsgi-headroom exporter" in str(own)
+    assert "an application's (`http-socket`)" in str(other)
+    assert (own.reason, other.reason) == ("not_json", "not_json")
 
 
 @pytest.mark.parametrize("at", range(len(document(SMALL))))

@@ -65,8 +65,8 @@ def read_as_users_do(path: Path) -> None:
 
 def flip(data: bytes, dice: random.Random) -> bytes:
     changed = bytearray(data)
-    for _ in range(dice.randrange(1, 4)):
-        changed[dice.randrange(len(changed))] ^= 1 << dice.randrange(8)
+    for bit in dice.sample(range(8 * len(changed)), dice.randrange(1, 4)):  # different ones: none is flipped back
+        changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
 
 
@@ -74,11 +74,11 @@ def damage_cells(path: Path, dice: random.Random) -> int:
     """Flip bits in the blobs of ten records and events, and in a name; how many records."""
     with closing(sqlite3.connect(path)) as database:
         for table, where, count in (("records", "(server, tier, slot)", 7), ("events", "(server, since, what)", 3)):
-            query = f"SELECT {where[1:-1]}, data FROM {table} ORDER BY random() LIMIT {count}"
-            for *key, data in database.execute(query).fetchall():
+            rows = database.execute(f"SELECT {where[1:-1]}, data FROM {table} ORDER BY {where[1:-1]}").fetchall()
+            for *key, data in dice.sample(rows, count):
                 values = f"UPDATE {table} SET data = ? WHERE {where} = (?, ?, ?)"
                 database.execute(values, (flip(data, dice), *key))
-        ((number, text),) = database.execute("SELECT id, CAST(text AS BLOB) FROM texts ORDER BY random() LIMIT 1")
+        number, text = dice.choice(database.execute("SELECT id, CAST(text AS BLOB) FROM texts ORDER BY id").fetchall())
         database.execute("UPDATE texts SET text = CAST(? AS TEXT) WHERE id = ?", (flip(text, dice), number))
         database.execute("UPDATE servers SET name = CAST(x'ff73' AS TEXT) WHERE id = 2")
         database.commit()
@@ -189,6 +189,23 @@ def test_any_value_in_any_column(tmp_path: Path, whole: bytes, table: str, colum
             for time in (0, 60, 3700, 7400):
                 database.write([], END + time)
         database.close()
+
+
+@pytest.mark.parametrize("place", range(198, 203))
+def test_a_damaged_record_is_counted_once(tmp_path: Path, whole: bytes, place: int) -> None:
+    """Wherever it stands: a reader takes two hundred records at a time, and goes on after the last that is whole."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "UPDATE records SET data = x'00' WHERE tier = 60 AND slot IN "
+            "(SELECT slot FROM records WHERE tier = 60 ORDER BY slot LIMIT 3 OFFSET ?)",
+            (place,),
+        )
+        database.commit()
+    with HistoryFile(path, END) as file:
+        assert len(list(file.records("shop", 0, 1e12, 60))) == DAYS * DAY / 60 - 3
+        assert file.damaged == 3
 
 
 IMPOSSIBLE = ("abc", b"\xff", 1.5, -1, 0, 10**12, 2**63 - 1, float("inf"), float("-inf"))

@@ -67,12 +67,15 @@ def _apply(server: Server, **load: object) -> Answers:
 
 
 def test_closed_loop_counts_the_measured_time_only(capsys):
-    """The warm-up does not count; the runner learns when it is over."""
+    """The warm-up does not count; the runner learns when it is over, and the time at which it was."""
+    start = time.monotonic()
     with serving() as server:
         answers = _apply(server, clients=2, paths=("/a", "/b?c=d"), warm_up=0.1, seconds=0.1)
     assert 0 < answers.answered < len(server.requests)
     assert answers.errors == {}
-    assert capsys.readouterr().out == "begin\n"
+    word, begin = capsys.readouterr().out.split()
+    assert word == "begin"
+    assert start + 0.1 <= float(begin) <= time.monotonic() - 0.1
     lines = [request.split(b"\r\n")[0] for request in server.requests[:4]]
     assert lines == [b"GET /a HTTP/1.0", b"GET /b?c=d HTTP/1.0"] * 2
     assert 0 < answers.p50 <= answers.p95 <= answers.p99 <= answers.longest

@@ -23,6 +23,7 @@ from uwsgi_headroom.tune.experiment import run, server
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Loading
 
 pytestmark = pytest.mark.integration
 
@@ -70,10 +71,13 @@ def marked(token: str) -> list[str]:
     return found
 
 
-def test_figures_agree_with_what_the_clients_saw(mark):
-    """uWSGI's counters over the measured time are those of the clients, without the warm-up. On a busy machine the two
-    begin at slightly different times, so the requests come at a fixed rate, for longer than such a delay."""
-    outcome = run_once(planned(setup(), replace(LOAD, clients=0, rate=60.0, seconds=3.0)))
+def test_figures_agree_with_what_the_clients_saw(mark, monkeypatch):
+    """uWSGI's counters over a part of the measured time are those of the clients. Requests come at a fixed rate. The
+    server is watched for two seconds less than they come, so that the watch is not over after them, however busy the
+    machine is."""
+    observe = run.observe
+    monkeypatch.setattr(run, "observe", lambda name, stats, seconds, check: observe(name, stats, seconds - 2, check))
+    outcome = run_once(planned(setup(), replace(LOAD, clients=0, rate=60.0, seconds=6.0)))
     assert outcome.error is None
     answers, observed = outcome.answers, outcome.observed
     assert answers.errors == {}
@@ -91,6 +95,18 @@ def test_figures_agree_with_what_the_clients_saw(mark):
     assert 0 < outcome.server_cpu < 2
     assert 0 < outcome.clients_cpu < 1
     assert outcome.memory > 5_000_000
+
+
+@pytest.mark.parametrize(("late", "longest"), [(0.5, 1.6), (60.0, run.LEAST_SECONDS)])
+def test_the_watch_ends_with_the_load(mark, monkeypatch, late, longest):
+    """Also if it begins late, as on a busy machine: its figures would be those of a server without load."""
+    watched = []
+    wait_for_begin = Loading.wait_for_begin
+    monkeypatch.setattr(Loading, "wait_for_begin", lambda load: wait_for_begin(load) - late)
+    monkeypatch.setattr(run, "observe", lambda _name, _stats, seconds, _check: watched.append(seconds))
+    outcome = run_once(planned(setup(), replace(LOAD, seconds=2.1)))
+    assert outcome.error is None
+    assert run.LEAST_SECONDS <= watched[0] <= longest
 
 
 def test_port_is_taken(mark):

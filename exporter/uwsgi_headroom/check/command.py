@@ -13,8 +13,8 @@ from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
 from uwsgi_headroom.check.watching import Targets, judge_targets, parse_targets, sort_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
-from uwsgi_headroom.config.parsers import parse_stuck
 from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.config.settings import find_setting
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
@@ -26,7 +26,7 @@ def run(request: Request) -> int:
     and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
-    stuck_seconds = parse_stuck(request.stuck, "--stuck") if request.stuck else STUCK_SECONDS
+    stuck_seconds = find_setting("--stuck").parse(request.stuck, "--stuck") if request.stuck else STUCK_SECONDS
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
         judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))

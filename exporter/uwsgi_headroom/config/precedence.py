@@ -42,8 +42,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     """Combine flags, environment, file and defaults, in this order of precedence. Servers of flags or the environment
     are added to those of the file. Raises ConfigError."""
     _refuse_misspelt(environment)
-    file = _given(find_setting("--config"), flags, environment)
-    config = yaml_file.load_file(Path(file[0][0])) if file else Config()
+    config = _read_file(flags, environment)
     added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
     servers = refuse_duplicate_names([*config.servers, *added])
     refuse_duplicate_addresses(servers)
@@ -58,6 +57,19 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
         if slo:
             refuse_too_short(slo, config.settings.samples_per_second)
     return config
+
+
+def resolve_history(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the path of the history file, in the same order of precedence; "" if nothing sets one. flags: those of
+    `serve` that name it, `history` and `config`. Raises ConfigError."""
+    given = _given(find_setting("--history"), flags, environment)
+    return given[0][0] if given else _read_file(flags, environment).history
+
+
+def _read_file(flags: argparse.Namespace, environment: Mapping[str, str]) -> Config:
+    """Read the configuration file, if one is given. Raises ConfigError."""
+    file = _given(find_setting("--config"), flags, environment)
+    return yaml_file.load_file(Path(file[0][0])) if file else Config()
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -95,6 +95,7 @@ class HistoryFile:
             "AND tier = ? AND slot > ? AND +slot <= ? ORDER BY slot LIMIT ?"
         )
         after, end = int(since // tier), int(min(until, self._latest) // tier)
+        counted: set[object] = set()  # slots of damaged records: those behind the last whole one are read twice
         while rows := self._rows(query, server, tier, after, end, _ROWS):
             # After the rows: a text is written no later than the first record that needs it.
             texts = {number: str(text) for number, text in self._rows("SELECT id, text FROM texts")}
@@ -103,7 +104,8 @@ class HistoryFile:
                 try:
                     record = decode_in_slot(data, texts, tier, slot)
                 except HistoryFileError:
-                    self.damaged += 1
+                    self.damaged += slot not in counted
+                    counted.add(slot)
                     continue
                 if slot > after:
                     after = slot

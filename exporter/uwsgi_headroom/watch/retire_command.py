@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.defaults import SHIPPED_HISTORY
-from uwsgi_headroom.config.settings import PREFIX
+from uwsgi_headroom.config.precedence import resolve_history
 from uwsgi_headroom.errors import ConfigError, HeadroomError, HistoryFileError
 from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.retired import retire
@@ -39,10 +39,7 @@ def run(names: Sequence[str], history: str | None, config: str | None, *, force:
 def find_history(history: str | None, config: str | None, environment: Mapping[str, str]) -> Path:
     """Find the exporter's history file, as the exporter itself does, or at the place of the shipped unit. Raises
     ConfigError."""
-    file = config or environment.get(f"{PREFIX}CONFIG", "")
-    given = (
-        history or environment.get(f"{PREFIX}HISTORY", "") or (yaml_file.load_file(Path(file)).history if file else "")
-    )
+    given = resolve_history(argparse.Namespace(history=history, config=config), environment)
     path = Path(given or SHIPPED_HISTORY).absolute()
     if not given and not path.parent.exists():
         raise ConfigError(

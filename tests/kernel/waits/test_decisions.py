@@ -110,6 +110,24 @@ def test_a_lock_of_busy_threads_is_learnt() -> None:
     assert not locks.is_idle(LOCK, presumed=True)
 
 
+def test_one_thread_is_enough_to_learn_from() -> None:
+    """A sample counts the same whether one thread waits for the lock or many do."""
+    idle, busy = IdleLocks(), IdleLocks()
+    for _ in range(3):
+        idle.learn({LOCK: 1}, others=2, busy=2, presumed_idle=False)
+        busy.learn({LOCK: 1}, others=2, busy=3, presumed_idle=True)
+    assert idle.is_idle(LOCK, presumed=False)
+    assert not busy.is_idle(LOCK, presumed=True)
+
+
+def test_a_sample_that_fits_both_teaches_nothing() -> None:
+    """The threads that are in service for certain are an estimate, and may be half of a thread."""
+    locks = IdleLocks()
+    for _ in range(10):
+        locks.learn({LOCK: 1}, others=1.5, busy=2, presumed_idle=False)
+    assert not locks.is_learnt(LOCK)
+
+
 def test_what_was_learnt_is_unlearnt() -> None:
     """The score is bounded, so a mistake lasts only some samples."""
     locks = IdleLocks()

@@ -41,6 +41,9 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
+ABOUT_LOAD = (queue.find, evenness.find, load.find, waits.find, limits.find, neighbours.find, memory.find)
+"""Those about a level of load, in the same order. The others are about a moment, or about uWSGI's setup."""
+
 
 def collect_findings(figures: Figures) -> list[Finding]:
     """The findings about a server, worst first; among equally severe ones, those that users feel first come first."""
@@ -52,9 +55,23 @@ def collect_findings(figures: Figures) -> list[Finding]:
     return sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
+def collect_load_findings(figures: Figures) -> list[Finding]:
+    """The findings about the level of load of a window, for a reader who looks back on it."""
+    return [finding for module in ABOUT_LOAD for finding in module(figures)]
+
+
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     """The findings about an emperor."""
     return list(emperor.find(record))
 
 
-__all__ = ["COSTLY", "RUNBOOKS", "SEVERITIES", "Finding", "Severity", "collect_emperor_findings", "collect_findings"]
+__all__ = [
+    "COSTLY",
+    "RUNBOOKS",
+    "SEVERITIES",
+    "Finding",
+    "Severity",
+    "collect_emperor_findings",
+    "collect_findings",
+    "collect_load_findings",
+]

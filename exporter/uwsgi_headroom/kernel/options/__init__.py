@@ -1,7 +1,7 @@
 """Reads the options of a uWSGI master from its command line and configuration files, as far as they are visible.
 
-The door of the room: `ini` knows the files' syntax, `spellings` the options' names, `files` how to open them, `read`
-uWSGI's order.
+The door of the room: `spellings` knows the options' names, `files` how to open the files, `read` uWSGI's order. The
+syntax of the files is in `ini_syntax`, because `tune` reads and changes such files too.
 """
 
 from uwsgi_headroom.kernel.options.files import MasterFiles

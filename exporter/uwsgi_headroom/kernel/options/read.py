@@ -15,8 +15,7 @@ import re
 from collections import deque
 from pathlib import Path
 
-from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.ini import (
+from uwsgi_headroom.ini_syntax import (
     LOADS,
     OTHER_FORMATS,
     begins_block,
@@ -25,6 +24,7 @@ from uwsgi_headroom.kernel.options.ini import (
     resolve_set,
     split_name,
 )
+from uwsgi_headroom.kernel.options.files import MasterFiles
 from uwsgi_headroom.kernel.options.spellings import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.record import Options

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 
-from uwsgi_headroom.kernel.options.ini import is_on
+from uwsgi_headroom.ini_syntax import is_on
 from uwsgi_headroom.record import Options
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))

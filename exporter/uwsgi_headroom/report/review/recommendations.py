@@ -6,7 +6,7 @@ capacity to add before a limit is reached, and servers to survive the loss of on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -15,18 +15,7 @@ import numpy as np
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import (
-    SEVERITIES,
-    Finding,
-    evenness,
-    limits,
-    load,
-    memory,
-    neighbours,
-    queue,
-    waits,
-    workers,
-)
+from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_load_findings, evenness, queue, workers
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review.peaks import Peaks
@@ -56,17 +45,6 @@ LOW = 1.5
 
 ALIKE = 1.1
 """Servers whose headroom is at most this multiple of the smallest need the same."""
-
-AT_PEAK: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
-    queue.find,
-    evenness.find,
-    load.find,
-    waits.find,
-    limits.find,
-    neighbours.find,
-    memory.find,
-)
-"""The modules whose findings are about a level of load. The others are about a moment, or about uWSGI's setup."""
 
 _ALREADY_SAID = {"unevenness_hurts": {"interpreter_bound"}}
 """Findings that say less than another about the same."""
@@ -110,10 +88,9 @@ def _at_peak(evidence: Evidence) -> Iterator[Recommendation]:
     """The findings that have advice, each once, with the evidence of the server where it is worst."""
     by_code: dict[str, list[tuple[Finding, str]]] = {}
     for server, figures in evidence.peaks.present:
-        for module in AT_PEAK:
-            for finding in module(figures):
-                if finding.change:
-                    by_code.setdefault(finding.code, []).append((finding, server.server))
+        for finding in collect_load_findings(figures):
+            if finding.change:
+                by_code.setdefault(finding.code, []).append((finding, server.server))
     covered = {less for code in by_code for less in _ALREADY_SAID.get(code, ())}
     for code, found in by_code.items():
         if code in covered:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.kernel.options.ini import DEFAULT_SECTION, LOADS, OTHER_FORMATS
+from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, LOADS, OTHER_FORMATS
 from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
 from uwsgi_headroom.tune.application.switched_off import describe, find_group
 from uwsgi_headroom.tune.application.variant import Variant

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.kernel.options.ini import DEFAULT_SECTION, is_on
+from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, is_on
 from uwsgi_headroom.tune.application.ini_lines import PLACEHOLDER, Line, Reader, read_text
 from uwsgi_headroom.tune.application.switched_off import find_group, rewrite_value
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant

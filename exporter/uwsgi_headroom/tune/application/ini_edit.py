@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from uwsgi_headroom.kernel.options.ini import list_options
+from uwsgi_headroom.ini_syntax import list_options
 from uwsgi_headroom.tune.application.ini import Ini
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from uwsgi_headroom import ini_syntax
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.kernel.options import ini
 from uwsgi_headroom.words.formats import counted
 
 MOST_BYTES = 256 << 10
@@ -57,18 +57,18 @@ class Reader:
             raise ConfigError(f"{self._first} includes more than {counted(MOST_FILES, 'file')}")
         self._latest = path
         found, conditional = False, within
-        for number, *written in ini.list_options(text, section):
+        for number, *written in ini_syntax.list_options(text, section):
             found = True
-            key, value = ini.resolve_set(*written)
-            if ini.begins_block(key):
+            key, value = ini_syntax.resolve_set(*written)
+            if ini_syntax.begins_block(key):
                 conditional = True
-            elif ini.ends_block(key):
+            elif ini_syntax.ends_block(key):
                 conditional = within
             if key == "inherit":
                 self._inherited.append((value, path, conditional))
-            elif key in ini.LOADS:
+            elif key in ini_syntax.LOADS:
                 yield from self._include(value, path, conditional)
-            elif key in ini.OTHER_FORMATS:
+            elif key in ini_syntax.OTHER_FORMATS:
                 raise ConfigError(f"{path}, line {number}: tune reads ini files only, and {key} loads another")
             else:
                 yield Line(path, number, key, _replace_magic(value, path, section, self._first), conditional)
@@ -77,8 +77,8 @@ class Reader:
 
     def _include(self, name: str, path: Path, conditional: bool) -> Iterator[Line]:
         """path: of the file that names it."""
-        file, section = ini.split_name(name)
-        file = _replace_magic(file, path, ini.DEFAULT_SECTION, self._first).replace("%%", "%")
+        file, section = ini_syntax.split_name(name)
+        file = _replace_magic(file, path, ini_syntax.DEFAULT_SECTION, self._first).replace("%%", "%")
         if "://" in name or PLACEHOLDER.search(file):
             raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
         included = self._directory / file if file else self._latest
@@ -119,7 +119,7 @@ def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
             "e": file.suffix.removeprefix("."),
             "n": file.stem,
             "c": file.parent.name,
-            "x": "" if section == ini.DEFAULT_SECTION else section,
+            "x": "" if section == ini_syntax.DEFAULT_SECTION else section,
         }
         return found[match[1].lower()].replace("%", "%%")  # uWSGI reads the measured file, and takes them back
 

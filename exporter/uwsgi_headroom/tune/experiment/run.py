@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ from uwsgi_headroom.words.formats import duration
 
 BESIDE_SECONDS = 2.5
 """What a run takes beside its load, as long as none was seen: start, end, late answers."""
+
+LEAST_SECONDS = 1.0
+"""The shortest time to watch a server, however late it begins."""
 
 PREFIX = "headroom-tune-"  # short: the path of a UNIX socket holds 107 bytes
 
@@ -109,7 +113,7 @@ def _run(planned: Planned, directory: Path, temporary: Path | None = None) -> Ou
             watching_memory(server.guarded.pids) as memory,
             loading(tool, load, server.guarded.refuse_if_ended, directory, temporary) as applied,
         ):
-            applied.wait_for_begin()
+            end = applied.wait_for_begin() + load.seconds
             meter = CpuMeter((server.guarded.process.pid, applied.guarded.process.pid))
 
             def check() -> None:
@@ -117,7 +121,8 @@ def _run(planned: Planned, directory: Path, temporary: Path | None = None) -> Ou
                 if applied.is_running:  # later, its CPU time is unknown
                     meter.read()
 
-            observed = observe(setup.name, server.stats, load.seconds, check)
+            # On a busy machine this process is late: it stops watching when the load ends, not as much later.
+            observed = observe(setup.name, server.stats, max(LEAST_SECONDS, end - time.monotonic()), check)
             cpus, (server_cpu, clients_cpu) = meter.use()
             answers = applied.answers()
     return Outcome(

@@ -1,6 +1,7 @@
 """Applies a load to 127.0.0.1 and counts what its clients see, in one loop that serves all connections.
 
-`Clients` prints `begin` at the start of the measured time.
+`Clients` prints `begin` and the time, when the measured time begins. The time is that of `CLOCK_MONOTONIC`, which all
+processes of a machine share.
 
 * Closed loop: an answer counts if it ends in the measured time. A client pauses only after a failure.
 * Open loop: a request counts if it was due in the measured time, however late its answer comes; so the clients wait for
@@ -243,12 +244,12 @@ class Clients:
         while (now := time.monotonic()) < end:
             if not is_begun and now >= begin:
                 is_begun = True
-                print("begin", flush=True)
+                print("begin", begin, flush=True)
             sent = self._arrive(start, sent, now)
             due = start + sent / load.rate if load.rate else _NEVER
             self._wait(min(due, end, _NEVER if is_begun else begin))
         if not is_begun:
-            print("begin", flush=True)
+            print("begin", begin, flush=True)
         self._arrive(start, sent, end)  # late, if this process was stopped before the end
         self._finish(end)
         return self._tally.result()

@@ -36,8 +36,8 @@ class LoadTool:
 
     name: str
     warm_up: Sequence[str] | None
-    """The command of the warm-up; None if `measured` warms up itself, and prints `begin` when the measured time
-    begins."""
+    """The command of the warm-up; None if `measured` warms up itself, and prints `begin` and the time when the measured
+    time begins."""
 
     measured: Sequence[str]
     """The command of the measured load."""
@@ -123,6 +123,9 @@ def lua_script(paths: Sequence[str]) -> str:
     )
 
 
+_BEGIN = re.compile(rb"begin ([\d.]+)\n")
+"""The first line of clients that warm up themselves."""
+
 _LATE_SECONDS = 60.0
 """How much longer than planned a load tool may take: on a busy machine, starting Python alone takes seconds."""
 
@@ -140,14 +143,17 @@ class Loading:
     _longest: float
     _output: bytearray = field(default_factory=bytearray)
 
-    def wait_for_begin(self) -> None:
-        """Return when the measured time begins. Raises `RunError` if the server or the tool ends before."""
+    def wait_for_begin(self) -> float:
+        """Return when the measured time begins, with the time at which it began, as `time.monotonic` has it. On a busy
+        machine that is some tenths of a second ago. Raises `RunError` if the server or the tool ends before."""
         if self.tool.warm_up is not None:
-            return  # its process has just been started, after that of the warm-up
-        self._read(lambda: b"begin\n" in self._output)
-        if b"begin\n" not in self._output:
+            return time.monotonic()  # its process has just been started, after that of the warm-up
+        self._read(lambda: _BEGIN.match(self._output) is not None)
+        begun = _BEGIN.match(self._output)
+        if begun is None:
             self.refuse_if_failed()
             raise RunError(f"{self.tool.name} ended before the measured time{self.guarded.last_words()}")
+        return float(begun[1])
 
     @property
     def is_running(self) -> bool:
@@ -170,7 +176,7 @@ class Loading:
         """Wait for the end of the load and return what its clients saw. Raises `RunError`."""
         self.wait()
         try:
-            return self.tool.parse(self._output.partition(b"begin\n")[2 if self.tool.warm_up is None else 0].decode())
+            return self.tool.parse(_BEGIN.sub(b"", self._output, count=1).decode())
         except ValueError as error:
             raise RunError(
                 f"The output of {self.tool.name} cannot be read: {error}{self.guarded.last_words()}"
