@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import subprocess
 import threading
 from pathlib import Path
@@ -64,6 +65,18 @@ def test_kept_files_show_what_is_in_them_now(tmp_path: Path) -> None:
     assert open_files() == before + 3
     kept.close()
     assert open_files() == before
+
+
+def test_few_files_are_kept_if_few_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sixteenth of the descriptors at most: the others are for connections."""
+    kept, before = KeptFiles(99), open_files()
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (64, 64))
+    for number in range(9):
+        path = tmp_path / str(number)
+        path.write_text("text")
+        assert kept.read_line(str(path)) == b"text"
+    assert open_files() == before + 4
+    kept.close()
 
 
 def test_a_kept_file_of_a_process_that_has_ended() -> None:

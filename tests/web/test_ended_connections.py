@@ -181,12 +181,10 @@ async def _until_nothing_is_left(target: Target) -> None:
     state = target.server
     for _ in range(200):
         if not (state.open or state.tasks or target.slots.alive):
-            return
+            break
         await asyncio.sleep(0.05)
     timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
-    raise AssertionError(
-        f"in memory: {len(target.slots.alive)}; running: {list(state.tasks)[:2]}; timers: {timers[:5]}"
-    )
+    assert (len(target.slots.alive), len(state.open), len(state.tasks)) == (0, 0, 0), timers[:5]
 
 
 @pytest.fixture(params=["plain", "TLS"])

@@ -160,7 +160,7 @@ def _start(pid: int) -> float:
 
 def _sees_the_same_files(pid: int) -> bool:
     """Whether a process has this process's root directory. Its mounts may differ (a unit's `PrivateTmp`)."""
-    root = os.stat(f"/proc/{pid}/root/")
+    root = os.stat(f"/proc/{pid}/root")
     return os.path.samestat(root, os.stat("/"))
 
 

@@ -165,7 +165,7 @@ def _connect_as(ids: Ids, path: Path) -> str:
 
 def _enter_files_of(pid: int) -> None:
     """Take over the mounts and the root directory of a process, if they are others. Raises OSError."""
-    root = os.open(f"/proc/{pid}/root/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
         namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         if _libc.setns(namespace, _CLONE_NEWNS) != 0:

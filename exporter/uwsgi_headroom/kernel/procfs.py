@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +49,8 @@ def read_line(path: str) -> bytes:
 
 class KeptFiles:
     """Reads files of one short line again and again, through descriptors that stay open: in 40 % of the time of
-    `read_line`. At most `most` files are open; beyond, the one that was read the longest ago is closed.
+    `read_line`. At most `most` files are open, and a sixteenth of those that this process may open: connections need
+    the others. Beyond, the one that was read the longest ago is closed.
 
     A descriptor keeps neither a process nor its memory: reading it fails once the process or thread has ended.
     """
@@ -77,7 +79,9 @@ class KeptFiles:
         return line
 
     def _open_new(self, path: str) -> int:
-        if len(self._open) >= self._most:
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = self._most if allowed == resource.RLIM_INFINITY else min(self._most, allowed // 16)
+        while len(self._open) >= max(1, most):
             os.close(self._open.pop(next(iter(self._open))))
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -49,8 +49,10 @@ def close_sending_side(sock: socket.socket) -> None:
 
 
 async def receive(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
-    """Receive to the end of the stream. Raises OSError, TimeoutError after `deadline` (the loop's time), or SourceError
-    past `size_cap` bytes."""
+    """Receive to the end of the stream.
+
+    Raises OSError, asyncio.TimeoutError after `deadline` (the loop's time), or SourceError past `size_cap` bytes.
+    """
     loop = asyncio.get_running_loop()
     receiving = _Receiving(sock, size_cap, loop.create_future())
     timer = None if deadline is None else loop.call_at(deadline, receiving.time_out)

@@ -28,13 +28,13 @@ async def read_unix(
     """Read a UNIX stats server to the end, until `deadline` (the loop's time). Calls `on_connected` with the pid of the
     listening process. The path of nearly every sample: it makes no system call and no task that it does not need.
 
-    Raises OSError (TimeoutError after the deadline) or SourceError.
+    Raises OSError, asyncio.TimeoutError after the deadline, or SourceError.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         while not _connect_to_first(sock, address):
             if asyncio.get_running_loop().time() > deadline:
-                raise TimeoutError
+                raise asyncio.TimeoutError
             await asyncio.sleep(_BACKLOG_FULL_RETRY_SECONDS)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         peer_pid: int = _CREDENTIALS.unpack(credentials)[0]

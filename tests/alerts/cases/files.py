@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,8 @@ _MADE = ((balance, "1m"), (capacity, "1m"), (forecast, "2h"), (objective, "3m"))
 
 @functools.cache
 def documents() -> Mapping[str, Mapping[str, Any]]:
-    """The documents for `promtool test rules`, by name: one or two per written file, and one per alert of the other
-    cases."""
-    written = {
-        name: document
-        for path in WRITTEN
-        for name, document in _paced(path.name.partition(".")[0], yaml.load(path.read_text(), _LOADER))
-    }
+    """The documents for `promtool test rules`, by name: one per written file and one per alert of the other cases."""
+    written = {path.name.partition(".")[0]: _absolute(yaml.load(path.read_text(), _LOADER)) for path in WRITTEN}
     made = {
         alert: _document(cases, module.RULES, evaluation)
         for module, evaluation in _MADE
@@ -67,22 +61,6 @@ def _document(cases: Sequence[Case], rules: Sequence[str], evaluation: str) -> d
     }
 
 
-def _paced(name: str, document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the cases of a written file that evaluates rules every 30 s as two documents, with absolute paths: those
-    that ask at half a minute, and the others, for which an evaluation each minute is enough."""
-    made = {**document, "rule_files": [str(RULES / Path(path).name) for path in document["rule_files"]]}
-    if document["evaluation_interval"] != "30s":
-        yield name, made
-        return
-    halves = [case for case in document["tests"] if _asks_at_half_a_minute(case)]
-    yield (
-        name,
-        {**made, "evaluation_interval": "1m", "tests": [case for case in document["tests"] if case not in halves]},
-    )
-    if halves:
-        yield f"{name}-30s", {**made, "tests": halves}
-
-
-def _asks_at_half_a_minute(case: Mapping[str, Any]) -> bool:
-    asked = [*case.get("alert_rule_test", ()), *case.get("promql_expr_test", ())]
-    return any(re.search("[1-9][0-9]*s$", question["eval_time"]) for question in asked)
+def _absolute(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with absolute paths of rule files."""
+    return {**document, "rule_files": [str(RULES / Path(name).name) for name in document["rule_files"]]}
