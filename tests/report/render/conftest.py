@@ -21,7 +21,7 @@ HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(2)>|`*_[a](
 FORMULA = "=HYPERLINK(1)"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def no_predictions() -> Iterator[None]:
     """Leaves section 8 out, which takes a second for each server."""
     with pytest.MonkeyPatch.context() as patch:
@@ -29,26 +29,26 @@ def no_predictions() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plain(no_predictions: None) -> Review:
     """Three days of a service with two uneven servers."""
     service = replace(stories.STORY, servers=2, peak=27.7)
     return review.build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def page(plain: Review) -> str:
     """Its HTML."""
     return render_html(plain)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hostile_page(hostile: Review) -> str:
     """The HTML of the hostile one."""
     return render_html(hostile)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hostile(no_predictions: None) -> Review:
     """Two days of a server with hostile names everywhere."""
     named = Service(name="x", peak=20.0, contention=False, backends={HOSTILE: 0.5}, routes={HOSTILE: 0.9})

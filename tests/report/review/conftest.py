@@ -14,7 +14,7 @@ from uwsgi_headroom.report.review.sections import Absent, Review
 NOT_PREDICTED = "Predictions are tested by themselves: they take a second for each server."
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def no_predictions() -> Iterator[None]:
     """Leaves section 8 out, which takes a second for each server."""
     with pytest.MonkeyPatch.context() as patch:
@@ -22,13 +22,13 @@ def no_predictions() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def story(no_predictions: None) -> Review:
     """Six machines, 192 threads of which 83 are in service at peak, one worker of four with 43 % of the requests."""
     return review.build_review(make_review_data(stories.story()))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def young(no_predictions: None) -> Review:
     """An hour of the same."""
     return review.build_review(make_review_data(stories.young()))
