@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-cost bench-many bench-scale bench-page bench-hostile scenarios lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -62,6 +62,14 @@ bench-model:  ## compare predictions for other settings with a real uWSGI, for 1
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.model $(ARGS)
 
+bench-ramp:  ## raise the load of real servers until requests wait and until they break, for 28 minutes (ARGS="--write FILE")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.ramp $(ARGS)
+
+bench-days:  ## simulate 1,000 days of healthy servers and count pages, for 30 minutes of one CPU (ARGS="--jobs 2")
+	@$(PYTHON) -m tools.prepare bench-days
+	@.venv/bin/python -m tools.bench.days $(ARGS)
+
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.cost $(ARGS)
@@ -86,6 +94,10 @@ bench-hostile:  ## measure the exporter beside hostile servers and clients, for 
 scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
+
+scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 6 minutes (ARGS="--write docs/scenarios.md")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.scenarios.apply $(if $(NAME),"$(NAME)") $(ARGS)
 
 lab:  ## run the published experiments again, for 25 minutes, and write docs/lab.md (ARGS="--only E1", ARGS="--full")
 	@$(PYTHON) -m tools.prepare lab

@@ -1,7 +1,8 @@
 """How fast servers and services use their error budgets, over the windows of The Site Reliability Workbook (chapter 5).
 
-A request is bad if it was slower in service than the threshold of the objective, or lost with its worker. The burn rate
-is the share of bad requests divided by the share that the objective permits: at 1, the budget of a month lasts a month.
+A request is bad if it was slower than the threshold of the objective in service, or with the mean wait in the listen
+queue before, or if it was lost with its worker or refused at a full TCP queue. The burn rate is the share of bad
+requests divided by the share that the objective permits: at 1, the budget of a month lasts a month.
 Servers without an objective have none of these series.
 """
 

@@ -95,13 +95,18 @@ class Thresholds:
     )
     queue_wait_seconds: float = knob(
         0.1,
-        "Mean wait in the listen queue, in seconds, that users notice. As in `check`. Lower it for services that "
-        "answer at once.",
+        "Mean wait in the listen queue, in seconds, that users notice however long a request takes. As in `check`. "
+        "Raise it for services whose answers take seconds anyway.",
+    )
+    queue_wait_least_seconds: float = knob(
+        0.02,
+        "Mean wait in seconds below which users do not notice the queue, however short a request is. As in `check`. "
+        "Lower it for services that answer at once.",
     )
     queue_wait_ratio: float = knob(
         0.25,
-        "Mean wait divided by the response time at which users notice the queue. As in `check`. Lower it where no "
-        "queue should ever form.",
+        "Mean wait divided by the response time at which users notice the queue, between the two bounds above: 25 ms "
+        "for requests of 100 ms. Usable headroom ends there. As in `check`. Lower it where no queue should ever form.",
     )
     queue_wait_severe_seconds: float = knob(
         0.5, "Mean wait in seconds that is a page, if it is severe relative to the response time too. As in `check`."

@@ -9,16 +9,22 @@ from alerts.thresholds import Thresholds
 
 
 def noticed(t: Thresholds) -> str:
-    """The mean wait in seconds, of servers whose users notice it."""
-    return _exceeds(t, t.queue_wait_seconds, t.queue_wait_ratio)
+    """The mean wait in seconds, of servers whose users notice it: `noticed_wait`."""
+    wait, served = _times(t)
+    # clamp() is empty, and the alert silent, where the least is above the most.
+    least = min(t.queue_wait_least_seconds, t.queue_wait_seconds)
+    return f"{wait} >= clamp({t.queue_wait_ratio} * {served}, {least}, {t.queue_wait_seconds})"
 
 
 def severe(t: Thresholds) -> str:
     """The mean wait in seconds, of servers whose users wait for most of their time in the queue."""
-    return _exceeds(t, t.queue_wait_severe_seconds, t.queue_wait_severe_ratio)
+    wait, served = _times(t)
+    return f"{wait} >= {t.queue_wait_severe_seconds} and {wait} >= {t.queue_wait_severe_ratio} * {served}"
 
 
-def _exceeds(t: Thresholds, seconds: float, ratio: float) -> str:
-    wait = f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}"
-    served = f"server:uwsgi_response_time_seconds:ratio_rate{t.window}"
-    return f"{wait} >= {seconds} and {wait} >= {ratio} * {served}"
+def _times(t: Thresholds) -> tuple[str, str]:
+    """The mean wait, and the mean time in service."""
+    return (
+        f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}",
+        f"server:uwsgi_response_time_seconds:ratio_rate{t.window}",
+    )

@@ -16,10 +16,12 @@ import contextlib
 import json
 import math
 import random
+import re
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import cast
 
 RETRY = 0.05
 """Seconds after which a closed-loop client retries when it was refused."""
@@ -37,7 +39,10 @@ class Load:
     after each answer; fewest, period: the number of clients swings between `fewest` and `clients` in `period` seconds.
     io_ms, cpu_ms: mean wait and CPU time of a request; spread: each request draws both from the mean times
     1 - spread to 1 + spread. requests: limit for each client, or for all arrivals; 0 for no limit. start: seconds until
-    the first request. socket: the name of the server's socket that the requests go to.
+    the first request. patience_ms: a client that has no answer by then closes its connection; 0 for no limit.
+    late_ms: a client waits so long before it reads its answer. socket: the name of the server's socket that the
+    requests go to. keep_alive: each client of a closed loop keeps its connection (HTTP/1.1). seed: of the arrivals of
+    an open loop, and of what each of its requests asks for.
     """
 
     rate: float = 0.0
@@ -52,7 +57,11 @@ class Load:
     requests: int = 0
     start: float = 0.0
     most: int = 200
+    patience_ms: float = 0.0
+    late_ms: float = 0.0
     socket: str = "web"
+    keep_alive: bool = False
+    seed: int = 1
 
 
 @dataclass
@@ -82,6 +91,11 @@ def awake_clients(load: Load, seconds: float) -> int:
     return round(load.fewest + swing * (1 - math.cos(2 * math.pi * seconds / load.period)))
 
 
+def patience_of(load: Load) -> float | None:
+    """Returns the seconds after which a client of the load leaves; None if it does not."""
+    return load.patience_ms / 1000 or None
+
+
 def target(load: Load, chance: random.Random) -> str:
     """Returns the path and query of the next request."""
     separator = "&" if "?" in load.path else "?"
@@ -89,8 +103,9 @@ def target(load: Load, chance: random.Random) -> str:
     return f"{load.path}{separator}io_ms={io_ms:g}&cpu_ms={cpu_ms:g}"
 
 
-async def ask(path: str, address: Address, tally: Tally) -> bool:
-    """Makes one request and counts it. Returns whether it was answered. There is no timeout but the end of the load."""
+async def ask(path: str, address: Address, tally: Tally, patience: float | None = None, late: float = 0.0) -> bool:
+    """Makes one request and counts it. Returns whether it was answered. patience: seconds until the client leaves;
+    None: not before the end of the load; late: seconds until it reads."""
     start = time.monotonic()
     try:
         reader, writer = await _connect(address)
@@ -99,8 +114,13 @@ async def ask(path: str, address: Address, tally: Tally) -> bool:
         return False
     try:
         writer.write(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-        answer = await reader.read(-1)
-    except OSError:
+        if late:
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()  # a stream reads ahead
+            await asyncio.sleep(late)
+            transport.resume_reading()
+        answer = await asyncio.wait_for(reader.read(-1), patience)
+    except (OSError, asyncio.TimeoutError):
         answer = b""
     finally:
         writer.close()
@@ -132,7 +152,7 @@ async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Stre
 async def arrive(load: Load, address: Address, tally: Tally) -> None:
     """Open loop: makes requests at `rate` without waiting for earlier answers; intervals vary from half to 1.5 times
     the mean."""
-    chance, tasks, loop = random.Random(1), set[asyncio.Task[bool]](), asyncio.get_running_loop()
+    chance, tasks, loop = random.Random(load.seed), set[asyncio.Task[bool]](), asyncio.get_running_loop()
     await asyncio.sleep(load.start)
     due = loop.time()
     arrivals = 0
@@ -143,7 +163,7 @@ async def arrive(load: Load, address: Address, tally: Tally) -> None:
         if len(tasks) >= load.most:
             tally.left_out += 1
             continue
-        task = asyncio.create_task(ask(target(load, chance), address, tally))
+        task = asyncio.create_task(ask(target(load, chance), address, tally, patience_of(load), load.late_ms / 1000))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
@@ -159,8 +179,35 @@ async def repeat(load: Load, number: int, address: Address, tally: Tally) -> Non
             await asyncio.sleep(RETRY)
             continue
         made += 1
-        answered = await ask(target(load, chance), address, tally)
+        answered = await ask(target(load, chance), address, tally, patience_of(load), load.late_ms / 1000)
         await asyncio.sleep(load.think_ms / 1000 if answered else RETRY)
+
+
+async def keep(load: Load, number: int, address: Address, tally: Tally) -> None:
+    """Closed loop: one client makes its requests on one connection, and connects again if the server closes it."""
+    chance = random.Random(number)
+    await asyncio.sleep(load.start)
+    while True:
+        writer = None
+        try:
+            reader, writer = await _connect(address)
+            while True:
+                start = time.monotonic()
+                writer.write(f"GET {target(load, chance)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+                await reader.readexactly(int(length[1]) if length else 0)
+                seconds = time.monotonic() - start
+                tally.answered += 1
+                tally.total += seconds
+                tally.longest = max(tally.longest, seconds)
+                await asyncio.sleep(load.think_ms / 1000)
+        except (OSError, asyncio.IncompleteReadError):
+            tally.refused += writer is None
+            await asyncio.sleep(RETRY)
+        finally:
+            if writer:
+                writer.close()
 
 
 def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio.Task[None]]:
@@ -169,7 +216,8 @@ def started(loads: Sequence[tuple[Load, Address]], tally: Tally) -> list[asyncio
         client
         for load, address in loads
         for client in (
-            [repeat(load, number, address, tally) for number in range(load.clients)] or [arrive(load, address, tally)]
+            [(keep if load.keep_alive else repeat)(load, number, address, tally) for number in range(load.clients)]
+            or [arrive(load, address, tally)]
         )
     ]
     return [asyncio.create_task(client) for client in clients]

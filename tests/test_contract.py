@@ -18,8 +18,8 @@ from uwsgi_headroom.metrics import families
 ROOT = Path(__file__).resolve().parent.parent
 
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
-NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass"}
-"""Other things with such a name: this package, the Go exporter, nginx's words."""
+NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass", "uwsgi_log"}
+"""Other things with such a name: this package and a folder of it, the Go exporter, nginx's words."""
 
 NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "avg_rt", "throttle_level")
 """Fields that uWSGI's document has and uWSGI never fills, or fills with what nobody should alert on."""

@@ -25,8 +25,8 @@ ANALYSIS = Path(analysis.__file__).parent
 SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
 
 DOORS: dict[str, str] = {
-    "analysis": """advice balance capacity figures findings littles_law objective percentiles routes verdict wait_states
-        what_if worker_states
+    "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
+        routes settings usable verdict wait_states what_if worker_states
         findings.evenness findings.queue findings.workers""",
     "arguments": "commands parser",
     "check": "command failure request watching",
@@ -34,19 +34,22 @@ DOORS: dict[str, str] = {
     "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
     "discover": "command",
     "documents": "build history openapi predict response_times schema sentences",
-    "history": "hour integrals route_time rows totals window",
+    "history": "destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": "backlogs cpus facts host identity memory namespaces options processes procfs sock_diag waits",
+    "kernel": """backlogs cpus facts host identity log_file memory namespaces options processes procfs proof setup
+        sock_diag waits""",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",
     "routes": "book bounds shape",
     "service": "reload systemd",
+    "settings": "command",
     "source": "",
     "stats": "emperor_router server",
     "store": "reader record retired writer",
     "top": "start",
     "tune": "command request",
+    "uwsgi_log": "log messages",
     "watch": "fleet globbed observation probed retire_command suspend tasks turns watch",
     "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
         security.live_config shared_builds""",

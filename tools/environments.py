@@ -1,7 +1,8 @@
 """Creates the virtual environments of a checkout, and recreates those that no longer fit.
 
     .venv         the project, installed as editable, with the requested extras; and the pyuwsgi wheel
-    .venv-uwsgi   uWSGI built from source, with Flask. Separate, because both install a program named uwsgi
+    .venv-uwsgi   uWSGI built from source, with Flask, and gevent for the tests. Separate, because both install a
+                  program named uwsgi
 
 `make demo` prefers the wheel, which installs in seconds and needs no compiler; `make test` prefers the build, which is
 what most people run. Each falls back to the other. A stamp file in an environment records what is installed, so a
@@ -129,6 +130,17 @@ def built_uwsgi(root: Path = ROOT) -> Path:
     return environment.program("uwsgi")
 
 
+def _add_gevent(environment: Environment, root: Path) -> None:
+    """Installs gevent beside uWSGI, for the scenarios with coroutines, which are skipped without it."""
+    if environment.holds("gevent", PYTHON):
+        return
+    try:
+        with show_step("installing gevent beside uWSGI"):
+            environment.install("gevent", PYTHON, ["--only-binary", ":all:", "gevent"], cwd=root)
+    except CommandError as error:
+        note(f"  {error.last_line}\n  so the scenarios with gevent are skipped")
+
+
 def wheel_uwsgi(root: Path = ROOT) -> Path:
     """Returns uWSGI from the pyuwsgi wheel, beside the project. Raises `CommandError` if no wheel fits."""
     environment = Environment(root / ".venv")
@@ -162,6 +174,8 @@ def uwsgi_for_tests(root: Path = ROOT) -> Path:
         return Path(os.environ["UWSGI"])
     reason = cannot_build()
     if reason is None:
-        return built_uwsgi(root)
+        uwsgi = built_uwsgi(root)
+        _add_gevent(Environment(root / ".venv-uwsgi"), root)
+        return uwsgi
     note(f"  {reason}, so the tests run with the pyuwsgi wheel instead of uWSGI built from source")
     return wheel_uwsgi(root)

@@ -53,6 +53,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "discover": (("", "List the uWSGI servers of this machine."),),
+    "review": (
+        ("/etc/uwsgi/shop.ini", "Review a configuration file."),
+        ("/run/uwsgi/app/shop/stats", "Review the uWSGI that runs with this stats server."),
+    ),
     "retire": (
         ("shop", "Stop reporting a server as down that is gone for good."),
         ("--history /srv/headroom/history.sqlite shop blog", "The same for two servers of another history file."),
@@ -83,6 +87,11 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("0", "There is a recommendation, if only to keep the present setting."),
         ("1", "There is none: the application does not run, nothing is within the limits, or tune was interrupted."),
         ("2", "An argument, the ini file or the access log is wrong."),
+    ),
+    "review": (
+        ("0", "No setting is known to hurt."),
+        ("1", "A setting will hurt, or there is nothing to review."),
+        ("2", "An argument is wrong."),
     ),
     "hash-password": (
         ("0", "The hash is printed."),

@@ -12,21 +12,21 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `lab` (also the
-    servers that it compares), `test` (all but those), or `chosen-tests` (also without the browser, which the tests of
-    the page look for themselves).
+    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-page` (also a browser), `bench-days` (the
+    project, and promtool), `lab` (also the servers that it compares), `test` (all but those), or `chosen-tests` (also
+    without the browser, which the tests of the page look for themselves).
 
     Returns a message about what is missing.
     """
     try:
         project = environments.project(EXTRAS)
-        if argv != ["lint"]:
+        if argv not in (["lint"], ["bench-days"]):
             environments.uwsgi_for_tests()
         if argv in (["test"], ["bench-page"]):
             chromium.find_browser()
         if argv == ["lab"]:
             lab_environment.prepare()
-        if argv in (["test"], ["chosen-tests"]):
+        if argv in (["test"], ["chosen-tests"], ["bench-days"]):
             debian.ensure_programs(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"

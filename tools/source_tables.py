@@ -1,7 +1,7 @@
-"""Makes the tables of documents that are read from the exporter's source: findings, imports and bounds.
+"""Makes the tables of documents that are read from the exporter's source: findings, rules, imports and bounds.
 
-Each of the functions `findings`, `imports` and `bounds` yields the lines of one section as Markdown. `tools.generate`
-says which document has it.
+Each of the functions `findings`, `rules`, `imports` and `bounds` yields the lines of one section as Markdown.
+`tools.generate` says which document has it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from importlib import import_module
 from pathlib import Path
 
 from tools.environments import ROOT
+from tools.support.bad_settings import WORST
 from tools.tables import table
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
+from uwsgi_headroom.analysis.settings import review
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 FINDINGS = PACKAGE / "analysis" / "findings"
@@ -51,6 +53,22 @@ def findings() -> Iterator[str]:
         to_do = f"[{runbook}](../alerts/runbooks/{runbook}.md)" if runbook else "what the finding says"
         rows.append((f"`{code}`", severities, "<br>".join(texts.titles), to_do))
     yield from table(("finding", "severity", "what it says", "what to do"), rows)
+
+
+def rules() -> Iterator[str]:
+    """What each rule of `review` says about settings that break it."""
+    found = {advice.rule: advice for example in reversed(WORST) for advice in review(*example)}
+    rows = [
+        (
+            f"`{rule}`",
+            advice.title,
+            "<br>".join(f"`{line}`" for line in advice.lines) or advice.change,
+            advice.needs or "any",
+            advice.unless,
+        )
+        for rule, advice in sorted(found.items())
+    ]
+    yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SUBJECTS
 from uwsgi_headroom.metrics.scrape import group_by_kind
+from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
@@ -48,6 +49,7 @@ KIND_TEXTS: Mapping[Kind, str] = {
     "cheaper_down": "Cheaper mode ended workers.",
     "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
     "exporter reads is another than before.",
+    "log_message": "uWSGI's log, if it is [read](log.md), had a known message. Messages are joined by their sentence.",
     "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
     "Its time is that of the first.",
 }
@@ -119,7 +121,7 @@ def _subject(families: Callable[..., object]) -> str:
     `families` is the name of its module."""
     name = families.__name__ if families.__name__ != "families" else families.__module__.rpartition(".")[2]
     words = name.removesuffix("_families").replace("_", " ")
-    return (words[:1].upper() + words[1:]).replace("Cpu", "CPU")
+    return (words[:1].upper() + words[1:]).replace("Cpu", "CPU").replace("Uwsgi log", "uWSGI's log")
 
 
 def _metric(metric: Metric) -> tuple[str, str, str, str]:
@@ -177,6 +179,37 @@ def _read_marks() -> dict[str, str]:
         shown = annotation["name"] if annotation["enable"] else f"{annotation['name']} (off at first)"
         marks.update(dict.fromkeys(kinds[1].split("|") if kinds else (), shown))
     return marks
+
+
+def log_messages() -> Iterator[str]:
+    """The known messages of uWSGI's log, in the order of their subjects."""
+    agrees = {
+        None: "",
+        "ended": "the process is gone",
+        "worker_gone": "a worker's process is gone",
+        "respawns": "respawns grow",
+        "harakiris": "harakiris grow",
+        "exceptions": "exceptions grow",
+        "write_errors": "write errors grow",
+        "cache_full": "the cache's refusals grow",
+        "queue_full": "a queue is at its limit",
+        "no_application": "a worker has no application",
+        "instant": "requests take no time",
+        "unaccounted": "connections without a request (TCP)",
+    }
+    roles = {
+        "rejected": "`requests_rejected`",
+        "failed": "`log_failure`",
+        "setting": "`log_setting`",
+        "known": "is quoted by others",
+        "event": "",
+    }
+    for_people = {"worker": "a worker", "signal": "…", "limit": "…"}
+    rows = [
+        (f"`{message.code}`", message.says.format(**for_people), agrees[message.agrees], roles[message.role])
+        for message in MESSAGES
+    ]
+    yield from table(("message", "what it says", "what must agree", "finding"), rows)
 
 
 def event_causes() -> Iterator[str]:

@@ -59,7 +59,8 @@ def _near_capacity(t: Thresholds) -> Alert:
 
 def _headroom_low(t: Thresholds) -> Alert:
     """A ticket for the least headroom. That of the CPUs counts only for servers that use CPU: on a busy host, an idle
-    server has none."""
+    server has none. The usable headroom is not read: by Erlang's formula a server of few threads has none at a moderate
+    load, and where its arrivals are not random, nobody waits."""
     headroom = f"server:uwsgi_headroom:ratio_rate{t.window}"
     worst = f"quantile_over_time(0.05, {headroom}{{$self}}[{t.headroom_range}])"
     return Alert(

@@ -77,18 +77,27 @@ def _figures(t: Thresholds, *windows: str) -> str:
     """The description: the share of bad requests in each window, and what to do."""
     first, *others = windows
     shares = ", ".join(f"{_bad(window)} in {window}" for window in others)
-    lost = f'round(increase(uwsgi_slo_bad_requests_total{{reason="lost",$self}}[{first}])) > 0'
-    wait = f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}} > 0"
+    reasons = {
+        reason: f'round(increase(uwsgi_slo_bad_requests_total{{reason="{reason}",$self}}[{first}])) > 0'
+        for reason in ("waited", "lost", "refused")
+    }
+    words = {
+        "waited": "Too slow only with the wait in the listen queue",
+        "lost": "Lost",
+        "refused": "Refused at the full listen queue",
+    }
+    counts = "".join(
+        f"{{{{ with {asked(query)} }}}} {words[reason]} in the last {first}: "
+        f"{{{{ . | first | value | {WHOLE} }}}} requests.{{{{ end }}}}"
+        for reason, query in reasons.items()
+    )
     return (
         f"{_bad(first)} of the requests of the last {first} took longer than "
-        f"{answer('uwsgi_slo_threshold_seconds{$self}', 'humanizeDuration')} inside uWSGI, or were lost with their "
-        f"worker ({shares}); the objective permits "
+        f"{answer('uwsgi_slo_threshold_seconds{$self}', 'humanizeDuration')} with the wait in the listen queue, were "
+        f"lost with their worker or refused ({shares}); the objective permits "
         f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. At this rate, the budget of a month lasts "
         f'{{{{ printf "{MONTH} / %g" $value | query | first | value | humanizeDuration }}}}.'
-        f"{{{{ with {asked(lost)} }}}} Lost in the last {first}: {{{{ . | first | value | {WHOLE} }}}} requests."
-        "{{ end }}"
-        f"{{{{ with {asked(wait)} }}}} Before that, requests wait {{{{ . | first | value | humanizeDuration }}}} in "
-        "the listen queue, which these times leave out.{{ end }}\n"
+        f"{counts}\n"
         "Another alert on this server names the cause, if it is a known one: follow that alert. Otherwise "
         "`uwsgi-headroom check` says what requests spend their time on. If it began with a deploy, roll the deploy "
         "back."

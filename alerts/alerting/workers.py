@@ -218,7 +218,7 @@ and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         + f" requests in {r} raised an unhandled exception, or their clients disconnected in the middle of a response."
         "\nuWSGI's log has the tracebacks; if it began with a deploy, roll the deploy back. If they are `write error` "
         "or `SIGPIPE`, clients or the web server gave up waiting: check the response time, or set "
-        "`disable-write-exception`.",
+        "`write-errors-tolerance`.",
         dashboard=SERVER_DASHBOARD,
     )
 

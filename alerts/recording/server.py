@@ -111,6 +111,7 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
     loads = f"worker:uwsgi_interpreter_load:rate{w} and worker:uwsgi_active_requests:rate{w}"
     demand, capacity = f"server:uwsgi_cpu_demand:rate{w}", f"server:uwsgi_cpu_capacity:rate{w}"
     own, idle = (f"rate(uwsgi_cpu_{what}_seconds_total[{w}])" for what in ("used_by_workers", "available_idle"))
+    floor = f"{t.cpu_least:g} * uwsgi_cpus_usable"
     others = f"(rate(uwsgi_cpu_used_by_others_seconds_total[{w}]) and uwsgi_cpu_others_follow_load == 1)"
     used = {
         "hottest_interpreter": by_server("max", loads),
@@ -122,7 +123,8 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
         # Of the active workers, and only if the load of every one is known.
         Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
         # CPUs in use by all programs that grow with the load, and the CPUs that these could use together. If idle time
-        # is unknown, the CPUs that the workers use, and the usable CPUs.
+        # is unknown, the CPUs that the workers use, and the usable CPUs. The kernel leaves a small part to the workers
+        # whatever others do: without that, each idle server of a busy host would have no headroom.
         Recording(
             demand,
             f"""
@@ -134,7 +136,9 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
         Recording(
             capacity,
             f"""
-            {demand} + {idle}
+            {demand} + {idle} >= {floor}
+            or ({floor} and {demand} + {idle})
+            or {demand} + {idle}
             or (uwsgi_cpus_usable and {load})
             """,
         ),

@@ -22,6 +22,7 @@ def dashboard(t: Thresholds) -> Dashboard:
     columns = {
         "First limit": Column(width=150),
         "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),
+        fleet.UNTIL_WAIT: Column(TIMES, 1, width=150),
         "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=170),
         "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=140),
         "Queue wait": Column("s", 0, width=105),

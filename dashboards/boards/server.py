@@ -49,7 +49,17 @@ def dashboard(t: Thresholds) -> Dashboard:
 def _verdict(t: Thresholds) -> Panels:
     severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
     return [
-        figure(limit_signals.HEADROOM, 5, threshold_colours.headroom(t), named=True, decimals=1, empty="-", height=TOP),
+        figure(
+            limit_signals.HEADROOM,
+            5,
+            threshold_colours.headroom(t),
+            named=True,
+            decimals=1,
+            empty="-",
+            # No colour of a verdict: at 1x and without a request that waits, nothing is wrong.
+            overrides=coloured({limit_signals.UNTIL_WAIT: "text"}),
+            height=TOP,
+        ),
         bars(limit_signals.LIMITS, (9, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
         table(
             limit_signals.ALERTS,
@@ -91,7 +101,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     limit_signals.HEADROOM_OVER_TIME,
                     7,
                     logarithmic=True,
-                    overrides=limits(),
+                    overrides=[*limits(), dashed(limit_signals.UNTIL_WAIT, GREY)],
                     threshold=threshold_colours.headroom_low(t),
                 ),
                 lines(waits.LOAD, 8, stacked=True, overrides=[*wait_states(), *threads]),

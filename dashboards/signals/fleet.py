@@ -12,6 +12,7 @@ from dashboards.signal import TIMES, Series, signal
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
 least of the four limits counts. A limit of which less than 1 % is used has no meaningful headroom, so an idle server
 has none."""
+_WAIT = "Until requests wait: the factor by which it can grow before they do; at 1x or less they begin to."
 _LINES = 12
 """Servers in a graph: more lines would be illegible."""
 
@@ -27,6 +28,9 @@ def _least(by: str) -> str:
 
 
 _HEADROOM = _of("uwsgi_headroom_ratio", WINDOW)
+_USABLE = _of("uwsgi_usable_headroom_ratio", WINDOW)
+UNTIL_WAIT = "Until requests wait"
+"""The name of the column of the usable headroom."""
 _REQUESTS = _of("uwsgi_throughput_requests_per_second", WINDOW)
 _OBSERVED = _of("uwsgi_concurrency", WINDOW, 'method="observed"')
 _LITTLES_LAW = _of("uwsgi_concurrency", WINDOW, 'method="littles_law"')
@@ -111,10 +115,11 @@ SERVICES = signal(
     "Services, least headroom first",
     "none",
     f"""A line for each value of the service label that is chosen above: `server` by default, or any label that
-    Prometheus adds, such as cluster or team. Headroom is that of the service's worst server. {_LEAST} p95: 95 % of
-    the requests were faster inside uWSGI; {COARSE} Budget burns: the burn rate over the last hour of the objectives
-    that are set (--slo); at 1x, the error budget of 30 days lasts 30 days.""",
+    Prometheus adds, such as cluster or team. Headroom is that of the service's worst server. {_LEAST} {_WAIT} p95:
+    95 % of the requests were faster inside uWSGI; {COARSE} Budget burns: the burn rate over the last hour of the
+    objectives that are set (--slo); at 1x, the error budget of 30 days lasts 30 days.""",
     Series(_least(BY_SERVICE), "Headroom", now=True),
+    Series(f"min {BY_SERVICE} ({_USABLE})", UNTIL_WAIT, now=True),
     Series(_busy(BY_SERVICE), "Threads busy", now=True),
     Series(f"max {BY_SERVICE} ({_COST})", "Unevenness costs", now=True),
     Series(f"max {BY_SERVICE} ({_QUEUE_WAIT})", "Queue wait", now=True),
@@ -127,8 +132,9 @@ SERVICES = signal(
 SERVERS = signal(
     "Servers, least headroom first",
     "none",
-    f"{_LEAST} Click on a server to open its dashboard. A server without figures cannot be read.",
+    f"{_LEAST} {_WAIT} Click on a server to open its dashboard. A server without figures cannot be read.",
     Series(_least(BY_SERVER), "Headroom", now=True),
+    Series(f"min {BY_SERVER} ({_USABLE})", UNTIL_WAIT, now=True),
     Series(_busy(BY_SERVER), "Threads busy", now=True),
     Series(f"max {BY_SERVER} ({_of('uwsgi_hot_worker_ratio', WINDOW)})", "Hot worker", now=True),
     Series(f"max {BY_SERVER} ({_COST})", "Unevenness costs", now=True),

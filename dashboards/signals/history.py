@@ -75,7 +75,7 @@ _EVERY = f"(sum {BY_SERVICE} ({with_service(_SERVED)}) > 0)"
 _BAD = f"sum {BY_SERVICE} ({with_service(f'{_SHARE} * {_SERVED}')})"
 _PERMITTED = f"sum {BY_SERVICE} ({with_service(f'{_SERVED} * (1 - {FLEET.of(_OBJECTIVE)})')})"
 """Requests per second of each service: all, the bad ones, and those that the objectives of its servers permit."""
-_JUDGED = "Only of servers with an objective (the exporter's option --slo), without the wait in the listen queue."
+_JUDGED = "Only of servers with an objective (the exporter's option --slo), with the mean wait in the listen queue."
 GOOD = signal(
     "Good requests, day by day",
     "percentunit",

@@ -11,12 +11,17 @@ _AVAILABLE, _CEILING = ONE.of("uwsgi_threads_available"), ONE.of("uwsgi_threads_
 OBSERVED_SECONDS = f"sum({ONE.rate('uwsgi_exporter_observed_seconds_total')})"
 """The divisor of figures from samples, so that a gap between samples does not count as idle time."""
 
+UNTIL_WAIT = "until requests wait"
+"""The name of the usable headroom, as in the verdict of a server."""
+_USABLE = f"min({ONE.of('uwsgi_usable_headroom_ratio', WINDOW)})"
 HEADROOM = signal(
     "Headroom",
     TIMES,
-    """The factor by which load can grow before the named limit is reached; at 1x it is reached. Empty if less than 1 %
-    of every limit is used (an idle server), and if the server cannot be read.""",
+    """The factor by which load can grow before the named limit is reached, at 1x it is reached; and until requests
+    wait, at 1x or less they begin to. Empty if less than 1 % of every limit is used (an idle server), and if the server
+    cannot be read.""",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), "{{limit}}", now=True),
+    Series(_USABLE, UNTIL_WAIT, now=True),
 )
 LIMITS = signal(
     "How much of each limit is used",
@@ -37,9 +42,11 @@ UTILIZATION = signal(
 HEADROOM_OVER_TIME = signal(
     "Headroom by limit",
     TIMES,
-    """The lowest line is the headroom. If it is the line of the hottest interpreter, balancing the workers helps; the
-    other limits are hard. On a logarithmic scale, without limits of which less than 1 % is used.""",
+    """The lowest solid line is the headroom. If it is the line of the hottest interpreter, balancing the workers helps;
+    the other limits are hard. The dashed line is the headroom until requests wait. On a logarithmic scale, without
+    limits of which less than 1 % is used.""",
     Series(in_words(_HEADROOM), "{{limit}}"),
+    Series(_USABLE, UNTIL_WAIT),
 )
 CONCURRENCY = signal(
     "Requests in service, against threads",

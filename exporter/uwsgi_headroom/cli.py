@@ -114,6 +114,9 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,
             stuck=options.stuck,
+            read_locks=options.read_locks,
+            read_pollfds=options.read_pollfds,
+            logs=tuple(options.log or ()),
         )
     )
 
@@ -188,6 +191,12 @@ def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
     return command.run(options.user)
 
 
+def _review(_line: CommandLine, options: argparse.Namespace) -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.settings import command
+    return command.run(options.subjects, as_json=options.json)
+
+
 def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
     from uwsgi_headroom.watch import retire_command
 
@@ -213,6 +222,7 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "report": _report,
     "tune": _tune,
     "discover": _discover,
+    "review": _review,
     "retire": _retire,
     "hash-password": _hash_password,
     "completion": _completion,

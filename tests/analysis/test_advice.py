@@ -77,22 +77,22 @@ def test_threads_of_unknown_use_are_not_called_busy() -> None:
 
 def test_busy_interpreters_are_evidence_for_processes() -> None:
     """They compute, whatever else they wait for, and each process has an interpreter of its own."""
-    assert judged(full(load=0.46))["saturation"].change.startswith("Raise `processes` from 4 to 6")
+    assert judged(full(load=0.46))["saturation"].change.startswith("Raise `processes` from 4 to 8")
     assert not advises_more(judged(full(load=0.45))["saturation"])
 
 
 def test_where_no_cpu_is_idle_neither_is_advised() -> None:
     """A tenth of all CPUs counts as none: 0.8 of 8. With other programs in them, more workers would only compete."""
     by_idle = {idle: judged(full(cpu=(4.0, idle, 4.0 - idle)))["saturation"].change for idle in (0.79, 0.81)}
-    assert by_idle[0.79] == "Move other programs to another host, or add CPUs: no CPU is idle."
-    assert "no CPU is idle" not in by_idle[0.81]
+    assert by_idle[0.79] == "Move the other programs to another host, or add CPUs."
+    assert "other programs" not in by_idle[0.81]
 
 
 @pytest.mark.parametrize(("own", "lacks"), [(0.41, True), (0.39, False)])
 def test_a_server_that_hardly_computes_lacks_no_cpu(own: float, lacks: bool) -> None:
     """Its workers use less than a twentieth of the 8 CPUs: what other programs do to the rest is not its limit."""
     change = judged(full(cpu=(own, 0.1, 7.9 - own)))["saturation"].change
-    assert ("no CPU is idle" in change) is lacks
+    assert ("Move the other programs" in change) is lacks
 
 
 def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
@@ -101,10 +101,10 @@ def test_waits_that_are_mostly_unknown_are_no_evidence() -> None:
     mostly, partly = (full(waits={"unknown": 16.0 + more, "sleep": 16.0 - more}) for more in (1.0, -1.0))
     finding = judged(mostly, seen)["saturation"]
     assert not advises_more(finding)
-    assert "`py-spy dump --pid PID`" in finding.change
+    assert "`py-spy dump --pid 101`" in finding.change
     assert "sudo" not in finding.change
     assert judged(mostly, seen)["waits_not_known"].evidence == "A socket is not known."
-    assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 12")
+    assert judged(partly, seen)["saturation"].change.startswith("Raise `threads` from 8 to 21")
 
 
 @pytest.mark.parametrize(
@@ -150,3 +150,19 @@ def test_hidden_processes_hide_waits() -> None:
     assert COMMAND in by_code["saturation"].change
     assert by_code["waits_not_known"].evidence == "The stats server is on another machine: run the exporter there."
     assert by_code["waits_not_known"].change == ""
+
+
+@pytest.mark.parametrize(
+    ("backends", "words"),
+    [
+        ({"postgres": 6.0, "redis": 1.0}, "75 % of their time is waiting for postgres:"),
+        ({"postgres": 2.0, "redis": 1.9}, "88 % of their time is waiting for backends (25 % for postgres):"),
+        ({"redis": 0.1}, "88 % of their time is waiting for backends:"),
+        ({}, "88 % of their time is waiting for backends:"),
+    ],
+)
+def test_a_backend_has_its_own_share(backends: dict[str, float], words: str) -> None:
+    """The share beside its name is not that of all backends together."""
+    of = full(waits={"backend": 7.0, "cpu": 1.0}, backends=backends)
+    by_code = judged(of, Waits(threads={"backend": 7.0, "cpu": 1.0}, backends=backends))
+    assert words in by_code["queue_wait"].change

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.window import Window
+
+ALWAYS = [limit for limit in LIMITS if limit != "lock"]
+"""The limits that every server has."""
 
 
 def headroom_of(window_: Window, threads: int | None = 32, cpus: float | None = 8.0) -> Headroom:
@@ -75,7 +80,7 @@ def test_least_factor_is_first(loads: tuple[float, float], threads: int, cpus: f
     """The limit with the smallest factor comes first; the ceiling is the smallest among the limits of throughput."""
     rows = (worker(worker_id, 300, cpu=60 * load, busy=120.0) for worker_id, load in enumerate(loads, 1))
     result = headroom_of(window(60, *rows), threads, cpus)
-    assert set(result.by_limit) == set(LIMITS)
+    assert set(result.by_limit) == set(ALWAYS)
     assert (result.first, result.ceiling) == (first, ceiling)
     assert result.factor == min(result.by_limit.values())
 
@@ -116,13 +121,58 @@ def test_a_single_hot_interpreter_is_not_the_ceiling() -> None:
 def test_hardly_used_limits_are_absent(part: float, there: bool) -> None:
     """The headroom of a resource with a utilization below a hundredth is noise, and that of an idle one is infinite."""
     result = headroom_of(window(60, worker(1, 10, cpu=60 * part, busy=60 * 8 * part)), threads=8, cpus=1.0)
-    assert set(result.by_limit) == (set(LIMITS) if there else set())
+    assert set(result.by_limit) == (set(ALWAYS) if there else set())
 
 
 @pytest.mark.parametrize("threads", [0, None])
 def test_no_thread_available(threads: int | None) -> None:
     """While all workers start, the headroom of threads is absent, not 0: it says nothing about load."""
     assert "threads" not in headroom_of(window(60, worker(1, 10, busy=60.0)), threads=threads).by_limit
+
+
+MAPPED = (SocketDemand("a.sock", (1,), 4, 3.9, 4.2, True), SocketDemand("b.sock", (2,), 4, 1.0, 0.0, False))
+
+
+def test_a_worker_with_a_socket_of_its_own_has_its_own_threads_as_limit() -> None:
+    """All threads of the first worker are busy. Those of the other one are free, and serve none of its requests."""
+    rows = window(60, worker(1, 2400, cpu=6.0, busy=60 * 3.9), worker(2, 600, cpu=6.0, busy=60.0))
+    flow, balance = compute_flow(rows), compute_balance(rows)
+    shared, mapped = (compute_headroom(flow, balance, 8, 2.0, by_socket=sockets) for sockets in ((), MAPPED))
+    assert shared.by_limit["threads"] == pytest.approx(8 / 4.9)
+    assert mapped.by_limit["threads"] == pytest.approx(4 / 3.9)
+    assert (mapped.first, mapped.factor) == ("threads", pytest.approx(4 / 3.9))
+    assert compute_headroom(flow, balance, None, None, by_socket=MAPPED).by_limit["threads"] == pytest.approx(4 / 3.9)
+
+
+@pytest.mark.parametrize("shares", [None, (0.5, 1.4, 0.1), (0.0, 0.0, 2.0), (0.0, 2.0, None)])
+def test_without_requests_headroom_is_not_known(shares: tuple[float, float, float | None] | None) -> None:
+    """There is no load that could grow: neither "over 100x" nor what a worker computes without a request says how far.
+    CPU is visible all the same."""
+    rows = window(60, worker(1, 0, cpu=30.0 if shares else 0.0, busy=0.0), cpu=shares)
+    result = compute_headroom(compute_flow(rows), compute_balance(rows), 8, 2.0, compute_shares(rows.cpu))
+    assert result.no_requests
+    assert (result.factor, result.first, result.ceiling, result.far, result.by_limit) == (None, None, None, (), {})
+    assert set(result.idle) == set(LIMITS) - {"lock"}
+    assert not result.is_upper_bound
+
+
+def test_without_requests_what_is_not_visible_is_an_upper_bound() -> None:
+    """As with requests: CPU may run out first."""
+    rows = window(60, worker(1, 0, busy=0.0))
+    assert headroom_of(rows, cpus=None).is_upper_bound
+    assert headroom_of(rows, cpus=None).no_requests
+
+
+def test_stuck_requests_leave_no_headroom() -> None:
+    """None is completed, but they hold all threads: that limit is reached."""
+    result = headroom_of(window(60, worker(1, 0, cpu=0.0, busy=480.0)), threads=8)
+    assert (result.factor, result.first, result.no_requests) == (1.0, "threads", False)
+
+
+def test_a_single_completed_request_is_a_load() -> None:
+    """It is next to nothing, and known."""
+    result = headroom_of(window(60, worker(1, 1, cpu=0.01, busy=0.1)))
+    assert (result.factor, result.no_requests, set(result.far)) == (None, False, set(LIMITS) - {"lock"})
 
 
 def test_overload_is_less_than_one() -> None:
@@ -165,9 +215,11 @@ def test_without_idle_time_the_usable_cpus_count() -> None:
 
 
 def test_nearly_idle_server_on_a_full_machine_has_a_limit() -> None:
-    """If hardly any CPU is idle, there is a limit, however little the server uses; if much is idle, the factor is
-    noise."""
-    assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(1.0)
+    """If hardly any CPU is idle, a server gets a twentieth of them from the others, and more if more is idle; if much
+    is idle, the factor is noise."""
+    assert room(0.005, 0.0, 1.995).by_limit["cpu"] == pytest.approx(20)
+    assert room(0.1, 0.0, 1.9).by_limit["cpu"] == pytest.approx(1)
+    assert room(0.2, 0.1, 1.7).by_limit["cpu"] == pytest.approx(1.5)
     assert room(0.005, 0.1, 1.895).by_limit["cpu"] == pytest.approx(21)
     assert "cpu" not in room(0.005, 1.0, 0.995).by_limit
     assert "cpu" not in room(0.0, 0.0, 2.0).by_limit
@@ -194,3 +246,20 @@ def test_a_headroom_without_its_cpu_limit_is_an_upper_bound(cpu: float | None, c
     result = headroom_of(window(60, worker(1, 300, cpu=cpu, busy=120.0)), cpus=cpus)
     assert ("cpu" in result.by_limit, "cpu" in result.far) == (cpu == 60.0, cpu == 0.6)
     assert result.is_upper_bound is bound
+
+
+@pytest.mark.parametrize(
+    ("hottest", "threads", "first", "unknown"),
+    [(0.39, 64, "cpu", ("lock",)), (0.4, 64, "lock", ()), (0.9, 8, "lock", ())],
+)
+def test_a_lock_is_a_limit_once_it_is_used_enough(
+    hottest: float, threads: int, first: str, unknown: tuple[str, ...]
+) -> None:
+    """Below 40 % it is only said that there is one. Once it and the threads are reached, the lock is the cause."""
+    use = 0.9 if threads == 8 else 0.35
+    rows = window(60, worker(1, 300, cpu=6.0, busy=60 * 7.9), cpu=(0.1, 0.3, 0.1))
+    lock = LockFigures("worker", 0.1, use, hottest, limit=5 / use, least_limit=5 / use, most_limit=5 / use)
+    flow, balance = compute_flow(rows), compute_balance(rows)
+    result = compute_headroom(flow, balance, threads, 2.0, compute_shares(rows.cpu), lock=lock)
+    assert (result.first, result.unknown) == (first, unknown)
+    assert result.by_limit.get("lock") == (None if unknown else pytest.approx(1 / use))

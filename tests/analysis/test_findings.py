@@ -10,13 +10,14 @@ import pytest
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.throttling import Throttling
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Options, Setup
+from uwsgi_headroom.record import Backlog, Options, Quota, Setup
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.parts import App
 from uwsgi_headroom.stats.server import Worker
@@ -25,10 +26,20 @@ AT = 1000.0
 
 
 def findings_by_code(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
-    """The findings about a window that ends with this reading of a server, by code."""
+    """The findings about a window that ends with this reading of a server, by code; a harm that another finding
+    explains leads to that one."""
     reading = replace((server or Server()).read(AT), **changes)
     figures = compute_figures(window_, describe_server(reading))
-    return {finding.code: finding for finding in collect_findings(figures)}
+    findings = collect_findings(figures)
+    by_code = {finding.code: finding for finding in findings}
+    return by_code | {harm.code: finding for finding in findings for harm in finding.harms}
+
+
+def alone(window_: Window, server: Server | None = None, **changes: object) -> dict[str, Finding]:
+    """The same before harms are joined to their causes."""
+    reading = replace((server or Server()).read(AT), **changes)
+    figures = compute_figures(window_, describe_server(reading))
+    return {finding.code: finding for module in MODULES for finding in module(figures)}
 
 
 def with_cpus(server: Server, cpus: UsableCpus) -> Reading:
@@ -53,10 +64,10 @@ def test_a_hot_worker_is_reported_in_one_sentence() -> None:
     by_code = findings_by_code(the_example(), Server(cpus=4.0))
     finding = by_code["unevenness_hurts"]
     assert finding.severity == "critical"
-    assert finding.title == (
-        "Worker 2 takes 43 % of the requests and its interpreter is saturated, while 18 threads elsewhere idle."
-    )
+    assert finding.title == "Worker 2 takes too much of the load: its interpreter is the limit."
+    assert finding.evidence.startswith("Worker 2 takes 43 % of the requests. ")
     assert "669 ms, against 379 ms" in finding.evidence
+    assert "; 18 threads elsewhere idle." in finding.evidence
     assert "(25 %) of the mean response time" in finding.meaning
     assert "more processes and fewer threads, such as 8x4 instead of 4x8" in finding.change
     assert "interpreter_bound" not in by_code, "the same problem is reported once"
@@ -68,6 +79,14 @@ def test_a_hot_worker_on_a_full_machine() -> None:
     by_code = findings_by_code(full, Server(cpus=4.0))
     assert by_code["unevenness_hurts"].severity == "warning"
     assert next(iter(by_code)) == "cpu_bound"
+
+
+@pytest.mark.parametrize(("load", "hurts"), [(0.5, True), (0.49, False)])
+def test_the_load_from_which_unevenness_hurts(load: float, *, hurts: bool) -> None:
+    """A slow worker is blamed on unevenness if its interpreter is used half of the time or more."""
+    calm = (worker(worker_id, 200, each=0.05, cpu=3.0, busy=10.0) for worker_id in (2, 3, 4))
+    by_code = findings_by_code(window(60, worker(1, 1000, each=0.2, cpu=60 * load, busy=200.0), *calm))
+    assert ("unevenness_hurts" in by_code) == hurts
 
 
 def test_harmless_unevenness_is_called_harmless() -> None:
@@ -97,12 +116,24 @@ def test_unevenness_below_the_noise_is_not_reported() -> None:
     assert not {"uneven", "unevenness_hurts", "unevenness_harmless"} & set(codes)
 
 
+def test_long_requests_of_even_workers_are_no_unevenness() -> None:
+    """One of eight workers has 15 % of the requests, as chance explains, and some long ones among them: it computes
+    more and is slower, and no other split of processes and threads would change that."""
+    rows = [worker(worker_id, 80, each=0.68, cpu=20.0, busy=54.4) for worker_id in range(1, 5)]
+    rows += [worker(worker_id, 95, each=0.85, cpu=29.0, busy=80.8) for worker_id in range(5, 8)]
+    rows += [worker(8, 105, each=1.2, cpu=45.0, busy=126.0)]
+    codes = findings_by_code(window(60, *rows), Server(processes=8, threads=8, cpus=8.0))
+    assert not {"uneven", "unevenness_hurts"} & codes.keys()
+
+
 def test_too_few_requests_say_how_many_more() -> None:
-    """With too few requests, shares are not judged."""
-    rows = [worker(1, 40), *(worker(worker_id, 0) for worker_id in (2, 3, 4))]
-    by_code = findings_by_code(window(30, *rows))
+    """With too few requests, shares are not judged, unless they are more uneven than chance explains."""
+    by_code = findings_by_code(window(30, *(worker(number, 10) for number in (1, 2, 3, 4))))
     assert "160 more are needed" in by_code["too_few_requests"].evidence
-    assert "unevenness_hurts" not in by_code
+    assert "uneven" not in by_code
+    by_code = findings_by_code(window(30, worker(1, 40), *(worker(number, 0) for number in (2, 3, 4))))
+    assert "uneven" in by_code
+    assert not {"too_few_requests", "unevenness_hurts"} & by_code.keys()
 
 
 def test_without_process_facts_the_cost_of_unevenness_is_undecided() -> None:
@@ -132,13 +163,15 @@ def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Windo
         (0.95, 0.0, "warning"),
         (0.95, None, "warning"),
         (0.95, 0.05, "warning"),
-        (0.95, 0.3, "warning"),
+        (0.95, 0.09, "warning"),
+        (0.95, 0.1, "critical"),
+        (0.95, 0.3, "critical"),
         (0.95, 0.5, "critical"),
     ],
 )
 def test_saturation(used: float, wait: float | None, severity: str | None) -> None:
     """Three quarters of the threads in use are a warning; at the limit, with requests waiting, it is critical."""
-    finding = findings_by_code(loaded(used, wait=wait)).get("saturation")
+    finding = alone(loaded(used, wait=wait)).get("saturation")
     assert (finding and finding.severity) == severity
 
 
@@ -148,7 +181,7 @@ def test_a_blocked_queue() -> None:
     rows = (worker(worker_id, 0, each=None, cpu=0.0, busy=8 * 60.0) for worker_id in (1, 2, 3, 4))
     by_code = findings_by_code(replace(window(60, *rows, **{"app.sock": 300.0}), full_seconds=60.0))
     assert by_code["queue_wait"].severity == "critical"
-    assert by_code["queue_wait"].title == "Requests wait, and none is completed."
+    assert by_code["queue_wait"].title == "Requests wait, and none is completed: all threads are busy."
     assert by_code["saturation"].severity == "critical"
     assert by_code["queue_wait"].change.startswith("Find out first what the requests in service wait for")
 
@@ -174,7 +207,7 @@ def test_all_interpreters_saturated() -> None:
     finding = findings_by_code(window(60, *rows), Server(processes=2, cpus=8.0))["interpreter_bound"]
     assert finding.severity == "critical"
     assert "all 2 workers" in finding.title
-    assert "Raise `processes` from 2 to 3" in finding.change
+    assert "Raise `processes` from 2 to 4" in finding.change
 
 
 @pytest.mark.parametrize(
@@ -187,7 +220,8 @@ def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
     rows = [worker(worker_id, 600, cpu=28.0, busy=60.0) for worker_id in (1, 2, 3, 4)]
     by_code = findings_by_code(window(60, *rows), server, host=reading.host)
     assert word in by_code["cpu_bound"].change
-    assert "(4) than CPUs (2)" in by_code["more_workers_than_cpus"].title
+    assert by_code["more_workers_than_cpus"].title == "There are more busy workers than CPUs."
+    assert by_code["more_workers_than_cpus"].evidence.startswith("4 busy workers, ")
 
 
 def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
@@ -202,17 +236,18 @@ def test_a_queue_that_fills() -> None:
     assert by_code["queue_filling"].severity == "warning"
     assert "net.core.somaxconn" in by_code["queue_filling"].change
     assert by_code["queue_wait"].severity == "critical"
-    assert "wait 1.8 s in the listen queue" in by_code["queue_wait"].title
+    assert by_code["queue_wait"].title == "Requests wait in the listen queue: the cause is not seen."
+    assert by_code["queue_wait"].evidence.startswith("1.8 s on average, ")
 
 
 @pytest.mark.parametrize(("full", "severity"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
 def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None:
     """Refused clients are the first finding, and the queue is not reported as filling as well."""
-    by_code = findings_by_code(queued(60, full), Server(queue=101))
+    by_code = alone(queued(60, full), Server(queue=101))
     assert (by_code["clients_refused"].severity if severity else None) == severity
     assert ("queue_filling" in by_code) == (severity is None)
     if severity == "critical":
-        assert next(iter(by_code)) == "clients_refused"
+        assert next(iter(findings_by_code(queued(60, full), Server(queue=101)))) == "clients_refused"
         assert "for 6.0 % of the last 60 s" in by_code["clients_refused"].evidence
         assert "not counted" in by_code["clients_refused"].evidence
 
@@ -223,6 +258,11 @@ def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> Non
     finding = findings_by_code(queued(60, 0.5, ":8080", overflows=7), server)["clients_refused"]
     assert "dropped connections 7 times, over all TCP listeners of the network namespace" in finding.evidence
     assert "clients_refused" not in findings_by_code(queued(60, 0.5, ":8080", overflows=0), server)
+    mixed = replace(queued(60, 0.5, ":8080", overflows=7), refused=5)
+    evidence = findings_by_code(mixed, server)["clients_refused"].evidence
+    assert "dropped connections 5 times about then, and 2 more that may be those of other TCP listeners" in evidence
+    own = replace(queued(60, 0.5, ":8080", overflows=7), refused=7)
+    assert "other" not in findings_by_code(own, server)["clients_refused"].evidence
 
 
 @pytest.mark.parametrize(
@@ -269,8 +309,8 @@ def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
     """The requests in service of a worker that ends are lost: a few are a warning, a hundredth of all is critical."""
     finding = findings_by_code(with_worker(2, respawns=1, lost=lost))["requests_lost"]
     assert finding.severity == severity
-    assert finding.title.startswith(f"Worker 2 ended with at least {lost} request")
-    assert finding.title.endswith("in service.")
+    assert finding.title == "Workers ended with requests in service."
+    assert finding.evidence.startswith(f"Worker 2: at least {lost} request")
 
 
 def test_respawns() -> None:
@@ -283,10 +323,12 @@ def test_respawns() -> None:
     assert findings_by_code(half)["respawn_loop"].severity == "critical"
     recycled = findings_by_code(with_worker(3, respawns=3, requests=450))
     assert {code: finding.severity for code, finding in recycled.items()} == {"workers_respawned": "info"}
-    assert recycled["workers_respawned"].title == "Worker 3 was restarted."
+    assert recycled["workers_respawned"].title == "Workers were restarted."
+    assert recycled["workers_respawned"].evidence.startswith("Worker 3: 3 times in the last ")
     host = with_setup(Server(), complete=True)
     ended = findings_by_code(with_worker(3, respawns=1), host=host)["workers_ended"]
-    assert (ended.severity, ended.title) == ("warning", "Worker 3 ended unexpectedly.")
+    assert (ended.severity, ended.title) == ("warning", "Workers ended unexpectedly.")
+    assert ended.evidence.startswith("Worker 3: once in the last ")
     everywhere = replace(
         idle(), workers=tuple(msgspec.structs.replace(row, respawns=1) for row in idle().workers), reloads=1
     )
@@ -331,8 +373,13 @@ def test_recycling_that_costs(
         return
     assert finding
     assert finding.severity == severity
-    assert finding.title.endswith(f"on average: `max-requests` is {most}.")
-    assert finding.change.startswith("Raise `max-requests`")
+    assert finding.title.endswith((f"too often: `max-requests` is {most}.", "workers are replaced too often."))
+    judged = alone(recycled(respawns, requests, up, **{"app.sock": queue}), host=host)["respawn_loop"]
+    assert judged.title == f"Workers are replaced too often: `max-requests` is {most}."
+    ((option, enough),) = finding.settings
+    assert finding.change.startswith(f"Raise `{option}` to {enough}")
+    assert option == "max-requests"
+    assert enough >= 60 * requests  # those of an hour
     assert next(iter(by_code)) == "respawn_loop"
     assert "workers_missing" not in by_code
     assert not any("Raise `processes`" in each.change for each in by_code.values() if up < 50)
@@ -372,6 +419,7 @@ def test_workers_that_cheaper_mode_spawned_late_were_not_down() -> None:
         waits={"sleep": 1.2},
         **{"app.sock": 1200.0},
     )
+    rows = replace(rows, full_seconds=18.0)
     for options, words in (({"cheaper": 1}, "Raise `threads`"), ({}, "See uWSGI's log for why workers are down 67 %")):
         host = with_setup(Server(), complete=True, **options)
         assert findings_by_code(rows, host=host)["queue_wait"].change.startswith(words)
@@ -413,19 +461,19 @@ def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
-    assert finding.evidence.startswith("1.7 of 2 threads (1 of them up) busy")
+    assert finding.evidence.startswith("86 %: 1.7 of 2 threads (1 of them up) busy")
     ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
     assert "2.0 of 2 threads" in findings_by_code(ended_just_now, server)["saturation"].evidence
 
 
 def test_a_full_machine_beside_a_server_that_needs_little() -> None:
-    """The server has no finding, and the verdict does not promise CPUs that others use."""
+    """The server has no finding, and the kernel gives it a part of the CPUs, as of the four here."""
     rows = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
     reading = Server().read(AT)
     figures = compute_figures(rows, describe_server(reading))
     findings = collect_findings(figures)
     assert worst_status(findings) == "ok"
-    assert verdict_sentence(figures.headroom, findings).startswith("No CPU is idle: other programs use the rest")
+    assert verdict_sentence(figures.headroom, findings) == "Headroom 6.7x: CPUs run out first."
 
 
 def test_stuck_requests() -> None:
@@ -433,7 +481,8 @@ def test_stuck_requests() -> None:
     server = Server()
     server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
-    assert finding.title == "1 request in service for longer than 30 s."
+    assert finding.title == "Requests are in service for longer than 30 s."
+    assert finding.evidence.startswith("1 request, the oldest")
     assert "oldest for 45 s; in worker 2" in finding.evidence
     server.kill(2)
     assert "request_stuck" not in findings_by_code(idle(), server)
@@ -448,7 +497,7 @@ def test_the_age_of_a_stuck_request_is_a_setting() -> None:
     for seconds, found in ((300.0, False), (290.0, True)):
         figures = compute_figures(idle(), describe_server(reading), stuck_seconds=seconds)
         titles = {finding.code: finding.title for finding in collect_findings(figures)}
-        assert titles.get("request_stuck") == ("1 request in service for longer than 290 s." if found else None)
+        assert titles.get("request_stuck") == ("Requests are in service for longer than 290 s." if found else None)
 
 
 def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:
@@ -467,7 +516,8 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     assert "request_stuck" not in streams(20)
     assert "request_stuck" not in streams(21, cores=6)
     finding = streams(23, cores=6)["request_stuck"]
-    assert (finding.severity, finding.title) == ("warning", "23 requests in service for longer than 30 s.")
+    assert (finding.severity, finding.title) == ("warning", "Requests are in service for longer than 30 s.")
+    assert finding.evidence.startswith("23 requests, ")
     assert streams(23, cores=6, queued=50.0)["request_stuck"].severity == "critical"
     assert "harakiri" not in finding.change
     assert "raise `gevent`" in finding.change
@@ -501,20 +551,22 @@ def test_several_workers_are_named_in_the_plural() -> None:
 
 
 @pytest.mark.parametrize(
-    ("saturated", "title"),
+    ("saturated", "title", "evidence"),
     [
-        ([1], "The interpreter of worker 1 is saturated."),
-        ([1, 2], "The interpreters of workers 1 and 2 are saturated."),
-        ([1, 2, 3], "The interpreters of all 3 workers are saturated."),
+        ([1], "The interpreter of worker 1 is saturated.", "0.98 CPU seconds a second"),
+        ([1, 2], "The interpreters of several workers are saturated.", "Workers 1 and 2: 0.98 CPU seconds a second"),
+        ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "0.98 CPU seconds a second"),
     ],
 )
-def test_saturated_interpreters_are_named(saturated: list[int], title: str) -> None:
-    """A single interpreter is named by its worker, several by their workers, or all together."""
+def test_saturated_interpreters_are_named(saturated: list[int], title: str, evidence: str) -> None:
+    """A single interpreter is named by its worker, all of them together; of several, the evidence names the workers."""
     rows = [
         worker(worker_id, 500, each=0.1, cpu=59.0 if worker_id in saturated else 1.0, busy=10.0)
         for worker_id in (1, 2, 3)
     ]
-    assert findings_by_code(window(60, *rows), Server(processes=3, cpus=8.0))["interpreter_bound"].title == title
+    finding = findings_by_code(window(60, *rows), Server(processes=3, cpus=8.0))["interpreter_bound"]
+    assert finding.title == title
+    assert finding.evidence.startswith(evidence)
 
 
 @pytest.mark.parametrize(("raised", "severity"), [(1, "info"), (40, "warning")])
@@ -551,7 +603,7 @@ def test_cheaper_that_never_scales() -> None:
     full = replace(queued(20), full_seconds=30.0)
     assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
-    assert "2 workers in reserve" in findings_by_code(full, server)["cheaper_does_not_scale"].title
+    assert alone(full, server)["cheaper_does_not_scale"].evidence.startswith("2 workers in reserve. ")
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
 
 
@@ -559,6 +611,7 @@ def test_options_that_hide_figures_or_cost() -> None:
     """stats-no-cores, a document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert {"no_threads", "large_document"} <= set(by_code)
+    assert by_code["no_threads"].evidence == "Its stats have no cores: stats-no-cores is set."
     reading = Server().read(AT)
     assert isinstance(reading.snapshot, Snapshot)
     locked = msgspec.structs.replace(reading.snapshot, locks={"thunder": 7})
@@ -573,18 +626,28 @@ def test_the_worst_comes_first() -> None:
     assert severities[0] == "critical"
 
 
-def beside(own: float, idle: float, others: float | None) -> dict[str, Finding]:
+def beside(own: float, idle: float, others: float | None, waits: dict[str, float] | None = None) -> dict[str, Finding]:
     """Findings about a server that uses this many CPUs, with this many idle and in use by others."""
     rows = (worker(worker_id, 500, each=0.01, cpu=15 * own, busy=5.0) for worker_id in (1, 2, 3, 4))
-    return findings_by_code(window(60.0, *rows, cpu=(own, idle, others)))
+    server = Server(cpus=own + idle + (others or 0.0))
+    return findings_by_code(window(60.0, *rows, cpu=(own, idle, others), waits=waits), server)
 
 
 def test_others_that_leave_nothing_are_a_warning() -> None:
     """The finding has the CPUs in use by others, by the workers, and in total, and the remedy."""
     finding = beside(0.1, 0.0, 1.9)["cpu_used_by_others"]
     assert finding.severity == "warning"
-    assert finding.title == "Other programs use 1.9 of the 2 CPUs."
-    assert finding.evidence == ("0.10 CPUs in use by the workers, 0.00 idle, 1.90 in use by others; CPU headroom 1.0x.")
+    severities = {
+        waiting: beside(0.1, 0.0, 1.9, waits={"sleep": 0.3 - waiting, "cpu": 0.1, "cpu_wait": waiting})[
+            "cpu_used_by_others"
+        ].severity
+        for waiting in (0.03, 0.05)
+    }
+    assert severities == {0.03: "info", 0.05: "warning"}
+    assert finding.title == "Other programs use more CPU than the workers do."
+    assert finding.evidence == (
+        "Of 2 CPUs, 0.10 CPUs in use by the workers, 0.00 idle, 1.90 in use by others; CPU headroom 1.0x."
+    )
     assert finding.change.startswith("Move the other programs")
 
 
@@ -626,8 +689,9 @@ def test_known_options_are_in_the_texts() -> None:
     """`harakiri` and `max-requests` come with their values if these are known, and without them if not."""
     killed = replace(with_worker(1, respawns=1), harakiris=1)
     host = with_setup(Server(), harakiri=5)
-    assert "once for a request over `harakiri` (5 s)" in findings_by_code(killed, host=host)["harakiri"].title
-    assert "once for a request over `harakiri`." in findings_by_code(killed)["harakiri"].title
+    assert "for requests over `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
+    assert "for requests over `harakiri`." in findings_by_code(killed)["harakiri"].title
+    assert findings_by_code(killed)["harakiri"].evidence.startswith("Once in the last 60 s")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)
     assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
@@ -639,7 +703,95 @@ def test_async_cores_are_not_called_threads() -> None:
     rows = (worker(worker_id, 1000, each=2.9, cpu=45.0, busy=48.0 * 60) for worker_id in (1, 2))
     full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)
     finding = findings_by_code(full, server, host=with_setup(server, "async"))["saturation"]
-    assert finding.title == "96 % of the async cores are in use, and requests wait for one."
-    assert finding.change.startswith("Raise `processes` from 2 to 3")
+    assert finding.title == "Requests wait in the listen queue: all async cores are busy."
+    assert finding.evidence.startswith("96 %: 96.0 of 100 async cores")
+    assert finding.change.startswith("Raise `processes` from 2 to 5")
     assert "more async cores would wait for them" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change
+
+
+QUOTA = Quota("/system.slice/uwsgi.service", 0.5, 8)
+
+
+def throttled(part: float, periods: int = 300, **waits: float) -> Window:
+    """A minute of little use, in which a quota stopped the workers in this part of its periods."""
+    rows = [worker(worker_id, 60, each=0.24, cpu=3.6, busy=14.4) for worker_id in (1, 2)]
+    return replace(
+        window(60, *rows, waits=waits or None),  # type: ignore[arg-type]
+        quota_periods=periods,
+        throttled_periods=round(part * periods),
+        throttled_seconds=part * periods * 0.05,
+    )
+
+
+def under_quota(window_: Window, quota: Quota = QUOTA) -> dict[str, Finding]:
+    server = Server(processes=2, threads=2)
+    cpus = UsableCpus(quota.cpus, "quota", 8, 8, quota.cpus)
+    return findings_by_code(window_, host=replace(with_cpus(server, cpus).host, throttling=Throttling(quota)))
+
+
+@pytest.mark.parametrize(
+    ("window_", "severity"),
+    [
+        (throttled(0.43, cpu=0.12, cpu_wait=0.36), "critical"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.06, sleep=0.1), "warning"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.05, interpreter_lock=0.2, sleep=0.1), "warning"),
+        (throttled(0.43, cpu=0.12, cpu_wait=0.02, sleep=0.3), None),  # nobody feels it
+        (throttled(0.09, cpu=0.12, cpu_wait=0.36), None),  # it is something else that they wait for
+        (throttled(0.43, periods=9, cpu=0.12, cpu_wait=0.36), None),
+        (throttled(0.24), None),
+        (throttled(0.26), "warning"),  # waits are not known
+    ],
+)
+def test_a_quota_that_stops_the_workers(window_: Window, severity: str | None) -> None:
+    """It is the cause if requests wait for a CPU for a fifth of their time, though the mean use is low."""
+    found = under_quota(window_).get("cpu_throttled")
+    assert (found.severity if found else None) == severity
+
+
+def test_stops_that_are_a_small_part_of_the_wait() -> None:
+    """Requests that wait for a CPU for a minute, of which a quota is the reason for half a second, wait for others."""
+    waits = {"cpu": 0.1, "cpu_wait": 1.0}
+    few = replace(throttled(0.2, **waits), throttled_seconds=0.5)
+    assert "cpu_throttled" not in under_quota(few)
+    assert "cpu_wait" in under_quota(few)
+    assert "cpu_throttled" in under_quota(replace(few, throttled_seconds=2.5))
+
+
+def test_a_quota_is_named_with_what_to_set() -> None:
+    """Which cgroup, from what to what: workers of one interpreter each never use more CPUs than there are workers."""
+    finding = under_quota(throttled(0.43, cpu=0.12, cpu_wait=0.36))["cpu_throttled"]
+    assert finding.title == "Requests wait for the CPU quota of the cgroup /system.slice/uwsgi.service."
+    assert "43 % of its periods, 129 of 300" in finding.evidence
+    assert "of the cgroup /system.slice/uwsgi.service from 0.5 to 2 CPUs" in finding.change
+    container = under_quota(throttled(0.43, cpu=0.12, cpu_wait=0.36), Quota("/", 3.0, 8))["cpu_throttled"]
+    assert container.title == "Requests wait for the CPU quota of their container."
+    assert "of the container from 3 CPUs" in container.change
+    assert "other programs" in container.change
+
+
+@pytest.mark.parametrize(
+    ("waits", "found"),
+    [
+        ({"cpu": 0.1, "cpu_wait": 0.3}, True),
+        ({"cpu": 0.1, "cpu_wait": 0.1, "sleep": 0.3}, False),  # they mostly sleep
+        ({"cpu": 0.1, "unknown": 0.3}, False),
+    ],
+)
+def test_requests_that_wait_for_a_cpu(waits: dict[str, float], found: bool) -> None:
+    """Measured, that is a cause, whoever has the CPU: half of them idle, or not known. Threads are not advised."""
+    rows = [worker(number, 60, each=0.24, cpu=3.0, busy=14.4) for number in (1, 2)]
+    for cpu in ((0.1, 1.0, 0.9), None):
+        window_ = window(60, *rows, cpu=cpu, waits=waits)  # type: ignore[arg-type]
+        server = Server(processes=2, threads=2, cpus=2.0)
+        assert ("cpu_wait" in findings_by_code(window_, server)) == found
+    queued = window(60, *rows, waits=waits, **{"app.sock": 60.0})  # type: ignore[arg-type]
+    head = next(iter(findings_by_code(queued, Server(processes=2, threads=2, cpus=2.0)).values()))
+    assert head.title.endswith(": requests wait for a CPU.") == found
+
+
+def test_a_short_wait_for_a_cpu_is_not_felt() -> None:
+    """Requests of a millisecond that wait another one beside a busy program are as good as before."""
+    rows = [worker(number, 600, each=0.004, cpu=0.6, busy=2.4) for number in (1, 2)]
+    by_code = findings_by_code(window(60, *rows, waits={"cpu": 0.02, "cpu_wait": 0.06}), Server(processes=2))
+    assert "cpu_wait" not in by_code

@@ -17,13 +17,14 @@ def judged(
     *,
     slo: Slo = SLO,
     interval: float = 0.2,
-    queue_wait: float | None = 0.0,
 ) -> ObjectiveFigures:
-    return judge_objective(slo, [short, long] if long else [short], interval, queue_wait)
+    return judge_objective(slo, [short, long] if long else [short], interval)
 
 
-def of(requests: int, slower: float, lost: int = 0, seconds: float = 300.0) -> SlowRequests:
-    return SlowRequests(seconds, requests, slower, lost)
+def of(
+    requests: int, slower: float, lost: int = 0, seconds: float = 300.0, *, waited: float = 0.0, refused: int = 0
+) -> SlowRequests:
+    return SlowRequests(seconds, requests, slower, lost, waited, refused)
 
 
 def hour(requests: int, slower: float, lost: int = 0) -> SlowRequests:
@@ -88,13 +89,15 @@ def test_one_window_is_not_enough() -> None:
     assert judged(of(1000, 1000.0)).level is None
 
 
-def test_the_wait_alone_exceeds_the_threshold() -> None:
-    """Then all requests miss the objective in the users' eyes, whatever uWSGI says: it is not judged."""
-    figures = judged(of(1000, 0.0), hour(9000, 900.0), queue_wait=1.01)
-    assert figures.unjudged == "not judged: the wait in the listen queue alone is 1.0 s, beyond the threshold"
-    assert figures.level is None
-    assert judged(of(1000, 500.0), hour(9000, 4500.0), queue_wait=1.0).unjudged is None
-    assert judged(of(1000, 500.0), hour(9000, 4500.0), queue_wait=None).level == "fast"
+def test_waiting_and_refused_requests_are_bad() -> None:
+    """All requests that waited beyond the threshold have missed the objective, whatever uWSGI says; so have refused
+    ones, which count as requests."""
+    figures = judged(of(1000, 0.0, waited=1000.0), of(9000, 900.0, waited=600.0, seconds=3600.0))
+    assert figures.unjudged is None
+    assert [burn.share for burn in figures.windows] == [1.0, pytest.approx(1500 / 9000)]
+    assert figures.level == "fast"
+    refused = judged(of(900, 0.0, refused=100), hour(9000, 1.0)).windows[0]
+    assert (refused.requests, refused.refused, refused.share) == (1000, 100, pytest.approx(0.1))
 
 
 def test_samples_too_rare_for_the_threshold() -> None:

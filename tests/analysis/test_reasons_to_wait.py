@@ -36,9 +36,11 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     burst = window(
         60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), waits=SLEEPING, **{"app.sock": 120.0}
     )
+    assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].title.endswith("the cause is not seen.")
+    burst = replace(burst, full_seconds=3.0)
     assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].change.startswith("Raise `processes`")
-    shared = findings_by_code(one_full_worker(queued=4.0), server)
-    assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 5")
+    shared = findings_by_code(replace(one_full_worker(queued=4.0), full_seconds=20.0), server)
+    assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 15")
 
 
 def test_a_reload_is_not_blamed_for_another_reason() -> None:
@@ -57,7 +59,7 @@ def test_a_mapped_socket_where_nobody_waits() -> None:
     """The reason is not that other threads would serve the requests."""
     server = Server(processes=3, threads=1)
     finding = findings_by_code(one_full_worker(queued=0.0), server, host=mapped(server))["unevenness_harmless"]
-    assert finding.meaning.endswith("That is harmless: hardly any request waits.")
+    assert finding.meaning.endswith("That is harmless: their listen queues are nearly empty.")
 
 
 def test_a_wait_during_a_reload() -> None:
@@ -67,7 +69,7 @@ def test_a_wait_during_a_reload() -> None:
     server = Server(threads=1)
     finding = findings_by_code(reloaded, server)["queue_wait"]
     assert "while a full reload loaded the application" in (finding.change or "")
-    assert finding.title == "Requests wait 500 ms in the listen queue: uWSGI was reloaded."
+    assert finding.title == "Requests wait in the listen queue: uWSGI was reloaded."
     assert finding.severity == "warning"
     full = replace(
         window(60, *(worker(number, 300, busy=59.0) for number in range(1, 5)), waits=SLEEPING, **{"app.sock": 600.0}),
@@ -75,11 +77,11 @@ def test_a_wait_during_a_reload() -> None:
     )
     finding = findings_by_code(full, server)["queue_wait"]
     assert "Raise `processes`" in (finding.change or "")
-    assert finding.title == "Requests wait 500 ms in the listen queue."
+    assert finding.title == "Requests wait in the listen queue: all threads are busy."
     assert finding.severity == "critical"
     idle = replace(window(60, *(worker(number, 0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1)
     finding = findings_by_code(idle, server)["queue_wait"]
-    assert finding.title == "Requests wait, and none is completed."
+    assert finding.title == "Requests wait, and none is completed: the cause is not seen."
     assert finding.severity == "critical"
 
 
@@ -91,6 +93,7 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     )
     by_code = findings_by_code(window(60, *rows))
     assert "unevenness_harmless" not in by_code
-    assert by_code["uneven"].title == "Requests of worker 1 take 70x the time of the others."
+    assert by_code["uneven"].title == "Requests of worker 1 take much longer than those of the others."
+    assert ": 70x the time" in by_code["uneven"].evidence
     few = (worker(1, 20, each=0.7, cpu=0.5), *(worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4)))
     assert "unevenness_harmless" in findings_by_code(window(60, *few))

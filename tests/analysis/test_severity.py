@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
 from uwsgi_headroom.analysis.findings.limits import RESERVE_UNUSED, THREADS_BUSY, THREADS_FULL
 from uwsgi_headroom.analysis.findings.queue import FILLING, FULL
-from uwsgi_headroom.analysis.littles_law import NOTICED, SEVERE, SHOWN, judge_waiting
+from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, SEVERE, WAIT_RATIO, judge_waiting
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.reading import describe_server
 
@@ -60,8 +60,8 @@ def near_a_threshold(figures: Figures) -> bool:
     full = window.full_seconds / window.seconds
     refused = window.queue_full_seconds["app.sock"] / window.seconds
     filled = window.queue_seconds["app.sock"] / window.seconds / 100
-    compared = [(wait, seconds) for seconds, _ in (SHOWN, NOTICED, SEVERE)]
-    compared += [(wait / served, part) for _, part in (SHOWN, NOTICED, SEVERE)]
+    compared = [(wait, seconds) for seconds in (LEAST_WAIT, MOST_WAIT, SEVERE[0])]
+    compared += [(wait / served, part) for part in (WAIT_RATIO, SEVERE[1])]
     exact = [(used, THREADS_BUSY), (used, THREADS_FULL), (full, RESERVE_UNUSED), (refused, FULL[0]), (filled, FILLING)]
     return any(0.8 < figure / threshold < 1.25 for figure, threshold in compared) or any(
         0.99 < figure / threshold < 1.01 for figure, threshold in exact
@@ -78,7 +78,8 @@ def rank(findings: list[Finding]) -> int:
 def test_severity_never_decreases_as_load_grows(load: Load) -> None:
     """As load grows, the severity of present harm does not decrease, nor does that of all findings."""
     judged = [judge(each)[1] for each in rising(load, LOADS)]
-    harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in judged]
+    each = [[one for finding in findings for one in (finding, *finding.harms)] for findings in judged]
+    harm = [rank([finding for finding in findings if finding.code in HARM]) for findings in each]
     assert harm == sorted(harm)
     worst = [rank([finding for finding in findings if finding.severity != "info"]) for findings in judged]
     assert worst == sorted(worst)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,16 +10,24 @@ import pytest
 from msgspec import structs
 
 from tests.analysis.test_findings import findings_by_code
+from tests.support.simulated_backend import Backend, constant, run, wave
 from tests.support.windows import the_example, window, worker
 from tools.support.simulated_server import Server
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.advice import find_proven_step
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.what_if import CannotPredictError
+from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import State, Waits
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import Destination, SharedConnection, State, Waits
+from uwsgi_headroom.words.formats import rate
 
 WAITS = {
     "slow_clients",
     "application_lock",
     "interpreter_lock_held",
+    "backend_saturated",
     "waits_for_backend",
     "computes_outside_the_lock",
 }
@@ -53,7 +62,8 @@ def test_slow_clients(threads: float, severity: str | None) -> None:
     finding = findings(of_16_threads({"client": threads, "sleep": 2.0})).get("slow_clients")
     assert (finding.severity if finding else None) == severity
     if finding:
-        assert finding.title == f"{threads:.1f} of 16 threads wait for slow clients."
+        assert finding.title == "Threads wait for slow clients."
+        assert finding.evidence.startswith(f"{threads:.1f} of 16 threads on average; ")
         assert "in front buffer" in finding.change
 
 
@@ -74,17 +84,138 @@ def test_a_lock_of_the_application(waits: Mapping[State, float], severity: str |
         assert "It is not the interpreter lock." in finding.evidence
 
 
+ADDRESSES = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
+
+
 def test_a_backend_is_named() -> None:
-    """The finding says which backend, its address, and that CPU does not help."""
-    window_ = of_16_threads({"backend": 9.0, "cpu": 3.0}, backends={"postgres": 7.5, "redis": 1.5})
-    reading = Server(processes=2, threads=8).read(1000.0)
-    host = replace(reading.host, waits=Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
+    """The finding says which backend, its address, its own share, and that CPU does not help."""
+    window_ = of_16_threads({"backend": 8.0, "cpu": 2.0}, backends={"postgres": 7.0, "redis": 1.0})
+    server = Server(processes=2, threads=8)
+    host = replace(server.read(1000.0).host, waits=ADDRESSES)
     finding = findings(window_, host=host)["waits_for_backend"]
     assert finding.severity == "info"
-    assert finding.title == "63 % of the threads' time is spent waiting for postgres (10.0.0.5:5432)."
+    assert finding.title == "Most of the threads' time is spent waiting for postgres at 10.0.0.5:5432."
+    assert finding.evidence.startswith(
+        "70 % of the threads' time: 7.0 of 16 threads wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 "
+        "ms; 10 % of the threads' time: 1.0 of 16 threads wait for redis at *:6379, "
+    )
     assert "not more CPU" in finding.change
-    unnamed = findings(of_16_threads({"backend": 9.0, "cpu": 3.0}))["waits_for_backend"]
-    assert unnamed.title == "75 % of the threads' time is spent waiting for backends."
+    unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]
+    assert unnamed.title == "Most of the threads' time is spent waiting for backends."
+
+
+def test_a_saturated_backend() -> None:
+    """It is named with its address, as the cause of the waiting; neither threads nor processes are advised."""
+    reading = Server(processes=2, threads=8).read(1000.0)
+    host = replace(reading.host, waits=Waits(addresses={"postgres": "10.0.0.5:5432"}))
+    server = describe_server(replace(reading, host=host))
+    assert server
+    waiting = replace(
+        of_16_threads({"backend": 15.5, "cpu": 0.3}, backends={"postgres": 15.5}), queue_seconds={"web": 600.0}
+    )
+    figures = compute_figures(waiting, server)
+    assert [finding.code for finding in collect_findings(figures)] == ["waits_for_backend"]
+    slices = run(Backend(constant(0.05), servers=2), wave(12, 52, 10), 120, 1)
+    found = slices.find_saturation()
+    assert found
+    saturated = replace(figures, saturation=replace(found, name="postgres"))
+    block, *others = collect_findings(saturated)
+    assert block.code == "backend_saturated"
+    assert block.title.endswith(": the backend postgres at 10.0.0.5:5432 is saturated.")
+    assert re.search(r"At \d\d\.\d/s it had \d\.\d requests in it at once, and took 1?\d\d ms", block.evidence)
+    assert "more threads or processes would wait in it as well" in block.change
+    assert f"load can hardly grow beyond {rate(found.high)}." in block.change
+    assert block.settings == ()
+    assert not any("more `threads`" in finding.change or "Raise `" in finding.change for finding in (block, *others))
+    with pytest.raises(CannotPredictError, match=r"^The backend postgres is saturated: in any other"):
+        measure_server(saturated)
+    nameless = compute_figures(
+        replace(of_16_threads({"backend": 15.5, "cpu": 0.3}), queue_seconds={"web": 600.0}), server
+    )
+    unnamed, *_ = collect_findings(replace(nameless, saturation=found))
+    assert unnamed.title.endswith(": a backend is saturated.")
+    assert "`--backends`" in unnamed.change
+    bursts, *_ = collect_findings(replace(figures, saturation=replace(found, many=7.9)))
+    assert bursts.code == "backend_saturated"
+    assert "load can hardly grow" not in bursts.change
+
+
+def test_a_saturated_backend_while_threads_are_free() -> None:
+    """It is good to know if it filled most threads at times; short bursts are not worth a line, until requests wait."""
+    found = run(Backend(constant(0.05), servers=2), wave(12, 52, 10), 120, 1).find_saturation()
+    server = describe_server(Server(processes=2, threads=8).read(1000.0))
+    assert found
+    assert server
+    figures = compute_figures(of_16_threads({"backend": 5.0}), server)
+    finding = next(iter(collect_findings(replace(figures, saturation=found))))
+    assert (finding.code, finding.severity) == ("backend_saturated", "info")
+    bursts = replace(figures, saturation=replace(found, many=7.9))
+    assert not WAITS & {each.code for each in collect_findings(bursts)}
+    explained = find_proven_step(bursts)
+    assert explained
+    assert explained.cause == "a backend is saturated"
+
+
+def test_a_backend_that_fills_the_threads_stands_first() -> None:
+    """Most threads are in use because of it: one block says both, and does not advise more threads."""
+    window_ = of_16_threads({"backend": 9.0, "cpu": 3.0}, backends={"postgres": 7.5, "redis": 1.5})
+    host = replace(Server(processes=2, threads=8).read(1000.0).host, waits=ADDRESSES)
+    by_code = findings(window_, host=host)
+    block = by_code["saturation"]
+    assert (block, block.code, block.severity) == (next(iter(by_code.values())), "waits_for_backend", "warning")
+    assert block.title == "Most threads are in use: the threads wait for postgres at 10.0.0.5:5432."
+    assert [harm.code for harm in block.harms] == ["saturation"]
+    assert block.settings == ()
+    assert "More `threads` help only if postgres at 10.0.0.5:5432 can take more at once" in block.change
+
+
+def outside(waits: Mapping[State, float], seconds: Mapping[Destination, float]) -> dict[str, Finding]:
+    """The findings of a 2x8 whose threads wait for these destinations."""
+    reading = Server(processes=2, threads=8, cpus=8.0).read(1000.0)
+    figures = compute_figures(of_16_threads(waits), describe_server(reading), destinations=seconds)
+    return {finding.code: finding for finding in collect_findings(figures)}
+
+
+SILENT = Destination("backend", ("10.0.0.9:80",), connecting=True)
+
+
+@pytest.mark.parametrize(("threads", "is_one"), [(3.9, False), (4.0, True), (12.0, True)])
+def test_a_backend_that_does_not_answer(threads: float, is_one: bool) -> None:
+    """Connections without an answer are a warning from a quarter of the threads on, and the change is a timeout."""
+    found = outside({"backend": threads, "sleep": 1.0}, {SILENT: threads}).get("waits_for_backend")
+    assert bool(found) == is_one
+    if found:
+        assert found.severity == "warning"
+        assert "wait for a connection to 10.0.0.9:80, which does not answer." in found.title
+        assert "connect timeout" in found.change
+
+
+def test_slow_connections_are_no_silence() -> None:
+    """A server far away answers after a while: half of the time goes into its connection."""
+    answers = Destination("backend", ("10.0.0.9:80",))
+    found = outside({"backend": 8.0, "sleep": 1.0}, {SILENT: 4.0, answers: 4.0})["waits_for_backend"]
+    assert (found.severity, found.title) == (
+        "info",
+        "Most of the threads' time is spent waiting for 10.0.0.9:80.",
+    )
+
+
+def test_slow_name_servers() -> None:
+    """A lookup takes milliseconds: a quarter of the threads in one is a warning."""
+    found = outside({"dns": 4.0, "sleep": 2.0}, {Destination("dns", ("10.0.0.1:53",)): 1.0})["waits_for_backend"]
+    assert (found.severity, found.title) == ("warning", "Requests wait for DNS at 10.0.0.1:53.")
+    assert "cache" in found.change
+    assert "waits_for_backend" not in outside({"dns": 3.9, "sleep": 2.0}, {Destination("dns"): 1.0})
+
+
+def test_two_backends_are_both_named() -> None:
+    """Neither has most of the time, and the title has no figure that changes."""
+    seconds = {Destination("backend", (address,)): 1.0 for address in ("10.0.0.5:5432", "10.0.0.6:6379")}
+    for more in (0.7, 1.3):
+        found = outside({"backend": 9.0}, seconds | {Destination("backend", ("10.0.0.6:6379",)): more})
+        assert found["waits_for_backend"].title.endswith(
+            "waiting for postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379."
+        )
 
 
 def test_a_backend_does_not_matter_while_threads_are_free() -> None:
@@ -97,7 +228,8 @@ def test_a_lock_that_is_held_asleep() -> None:
     window_ = of_16_threads({"interpreter_lock": 8.0, "sleep": 2.0}, cpu=0.05, lock=4.0)
     finding = findings(window_)["interpreter_lock_held"]
     assert finding.severity == "warning"
-    assert finding.title == "4.0 threads of worker 1 wait for its interpreter lock, but it uses only 0.05 of a CPU."
+    assert finding.title == "Threads wait for an interpreter lock whose worker uses little CPU."
+    assert finding.evidence.startswith("In worker 1, 4.0 threads wait, and it uses 0.05 of a CPU; ")
     assert "interpreter_bound" not in findings(window_)
 
 
@@ -147,13 +279,103 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
 @pytest.mark.parametrize(
     ("waits", "word"),
     [
-        ({"backend": 15.0, "cpu": 0.5}, "postgres: faster queries help as much"),
+        ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more at once"),
         ({"client": 15.0, "cpu": 0.5}, "in front buffer"),
-        ({"lock": 15.0, "sleep": 0.5}, "which lock of the application"),
-        ({"sleep": 15.5}, "Raise `threads` from 8 to 12"),
+        ({"lock": 15.0, "sleep": 0.5}, "Find the lock with"),
+        ({"sleep": 15.5}, "Raise `threads` from 8 to 16"),
     ],
 )
 def test_what_to_change_follows_from_the_state(waits: Mapping[State, float], word: str) -> None:
     """Waits outside scale with threads, the lock with processes, locks and clients with neither."""
     window_ = of_16_threads(waits, backends={"postgres": waits.get("backend", 0.0)})
     assert word in findings(window_)["saturation"].change
+
+
+SHARED = (SharedConnection("10.0.0.5:5432", 2),)
+
+
+def share(waits: Mapping[State, float], shared: float) -> dict[str, Finding]:
+    """The findings where this mean number of threads waits for an answer over a shared connection."""
+    window_ = replace(of_16_threads(waits), shared_connection_seconds=60 * shared)
+    reading = Server(processes=2, threads=8, cpus=8.0).read(1000.0)
+    return findings(window_, host=replace(reading.host, shared_connections=SHARED))
+
+
+@pytest.mark.parametrize(
+    ("waits", "shared", "severity", "is_cause"),
+    [
+        ({"sleep": 6.0}, 0.0, "info", False),  # inherited, and not used
+        ({"sleep": 6.0, "backend": 0.5}, 0.5, "warning", False),
+        ({"sleep": 2.0, "backend": 6.0}, 5.0, "warning", True),
+        ({"sleep": 2.0, "backend": 6.0}, 3.0, "warning", False),  # another backend is the slow one
+        ({"lock": 6.0, "backend": 2.0}, 2.0, "warning", True),  # one of each worker, the others behind its lock
+        ({"lock": 6.0, "backend": 6.0}, 0.8, "warning", False),
+    ],
+)
+def test_a_shared_connection(waits: Mapping[State, float], shared: float, severity: str, is_cause: bool) -> None:
+    """Good to know while nobody uses it; the cause if requests mostly wait in it, or behind those that do."""
+    finding = share(waits, shared)["connection_shared"]
+    assert finding.severity == severity
+    assert bool(finding.clause) == is_cause
+    assert finding.title == "Workers share one connection to 10.0.0.5:5432."
+    assert "lazy-apps" in finding.change
+
+
+def test_without_a_shared_connection_none_is_reported() -> None:
+    """Waiting for a backend is no evidence of sharing."""
+    assert "connection_shared" not in findings(of_16_threads({"backend": 12.0}))
+
+
+def write(waits: Mapping[State, float], output: float, **changes: object) -> dict[str, Finding]:
+    """The findings where this mean number of threads writes to a pipe that takes nothing."""
+    window_ = replace(of_16_threads(waits), output_blocked_seconds=60 * output, **changes)
+    reading = Server(processes=2, threads=8, cpus=8.0).read(1000.0)
+    waits_now = Waits(threads=waits, output=output, output_name="standard output and error")
+    return findings(window_, host=replace(reading.host, waits=waits_now))
+
+
+@pytest.mark.parametrize(
+    ("waits", "output", "found"),
+    [
+        ({"lock": 6.0, "pipe": 2.0}, 2.0, True),  # one of each worker, the others behind Python's lock
+        ({"sleep": 1.0, "pipe": 7.0}, 7.0, True),
+        ({"lock": 6.0, "pipe": 2.0}, 0.0, False),  # another pipe, such as that of a child
+        ({"sleep": 6.0, "pipe": 1.0}, 1.0, False),
+        ({"pipe": 0.5}, 0.5, False),
+    ],
+)
+def test_a_pipe_that_takes_nothing(waits: Mapping[State, float], output: float, found: bool) -> None:
+    """It is the cause if requests mostly wait in a write to it, or for the lock that such a thread holds."""
+    by_code = write(waits, output)
+    assert ("output_blocked" in by_code) == found
+    assert not found or "application_lock" not in by_code
+    if found:
+        assert by_code["output_blocked"].severity == "warning", "requests are completed"
+        assert "a pipe (their standard output and error)" in by_code["output_blocked"].title
+
+
+def test_a_pipe_at_which_nothing_completes() -> None:
+    """It is critical, and comes before the requests that are stuck because of it."""
+    rows = [worker(worker_id, 0, busy=240.0) for worker_id in (1, 2)]
+    by_code = write({"lock": 6.0, "pipe": 2.0}, 2.0, workers=tuple(rows))
+    assert by_code["output_blocked"].severity == "critical"
+    assert next(iter(by_code)) == "output_blocked"
+
+
+@pytest.mark.parametrize(
+    ("lock", "severity", "title"),
+    [
+        (3.0, "info", "Threads wait for a pool of 5: 5 requests of a worker work at once"),
+        (9.0, "warning", "Most threads are in use: the threads wait for a pool of 5."),
+    ],
+)
+def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> None:
+    """It is named with its size, and nobody is sent to look for a lock."""
+    window_ = of_16_threads({"lock": lock, "backend": 5.0})
+    reading = Server(processes=2, threads=8, cpus=8.0).read(1000.0)
+    by_code = findings(window_, host=replace(reading.host, waits=Waits(pools={1: 5, 2: 5})))
+    assert by_code["pool_exhausted"].severity == severity
+    assert by_code["pool_exhausted"].title.startswith(title)
+    assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
+    assert "16 connections" in by_code["pool_exhausted"].change
+    assert "application_lock" not in by_code

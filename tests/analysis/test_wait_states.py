@@ -14,7 +14,7 @@ from uwsgi_headroom.history.window import WaitWindow
 
 
 def figures(requests: int, waits: WaitWindow | None) -> WaitFigures | None:
-    of = replace(window(10, worker(1, requests)), waits=waits)
+    of = replace(window(10, worker(1, requests, each=0.4)), waits=waits)
     return compute_waits(of, compute_flow(of))
 
 
@@ -32,6 +32,45 @@ def test_threads_and_seconds_per_request() -> None:
     assert (result.backends, result.backends_per_request) == ({"pg": 2, "b": 0}, {"pg": pytest.approx(0.2), "b": 0})
     assert (result.total, result.disagreement) == (4, 0.5)
     assert [result.share(state) for state in ("backend", "cpu", "sleep")] == [0.75, 0.25, 0]  # type: ignore[arg-type]
+
+
+def known(requests: int, *, each: float | None = 0.1, static: int = 0, stuck: float = 0.0) -> WaitFigures:
+    """With one thread that computes and three that wait for a backend, two of them for pg."""
+    of = replace(window(10, worker(1, requests, each=each, static=static)), waits=WAITS)
+    result = compute_waits(of, compute_flow(of), stuck)
+    assert result
+    assert result.per_request
+    return result
+
+
+@pytest.mark.parametrize("stuck", [0.0, 1.0, 2.5, 3.0, 3.9])
+@pytest.mark.parametrize("static", [0, 99])
+def test_the_parts_add_up_to_the_mean_response_time(stuck: float, static: int) -> None:
+    """Also with static files, and beside stuck requests: the mean is uWSGI's own."""
+    result = known(100, static=static, stuck=stuck)
+    assert result.per_request
+    assert sum(result.per_request.values()) == pytest.approx(0.1)
+    assert (result.total, result.stuck) == (4, stuck)
+
+
+def test_stuck_requests_are_beside_a_mean_request() -> None:
+    """Three threads that are stuck are not in it; their most likely state is that of most threads."""
+    result = known(100, stuck=3.0)
+    assert result.threads == {"cpu": 1, "backend": 3}
+    assert result.per_request == {"cpu": pytest.approx(0.1), "backend": 0}
+    assert result.backends_per_request == {"pg": 0, "b": 0}
+
+
+def test_everything_is_stuck() -> None:
+    """What was completed before is too little to be seen: its time is divided as that of all threads."""
+    result = known(100, stuck=9.0)
+    assert result.stuck == 4
+    assert result.per_request == {"cpu": pytest.approx(0.025), "backend": pytest.approx(0.075)}
+
+
+def test_running_time_is_not_known() -> None:
+    """A thread at ten requests a second is 0.1 s of each."""
+    assert known(100, each=None).per_request == {"cpu": pytest.approx(0.1), "backend": pytest.approx(0.3)}
 
 
 def test_only_sampled_time_counts() -> None:

@@ -95,7 +95,8 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     server[2].state = "starting"
     server.kill(2)
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
-    assert by_code["queue_wait"].change == "See uWSGI's log for why worker 2 cannot start."
+    assert by_code["queue_wait"].change == "See uWSGI's log for why they do not come up."
+    assert by_code["queue_wait"].title.endswith(": worker 2 is down.")
     assert by_code["workers_missing"].evidence == "1 ended unnoticed by uWSGI, 0 gone or still starting."
 
 
@@ -112,3 +113,27 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
 def test_one_request_of_a_hundred_is_critical(requests: int, severity: str) -> None:
     """Lost requests are not counted by uWSGI, so they are added to those of the four workers: 10 of 998, 10 of 1002."""
     assert judged(ended((0, 1, 0, 0), requests=requests, lost=10))["requests_lost"].severity == severity
+
+
+@pytest.mark.parametrize(
+    ("times", "kills", "found"),
+    [((0, 2, 0, 1), 3, True), ((2, 2, 2, 2), 8, True), ((0, 2, 0, 1), 1, False), ((0, 2, 0, 1), 0, False)],
+)
+def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, found: bool) -> None:
+    """If it killed about as many processes for lack of memory, that is the reason, and nothing else is guessed."""
+    by_code = judged(replace(ended(times, lost=2), oom_kills=kills))
+    assert ("out_of_memory" in by_code) == found
+    if found:
+        assert not by_code.keys() & {"requests_lost", "workers_ended", "workers_respawned", "respawn_loop"}
+        finding = by_code["out_of_memory"]
+        assert "killed because memory ran out." in finding.title
+        assert "reload-on-rss" in finding.change
+
+
+def test_a_killed_worker_is_named() -> None:
+    """The worker, how often, and the requests that it had."""
+    finding = judged(replace(ended((0, 1, 0, 0), lost=1), oom_kills=1))["out_of_memory"]
+    assert finding.title == "Worker 2 was killed because memory ran out."
+    assert "killed a process once" in finding.evidence
+    assert "workers ended once, with at least 1 request in service" in finding.evidence
+    assert finding.severity == "warning"

@@ -301,7 +301,11 @@ class Demo:
             "alertmanager": "alertmanager.yml",
         }[name]
         processes = [psutil.Process(pid) for pid in _processes_with(self.temporary)]
-        matching = [process for process in processes if any(word in part for part in process.cmdline()[1:])]
+        matching = []
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since it was listed
+                if any(word in part for part in process.cmdline()[1:]):
+                    matching.append(process)
         # uWSGI's master, and the demo itself under make, are older than the processes that they have started.
         return min(matching, key=lambda process: process.create_time())
 

@@ -66,6 +66,23 @@ def test_arrivals_beyond_the_bound_are_left_out(served):
 
 
 @pytest.mark.integration
+def test_clients_leave_when_their_patience_ends(served):
+    """They have no answer, and the server is left with the request; a longer patience changes nothing."""
+    begun = time.monotonic()
+    tally = run_until(served, [Load(clients=1, path="/slow?s=1", patience_ms=100)], lambda tally: tally.failed > 0)
+    assert (tally.answered, time.monotonic() - begun >= 0.1) == (0, True)
+    assert run_until(served, [Load(clients=1, path="/pong", patience_ms=20_000)], lambda t: t.answered > 0).failed == 0
+
+
+@pytest.mark.integration
+def test_clients_that_read_late(served):
+    """A client reads no answer before its time."""
+    tally = run_until(served, [Load(clients=1, path="/pong", late_ms=300)], lambda tally: tally.answered > 1)
+    assert tally.failed == 0
+    assert tally.summary()["mean"] >= 0.3
+
+
+@pytest.mark.integration
 def test_number_of_requests_is_kept(served):
     tally = Tally()
     loads = [(Load(clients=2, path="/pong", requests=3), ("127.0.0.1", served.port))]
@@ -119,3 +136,26 @@ def run_until_at(port, loads, enough) -> Tally:
         return tally
 
     return asyncio.run(run())
+
+
+def test_clients_that_keep_their_connections() -> None:
+    """Each makes its requests on one connection, and connects again when the server closes it."""
+    connections = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        for _ in range(3):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")
+        writer.close()
+
+    async def both() -> Tally:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        async with server:
+            return await load.run([(Load(clients=2, think_ms=20, keep_alive=True), (host, port))], 0.5)
+
+    tally = asyncio.run(both())
+    assert tally.answered > 6
+    assert tally.failed == tally.refused == 0
+    assert len(connections) == pytest.approx(tally.answered / 3, abs=2)

@@ -38,18 +38,20 @@ PATIENCE = 90.0
 OF_A_BUSY_MACHINE = {
     "cpu_bound",
     "cpu_used_by_others",
+    "cpu_wait",
     "memory_headroom_low",
     "queue_wait",
     "queue_filling",
     "saturation",
     "workers_missing",
+    "start_hangs",
 }
 """Findings that other programs on the machine cause, and which may precede the scene's own."""
 
 SLOW = ("stuck", "cheaper", "neighbours")
 """Scenes that take longer than a few seconds, or take all CPU from scenes that run at the same time."""
 
-NO_CPU = {"cpu_bound", "cpu_used_by_others"}
+NO_CPU = {"cpu_bound", "cpu_used_by_others", "cpu_wait"}
 """Findings, one of which appears if other programs take the CPU that a scene needs."""
 
 Document = dict[str, Any]

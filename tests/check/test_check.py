@@ -23,7 +23,7 @@ from tools.support.captured_documents import document
 from tools.support.driven_top import driven
 from tools.support.exporter import COMMAND, clean_environment, exporter, run
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
-from uwsgi_headroom.analysis.advice import LEAST_OWN
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.findings.neighbours import LOW
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
@@ -72,7 +72,9 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
     hurts = first["interpreter_load"] >= 0.5 and first["response_time"] >= 1.2 * second["response_time"]
     assert ("unevenness_hurts" in by_code) == (hurts and (verdict["balance"]["cost"] or 0) >= 0.1)
     if "unevenness_hurts" in by_code:
-        assert by_code["unevenness_hurts"]["title"].startswith("Worker 1 takes")
+        assert by_code["unevenness_hurts"]["title"].startswith(
+            "Worker 1 takes too much of the load: its interpreter is "
+        )
         assert "of the mean response time" in by_code["unevenness_hurts"]["meaning"]
         assert "Spread the load over the sockets that `map-socket` gives" in by_code["unevenness_hurts"]["change"]
         assert ran.returncode in (1, 2)
@@ -88,8 +90,9 @@ def burners(count: int) -> Iterator[None]:
         yield
 
 
-def test_neighbours_that_fill_the_machine_leave_no_headroom() -> None:
-    """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them.
+def test_neighbours_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
+    """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them; what the kernel leaves
+    the workers in any case is left.
 
     How much CPU is idle before depends on the machine; headroom must follow from it.
     """
@@ -104,11 +107,11 @@ def test_neighbours_that_fill_the_machine_leave_no_headroom() -> None:
         capacity = cpu["own"] + cpu["idle"] + cpu["others"]
         assert any(capacity == pytest.approx(limit, rel=0.1) for limit in (cpus, verdict["host"]["cpus"]))
         assert cpu["own"] > 0
-        factor = (cpu["own"] + cpu["idle"]) / cpu["own"]
+        factor = max(cpu["own"] + cpu["idle"], LEAST_OWN * verdict["host"]["cpus"]) / cpu["own"]
         assert headroom == (pytest.approx(factor) if factor <= 100 else None)
     assert during["cpu"]["idle"] < 0.1 * capacity
     assert during["cpu"]["others"] > 0.5 * capacity
-    assert during["headroom"]["by_limit"]["cpu"] < (before["headroom"]["by_limit"]["cpu"] or 100) + 0.1
+    assert during["cpu"]["idle"] < before["cpu"]["idle"] + 0.1
     (finding,) = [finding for finding in during["findings"] if finding["code"] == "cpu_used_by_others"]
     low = during["headroom"]["by_limit"]["cpu"] < LOW and during["cpu"]["own"] >= LEAST_OWN * capacity
     assert finding["severity"] == ("warning" if low else "info")
@@ -149,7 +152,8 @@ def test_every_thread_busy_is_critical() -> None:
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=200"):
         ran = run("check", server.stats, "--seconds", "5")
     assert ran.returncode == 2, ran.stdout
-    assert "of the threads are in use, and requests wait for one." in ran.stdout
+    assert "CRITICAL  Requests wait in the listen queue: " in ran.stdout
+    assert "4 threads busy on average" in " ".join(ran.stdout.split())
     assert max(map(len, ran.stdout.splitlines())) <= 80
     assert "in the listen queue" in ran.stdout
 
@@ -309,6 +313,9 @@ def test_an_exporter_answers_from_its_memory() -> None:
         ran = run("check", f"http://127.0.0.1:{web.port}/", "--stuck", "5m")
         assert ran.returncode == 3
         assert "--stuck: an exporter judges by its own setting" in ran.stderr
+        ran = run("check", f"http://127.0.0.1:{web.port}/", "--read-locks")
+        assert ran.returncode == 3
+        assert "--read-locks: an exporter reads by its own setting" in ran.stderr
         ran = run("check", f"http://127.0.0.1:{web.port}/servers/other")
         assert ran.returncode == 3
         assert f"The exporter at http://127.0.0.1:{web.port} has no server other." in ran.stdout

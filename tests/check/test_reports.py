@@ -15,6 +15,7 @@ from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.nagios_report import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
+from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Waits
 
@@ -47,6 +48,25 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
     assert max(map(len, lines)) <= reports.WIDTH
 
 
+@pytest.mark.parametrize(
+    ("usable", "line"),
+    [
+        (1.6, "  usable       1.6x, then requests begin to wait"),
+        (1.0, "  usable       none: requests begin to wait"),
+        (None, None),
+    ],
+)
+def test_usable_headroom_stands_below_the_limits(usable: float | None, line: str | None) -> None:
+    """It says how far load can grow until requests wait; it has no line where it is not known."""
+    server = busy_server()
+    assert server.headroom
+    room = msgspec.structs.replace(server.headroom, usable=usable)
+    lines = list(reports.render_lines(msgspec.structs.replace(server, headroom=room)))
+    assert [text for text in lines if text.startswith("  usable")] == ([line] if line else [])
+    if line:
+        assert lines[lines.index(line) - 1].startswith(15 * " ")
+
+
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     """Details of ok servers are left out; unreadable servers have none."""
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
@@ -55,6 +75,27 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     assert "OK        shop   4.0x  All is well." in text
     assert text.count("requests/s") == 1
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_full_host_is_said_once() -> None:
+    """Not with each server on it, nor while CPUs are idle, nor if one server says it anyway."""
+
+    def on_host(name: str, own: float, idle: float) -> Server:
+        server = busy_server(name)
+        host = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
+        cpu = schema.Cpu(own=own, idle=idle, others=2 - own - idle, others_follow=None)
+        return msgspec.structs.replace(server, host=host, cpu=cpu)
+
+    full = [on_host("first", 0.1, 0.04), on_host("second", 0.3, 0.06)]
+    lines = list(reports.render_list(full))
+    assert lines[1:4] == [
+        "Hardly any CPU of this host is idle: of 2 CPUs, the workers of these 2 servers",
+        "  use 0.4, and other programs 1.6.",
+        "",
+    ]
+    assert json.loads(reports.render_json(full, single=False))["host"] == " ".join(line.strip() for line in lines[1:3])
+    assert list(reports.render_list([on_host("first", 0.1, 1.4), on_host("second", 0.1, 1.4)]))[1] == ""
+    assert json.loads(reports.render_json([full[0], unreadable()], single=False))["host"] is None
 
 
 def test_a_long_name_has_a_line_of_its_own() -> None:

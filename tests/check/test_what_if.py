@@ -92,6 +92,19 @@ def test_the_table() -> None:
     assert "3 % below. 64x64: 60 more workers do not fit. Requests wait 83 % of their time for backends." in text
 
 
+def test_a_load_that_was_cut_off() -> None:
+    """Where more was asked for than was completed, a setting has no time at that load."""
+    unknown = dict.fromkeys(("response_time", "p95", "queue_wait", "total_time", "total_p95"))
+    known = DOCUMENT.predictions[0]
+    loads = tuple(msgspec.structs.replace(at, **unknown) for at in known.loads)
+    document = msgspec.structs.replace(
+        DOCUMENT, peak_is_floor=True, predictions=(msgspec.structs.replace(known, loads=loads),)
+    )
+    lines = list(reports.render_lines(msgspec.structs.replace(busy_server(), what_if=document)))
+    row = next(line.split() for line in lines if line.startswith("  8x4"))
+    assert row == ["8x4", "112", "interpreters", "unknown", "unknown", "480", "MB"]
+
+
 def test_the_observed_setting_is_there_once() -> None:
     """If it was asked for, it stays where it was asked for."""
     document = msgspec.structs.replace(DOCUMENT, predictions=(*DOCUMENT.predictions, DOCUMENT.today))

@@ -38,6 +38,7 @@ SAMPLES = {
     "waits": ("false", lambda result: result.settings.waits, False),
     "backends": ("pg=10.0.0.5:5432", lambda result: result.settings.backends, (("pg", "10.0.0.5:5432"),)),
     "read_pollfds": ("true", lambda result: result.settings.read_pollfds, True),
+    "read_locks": ("true", lambda result: result.settings.read_locks, True),
     "slo": ("1s:99%", lambda result: result.settings.slo and result.settings.slo.objective, 0.99),
     "stuck": ("5m", lambda result: result.settings.stuck_seconds, 300.0),
     "routes": ("true", lambda result: result.settings.routes, True),
@@ -45,6 +46,7 @@ SAMPLES = {
     "routes_beyond_loopback": ("true", lambda result: result.routes_beyond_loopback, True),
     "history": ("/var/lib/h.sqlite", lambda result: result.history, "/var/lib/h.sqlite"),
     "history_max_size": ("1.5GB", lambda result: result.history_max_size, 1_500_000_000),
+    "log": ("a=/var/log/a.log", lambda result: result.settings.logs, (("a", "/var/log/a.log"),)),
     "log_level": ("warning", lambda result: result.log_level, "warning"),
     "log_format": ("json", lambda result: result.log_format, "json"),
 }

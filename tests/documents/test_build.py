@@ -43,7 +43,9 @@ def test_a_server_under_load() -> None:
     document = loaded(Server()).document()
     assert (document.state, document.status, document.error) == ("up", "ok", None)
     assert (document.kind, document.version) == ("server", "2.0.31")
-    assert document.verdict == "Headroom 2.5x: the hottest worker's interpreter saturates first."
+    assert document.verdict == (
+        "Headroom 1.4x until requests wait; 2.5x until the hottest worker's interpreter saturates."
+    )
     assert document.flow is not None
     assert document.flow.requests == 1500
     assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.history import MOST_POINTS, History, build_history, slice_seconds
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.record import Options, Setup
 
 
 def columns(value: object) -> Iterator[list[object]]:
@@ -260,3 +262,14 @@ def test_a_reload_while_it_is_made() -> None:
     history = asyncio.run(run())
     assert len(history.workers) == 64
     assert len(watch.watch.integrals.totals.workers) == 2
+
+
+def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
+    """The chart of the headroom has the limit that the verdict has: 4 threads of the worker, not all 8."""
+    watch = steady(120)
+    assert set(watch.history(120, 12).headroom.threads) == {2.66667}
+    reading = watch.watch.reading
+    assert reading
+    mapped = Setup(Options(), 4096, "threads", {"a.sock": (1,), "b.sock": (2,)}, True)
+    watch.watch.reading = replace(reading, host=replace(reading.host, setup=mapped))
+    assert set(watch.history(120, 12).headroom.threads) == {2.0}

@@ -74,13 +74,14 @@ def test_none_without_what_they_need() -> None:
     assert "stats-no-cores" in (blind.objective.unjudged or "")
 
 
-def test_not_judged() -> None:
-    """A queue in which requests wait longer than the threshold."""
+def test_a_wait_beyond_the_threshold() -> None:
+    """Requests that wait in the queue for longer than the threshold have missed it, each of them."""
     server = Server(2, 8, queue=90)
     objective = watched(60, server=server).document().objective
     assert objective
-    assert objective.unjudged
-    assert objective.unjudged.startswith("not judged: the wait in the listen queue alone is ")
+    assert objective.unjudged is None
+    assert {burn.share for burn in objective.windows} == {1.0}
+    assert all(burn.waited == burn.requests > 1000 for burn in objective.windows)
     assert objective.queue_wait
     assert objective.queue_wait > 1
 

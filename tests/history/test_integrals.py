@@ -747,4 +747,42 @@ def test_overflows_are_counted_from_the_first_sample() -> None:
         for reading, count in zip(readings, counts, strict=True)
     ]
     assert totals_of(*counted).overflows == 9
+    assert totals_of(*counted).refused == 0
     assert totals_of(*readings).overflows is None
+    assert totals_of(*readings).refused is None
+
+
+@pytest.mark.parametrize(
+    ("queues", "socket", "alone", "refused"),
+    [
+        ((0, 0, 0), ":8080", None, 0),
+        ((0, 0, 0), ":8080", False, 0),
+        ((0, 0, 0), ":8080", True, 9),
+        ((0, 100, 0), ":8080", False, 7),
+        ((0, 100, 100), ":8080", None, 9),
+        ((0, 99, 99), ":8080", False, 0),
+        ((0, 100, 100), "app.sock", False, 0),
+    ],
+)
+def test_whose_overflows_they_are(queues: tuple[int, ...], socket: str, alone: bool | None, refused: int) -> None:
+    """The kernel counts those of all TCP listeners: they are this server's if it is the only one, or if its own queue
+    was full at that time."""
+    server = Server(socket=socket)
+    readings = []
+    for place, (queue, count) in enumerate(zip(queues, (1000, 1007, 1009), strict=True)):
+        server.queue = queue
+        reading = server.read(10.0 + 0.2 * place)
+        readings.append(replace(reading, host=replace(reading.host, overflows=ListenOverflows(count, 0, alone))))
+    totals = totals_of(*readings)
+    assert (totals.overflows, totals.refused) == (9, refused)
+
+
+def test_overflows_that_fall() -> None:
+    """A server that moves to another network namespace has another count: nothing was refused by that."""
+    server = Server(socket=":8080", queue=100)
+    readings = [server.read(10.0 + 0.2 * place) for place in range(3)]
+    counted = [
+        replace(reading, host=replace(reading.host, overflows=ListenOverflows(count, 0, True)))
+        for reading, count in zip(readings, (1000, 3, 5), strict=True)
+    ]
+    assert (totals_of(*counted).overflows, totals_of(*counted).refused) == (2, 2)

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from tests.store.test_codec import EARLIER, Texts, full_record
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.rows import compare_rows, pack_row
 from uwsgi_headroom.history.totals import Totals, WaitTotals
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Waits
+from uwsgi_headroom.record import STATES, LockUse, Waits
+from uwsgi_headroom.store.codec import decode_record, encode_record
+from uwsgi_headroom.store.record import merge_records
 
 STEP = 1.0
 
@@ -143,3 +146,76 @@ def test_backends_begin_a_new_history() -> None:
     assert window
     assert window.waits
     assert window.waits.observed_seconds == pytest.approx(8)
+
+
+def locked(*uses: LockUse | None, reads: bool = True) -> Waits:
+    """Waits in which the workers' locks are used like this."""
+    return Waits(locks={number: use for number, use in enumerate(uses, 1) if use}, reads_locks=reads)
+
+
+FREE, HELD, QUEUED = LockUse(False, False), LockUse(False, True), LockUse(True, True)
+ONLY_WAITERS, NO_WAITER = LockUse(True, None), LockUse(False, None)
+
+
+def lock_times(history: History, seconds: float = 20) -> list[tuple[float | None, float | None, float | None]]:
+    window = history.window(seconds)
+    assert window
+    return [(each.lock_seconds, each.lock_waited_seconds, each.lock_held_seconds) for each in window.workers]
+
+
+def test_locks_of_workers() -> None:
+    """Time in which a lock is known, waited for and held, of each worker; held at one end of a second counts half."""
+    turns = [locked(QUEUED, HELD), locked(HELD, FREE)]
+    history = history_of(*(read(at, turns[at % 2]) for at in range(10, 31)))
+    assert lock_times(history) == [(20, 10, 20), (20, 0, 10)]
+
+
+def test_a_lock_that_is_not_known_throughout() -> None:
+    """Only the time between two samples that know it counts."""
+    history = history_of(*(read(at, locked(HELD if at >= 20 else None, None)) for at in range(10, 31)))
+    assert lock_times(history) == [(10, 0, 10), (0, 0, 0)]
+
+
+def test_locks_that_may_not_be_read() -> None:
+    """It is then not known how long they are held, nor in a window in which they could not be read once."""
+    history = history_of(*(read(at, locked(ONLY_WAITERS, NO_WAITER, reads=False)) for at in range(10, 31)))
+    assert lock_times(history) == [(20, 20, None), (20, 0, None)]
+    once = history_of(*(read(at, locked(HELD, FREE, reads=at != 15)) for at in range(10, 31)))
+    assert [held for _, _, held in lock_times(once)] == [None, None]
+    assert [held for _, _, held in lock_times(once, 10)] == [10, 0]
+
+
+def test_locks_while_waits_are_unknown() -> None:
+    """Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody."""
+    off = Waits(off="not permitted", file_lock=HELD)
+    history = history_of(*(read(at, off) for at in range(10, 31)))
+    window = history.window(20)
+    assert window
+    assert lock_times(history) == [(None, None, None)] * 2
+    assert (window.waits, window.file_lock_seconds, window.file_lock_held_seconds) == (None, 20, 20)
+    none = history_of(*(read(at, Waits(off="not permitted")) for at in range(10, 31))).window(20)
+    assert none
+    assert (none.file_lock_seconds, none.file_lock_held_seconds) == (None, None)
+
+
+def test_locks_of_a_worker_that_is_no_more() -> None:
+    """After a reload with fewer workers, nothing is added for those that are gone."""
+    before = read(10, locked(HELD, HELD, HELD, HELD), Server(processes=4))
+    totals = totals_of(before, read(11, locked(HELD, HELD, HELD, HELD), Server(processes=2)))
+    assert len(totals.workers) == 2
+
+
+def test_files_of_earlier_versions_know_no_locks() -> None:
+    """They lack the numbers; a window of this version comes back as it was."""
+    history = history_of(*(read(at, replace(locked(QUEUED, FREE), file_lock=QUEUED)) for at in range(10, 31)))
+    window = history.window(20)
+    assert window
+    record, texts = replace(full_record(), window=window), Texts()
+    back = decode_record(encode_record(record, texts.number), texts.by_number())
+    assert [each.lock_held_seconds for each in back.window.workers] == pytest.approx([20, 0], abs=0.01)
+    assert back.window.file_lock_held_seconds == pytest.approx(20, abs=0.01)
+    earlier = decode_record(EARLIER, dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"])))
+    assert [each.lock_seconds for each in earlier.window.workers] == [None, None]
+    assert earlier.window.file_lock_seconds is None
+    both = merge_records([record, replace(record, until=record.until + 60)])
+    assert [each.lock_held_seconds for each in both.window.workers] == [40, 0]

@@ -15,6 +15,7 @@ from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.journal.recorder import Verdicts
@@ -139,6 +140,11 @@ class TestConfiguration:
         assert self.title(self.reading(1.0), self.reading(2.0, workers=()), self.reading(3.0)) == ""
 
 
+def codes(finding: schema.Finding) -> set[str]:
+    """The codes of a finding and of the harms that it explains."""
+    return {finding.code, *(harm.code for harm in finding.harms)}
+
+
 class TestVerdicts:
     """Changes of the verdict, and the start of findings."""
 
@@ -175,11 +181,11 @@ class TestVerdicts:
     def test_since(self) -> None:
         """A finding reports its start until it ends."""
         watch, server = self.overloaded(60)
-        finding = next(each for each in watch.document().findings if each.code == "queue_wait")
+        finding = next(each for each in watch.document().findings if "queue_wait" in codes(each))
         assert finding.since is not None
         assert 30 < finding.since - EPOCH < 90
         later = watch.seconds(server, 30, lambda _: server.serve(1, 10, each=0.1)).document().findings
-        assert next(each for each in later if each.code == "queue_wait").since == finding.since
+        assert next(each for each in later if "queue_wait" in codes(each)).since == finding.since
         watch.read(REFUSED, watch.now + 1.0)
         assert all(each.since is None for each in watch.document().findings)
 

@@ -11,7 +11,15 @@ import pytest
 
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS, KeptFiles, Patience
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.procfs import (
+    PAUSE_SECONDS,
+    KeptFiles,
+    Patience,
+    count_descriptors,
+    read_descriptor_limit,
+    read_state,
+)
 
 
 def test_an_answer() -> None:
@@ -110,3 +118,39 @@ def test_kept_files_yield_when_descriptors_run_out(tmp_path: Path, monkeypatch: 
     assert kept.read_line(str(second)) == b"2"
     assert open_files() == before + 1
     kept.close()
+
+
+def test_the_state_of_a_process_that_ends() -> None:
+    """A process is a zombie until its parent has noticed its end; then it has no state."""
+    process = subprocess.Popen(["sleep", "60"])
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert read_state(process.pid) == b"Z"
+    process.wait()
+    assert read_state(process.pid) == b""
+
+
+def test_descriptors_are_counted() -> None:
+    """The size of the folder is their number since Linux 6.2; a process that has ended raises an error."""
+    reader, writer = os.pipe()
+    before = count_descriptors(os.getpid())
+    assert before
+    os.close(reader)
+    assert count_descriptors(os.getpid()) == before - 1
+    os.close(writer)
+    assert read_descriptor_limit(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    with pytest.raises(FileNotFoundError):
+        count_descriptors(2**22 + 1)
+    with pytest.raises(FileNotFoundError):
+        read_descriptor_limit(2**22 + 1)
+
+
+def test_descriptors_are_counted_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Linux 6.2 each is listed, up to a bound: the number of a process with more is unknown."""
+    listed = os.listdir("/proc/self/fd")
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path: stat("/proc/version") if path.endswith("/fd") else stat(path))
+    assert os.stat(f"/proc/{os.getpid()}/fd").st_size == 0
+    assert abs((count_descriptors(os.getpid()) or 0) - len(listed)) <= 1
+    monkeypatch.setattr(procfs, "MOST_DESCRIPTORS", 2)
+    assert count_descriptors(os.getpid()) is None

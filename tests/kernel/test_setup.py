@@ -72,6 +72,24 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
+    ("options", "pid", "kind"),
+    [
+        (Options(), 0, "threads"),
+        (Options(), 3, "async"),
+        (Options(gevent=20), 0, "async"),
+    ],
+)
+def test_workers_that_end_are_not_async(monkeypatch: pytest.MonkeyPatch, options: Options, pid: int, kind: str) -> None:
+    """While a reload waits for a worker, the others are gone, and that worker has ended its threads."""
+    seen = Setup(options, None, "async", None, None)
+    monkeypatch.setattr("uwsgi_headroom.kernel.setup._read_setup", lambda *arguments: seen)
+    worker = {"pid": 2, "status": "busy", "accepting": 1, "last_spawn": 9, "respawn_count": 1, "cores": []}
+    document = {"pid": 1, "workers": [worker, worker | {"pid": pid}], "sockets": []}
+    setup = SetupReader().read(1, _snapshot(json.dumps(document).encode()), {2, 3}, 0.0)
+    assert setup.concurrency_kind == kind
+
+
+@pytest.mark.parametrize(
     ("options", "holders", "workers", "mapped"),
     [
         (Options(), {"a": (1, 2), "b": (1, 2)}, 2, False),
@@ -179,6 +197,8 @@ def _proc(where: Path, *threads: int) -> Path:
         (Options(async_cores=50), {}, (), "async"),
         (Options(gevent=1), {1: 1}, (1,), "single"),
         (Options(asyncio=0), {1: 8}, (8,), "threads"),
+        (Options(threads=8), {1: 8}, (2,), "threads"),  # the worker has not begun all of them
+        (Options(threads=8, gevent=50), {1: 50}, (9,), "async"),
         (Options(), {1: None}, (8,), None),  # stats-no-cores
         (Options(), {9: 8}, (), None),  # the process has ended
         (Options(), {}, (), None),

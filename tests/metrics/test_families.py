@@ -101,7 +101,7 @@ def test_no_series_twice() -> None:
 
 def no_events(name: str) -> dict[str, float]:
     """Every kind of event has a series before the first, so that its first increase is seen."""
-    return {f'uwsgi_events_total{{kind="{kind}",server="{name}"}}': 0.0 for kind in KINDS}
+    return {f'uwsgi_events_total{{kind="{kind}",server="{name}"}}': 0.0 for kind in KINDS if kind != "log_message"}
 
 
 def test_a_server_that_is_down_has_no_figures() -> None:
@@ -289,13 +289,30 @@ def test_workers_sharing_one_cpu() -> None:
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
-    """A worker has at most 25 series and a server 116 more, 15 of them for waits, 16 for the histogram of response
+    """A worker has at most 25 series and a server 132 more, 17 of them for waits, 16 for the histogram of response
     times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend and each
     route adds one."""
     values = [key for key in series(proven(name)) if "uwsgi_backend_" not in key and "uwsgi_route_" not in key]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 116
+    assert len(values) <= 25 * len(each) + 132
+
+
+def test_tasks_of_spoolers() -> None:
+    """Tasks that wait are there for each directory that could be listed, once, and absent for the others."""
+    name = "uwsgi_spooler_queue_length"
+    found = {key: value for key, value in series(proven("spoolers")).items() if key.startswith(name)}
+    assert found == {
+        f'{name}{{server="spoolers",spooler="/srv/demo/{spooler}"}}': 3.0 for spooler in ("mail", "reports")
+    }
+    assert not [key for key in series(up("spoolers")) if key.startswith(name)]
+
+
+def test_errors_of_clients_are_of_the_server() -> None:
+    """They are summed over the workers, and absent if uWSGI omits the threads."""
+    values = series(up("threads_4x8_busy"), up("no_cores"))
+    found = {key: value for key, value in values.items() if re.match("uwsgi_(write|read)_errors_total", key)}
+    assert found == {f'uwsgi_{kind}_errors_total{{server="threads_4x8_busy"}}': 0.0 for kind in ("read", "write")}
 
 
 def test_labels_hold_no_pid_and_no_request() -> None:

@@ -71,13 +71,15 @@ def test_all_of_it_moves_together() -> None:
 
 
 def test_the_threshold_is_a_bound() -> None:
-    """The slow requests of the objective are those above it."""
+    """The slow requests of the objective are those above it, and that which is in service for longer already."""
     values = series(served(Slo(0.8, 0.99)))
     assert buckets(values)[0.8] == 25
     assert values['uwsgi_slo_threshold_seconds{server="shop"}'] == 0.8
     assert values['uwsgi_slo_objective_ratio{server="shop"}'] == 0.99
-    assert values['uwsgi_slo_requests_total{server="shop"}'] == 29
-    assert values['uwsgi_slo_bad_requests_total{reason="slow",server="shop"}'] == 29 - 25
+    assert values['uwsgi_slo_requests_total{server="shop"}'] == 29 + 1
+    assert values['uwsgi_slo_bad_requests_total{reason="slow",server="shop"}'] == 29 - 25 + 1
+    for reason in ("waited", "refused"):
+        assert values[f'uwsgi_slo_bad_requests_total{{reason="{reason}",server="shop"}}'] == 0
     assert values['uwsgi_slo_bad_requests_total{reason="lost",server="shop"}'] == 0
 
 

@@ -54,6 +54,7 @@ def test_one_hot_worker_of_four() -> None:
         assert values[f"uwsgi_queue_wait_seconds{{{of}}}"] == 0
         limits = [values[f'uwsgi_headroom_ratio{{limit="{limit}",{of}}}'] for limit in LIMITS]
         assert limits == [pytest.approx(factor, abs=0.02) for factor in (1.0, 1.73, 2.29, 3.45)]
+        assert values[f"uwsgi_usable_headroom_ratio{{{of}}}"] == pytest.approx(0.55, abs=0.02)
     workers = {key for key in values if key.startswith("uwsgi_worker_")}
     assert len(workers) == 3 * 4
     assert all('window="5m"' in key for key in workers)

@@ -27,7 +27,7 @@ class Recorded:
 
     def __init__(self, server: Server | None = None) -> None:
         self.server = server or Server(2, 4)
-        self.integrals = Integrals((0.8,))
+        self.integrals = Integrals((0.8,), 0.8)
         self.at = 0.0
         self.sample()
 
@@ -190,7 +190,7 @@ def samples_of(seed: int) -> list[Reading]:
 def test_totals_never_decrease(seed: int) -> None:
     """Whatever a server writes, each bound's number grows with time and with the bound, up to the number of all
     requests; sum and lost requests grow as well; and all are finite."""
-    integrals = Integrals((0.8,))
+    integrals = Integrals((0.8,), 0.8)
     bounds = sorted({*BUCKET_BOUNDS, 0.8})
     before: tuple[float, ...] = ()
     for sample in samples_of(seed):
@@ -204,7 +204,11 @@ def test_totals_never_decrease(seed: int) -> None:
         assert buckets == sorted(buckets)
         assert buckets[-1] <= totals.requests
         slow = totals.requests - totals.count_up_to(0.8)
-        now = (*buckets, slow, totals.requests, totals.seconds, totals.lost)
+        every = integrals.totals
+        missed = (every.missed_slow, every.missed_waited, every.missed_lost, every.missed_refused)
+        counted = [number or 0 for number in (every.judged, *missed)]
+        now = (*buckets, slow, totals.requests, totals.seconds, totals.lost, *counted)
+        assert sum(counted[1:]) <= counted[0]
         assert all(map(math.isfinite, now))
         assert not before or all(later >= earlier for earlier, later in zip(before, now, strict=True))
         before = now

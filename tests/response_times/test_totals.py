@@ -8,6 +8,7 @@ import pytest
 
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
+from uwsgi_headroom.response_times.misses import Misses
 from uwsgi_headroom.response_times.totals import BatchHistory
 
 BINS = Bins()
@@ -24,7 +25,9 @@ def filled(batches: int, *seconds: float) -> BatchHistory:
     """Batches of 5 s with a request of each length, and a lost one in every tenth."""
     history = BatchHistory(BINS)
     for place in range(1, batches + 1):
-        history.add(5.0 * place, 5.0, 0.2, len(seconds), int(place % 10 == 0), division(*seconds))
+        lost, slow = int(place % 10 == 0), sum(each > 1.0 for each in seconds)
+        missed = Misses(len(seconds) + lost, slow, 0.0, lost)
+        history.add(5.0 * place, 5.0, 0.2, len(seconds), lost, division(*seconds), missed)
     return history
 
 
@@ -40,7 +43,7 @@ def test_a_window_has_the_batches_that_ended_in_it() -> None:
 def test_no_batches_no_window() -> None:
     """Before the first batch, and in times without one, there is no window."""
     assert BatchHistory(BINS).window(0.0, 9e9) is None
-    assert BatchHistory(BINS).slow_requests(1.0, 0.0, 9e9) is None
+    assert BatchHistory(BINS).slow_requests(0.0, 9e9) is None
     assert BatchHistory(BINS).ended == float("-inf")
     history = filled(3, 0.1)
     assert history.ended == 15.0
@@ -51,19 +54,27 @@ def test_no_batches_no_window() -> None:
 def test_batches_without_requests() -> None:
     """They have a length, and no requests."""
     history = BatchHistory(BINS)
-    history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()))
-    window, slow = history.window(0.0, 5.0), history.slow_requests(1.0, 0.0, 5.0)
+    history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()), Misses(1, 0.0, 0.0, 1))
+    window, slow = history.window(0.0, 5.0), history.slow_requests(0.0, 5.0)
     assert window
     assert slow
     assert (window.requests, sum(window.counts)) == (0, 0)
-    assert slow == (5.0, 0, 0, 1)
+    assert slow == (5.0, 0, 0, 1, 0, 0)
 
 
 def test_slow_requests() -> None:
     """Requests that took as long as the bound are not slower."""
     history = filled(20, 0.99, 1.0, 1.2, 9.0)
-    assert history.slow_requests(1.0, 0.0, 50.0) == (50.0, 40, 20.0, 1)
-    assert history.slow_requests(60.0, 0.0, 100.0) == (100.0, 80, 0.0, 2)
+    assert history.slow_requests(0.0, 50.0) == (50.0, 40, 20.0, 1, 0, 0)
+    assert filled(20, 0.99, 1.0).slow_requests(0.0, 100.0) == (100.0, 40, 0.0, 2, 0, 0)
+
+
+def test_a_slow_request_that_is_lost_later_is_lost() -> None:
+    """The count has it once, as slow, from when it was in service beyond the threshold."""
+    history = BatchHistory(BINS)
+    history.add(5.0, 5.0, 0.2, 0, 0, Division((), ()), Misses(3, 3.0))
+    history.add(10.0, 5.0, 0.2, 0, 2, Division((), ()), Misses())
+    assert history.slow_requests(0.0, 10.0) == (10.0, 1, 1.0, 2, 0, 0)
 
 
 def test_an_hour_is_kept() -> None:

@@ -25,7 +25,16 @@ def can_be_simulated(row: Scenario) -> bool:
     plain = not (server.options or server.tcp_stats or server.before or server.cpus or server.quota or server.bare)
     only_waits = all(load.io_ms and not load.cpu_ms and load.path == "/" for load in row.loads)
     steady = not any(load.io_ms > 5000 for load in row.loads)  # otherwise the verdict is about the age of a request
-    return bool(row.loads) and plain and only_waits and steady and not (row.events or row.burners or row.as_nobody)
+    # The clients of the simulated queue do not leave.
+    patient = not any(load.patience_ms and load.patience_ms <= load.io_ms for load in row.loads)
+    return (
+        bool(row.loads)
+        and plain
+        and only_waits
+        and steady
+        and patient
+        and not (row.events or row.burners or row.as_nobody)
+    )
 
 
 SIMULATED = [row for row in ROWS if can_be_simulated(row)]

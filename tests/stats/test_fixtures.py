@@ -83,13 +83,14 @@ def test_requests_are_those_of_the_cores(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_write_errors_are_those_of_the_cores(name: str) -> None:
-    """Write errors are the sum over the worker's cores, and unknown if uWSGI omits the cores."""
+def test_errors_are_those_of_the_cores(name: str) -> None:
+    """Write and read errors are the sum over the worker's cores, and unknown if uWSGI omits the cores."""
     text = document(name).decode("utf-8", "replace")
     raw = json.loads("".join(character if character >= " " else " " for character in text), strict=False)["workers"]
     for worker, written in zip(server(name).workers, raw, strict=True):
         cores = written.get("cores")
         assert worker.write_errors == (sum(core["write_errors"] for core in cores) if cores else None)
+        assert worker.read_errors == (sum(core["read_errors"] for core in cores) if cores else None)
 
 
 def test_a_killed_worker_before_uwsgi_reaps_it_counts_as_uwsgi_says() -> None:

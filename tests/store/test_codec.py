@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -145,14 +146,14 @@ def test_a_minute_of_eight_workers_is_small() -> None:
 
 
 def test_damaged_bytes_are_refused() -> None:
-    """Any truncation and a thousand random changes are a record or a HistoryFileError, and nothing else."""
+    """Any truncation and four thousand random changes are a record or a HistoryFileError, and nothing else."""
     texts = Texts()
     data = encode_record(full_record(), texts.number)
     for end in range(len(data)):
         with pytest.raises(HistoryFileError):
             decode_record(data[:end], texts.by_number())
     chance, refused = random.Random(1), 0
-    for _ in range(1000):
+    for _ in range(4000):
         damaged = bytearray(data)
         for _ in range(chance.randint(1, 5)):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
@@ -160,4 +161,14 @@ def test_damaged_bytes_are_refused() -> None:
             decode_record(bytes(damaged), texts.by_number())
         except HistoryFileError:
             refused += 1
-    assert 100 < refused < 1000
+    assert 400 < refused < 4000
+
+
+def test_a_record_of_sockets_of_single_workers() -> None:
+    """Which workers take requests from which socket survives; such a record has a layout of its own, and others stay as
+    they were."""
+    record, texts = full_record(), Texts()
+    mapped = replace(record, levels=replace(record.levels, socket_holders={"a.sock": (1,), "b.sock": (2, 3)}))
+    data = encode_record(mapped, texts.number)
+    assert decode_record(data, texts.by_number()).levels == mapped.levels
+    assert (decode_numbers(data[:1]), decode_numbers(encode_record(record, texts.number)[:1])) == ([4], [3])

@@ -88,5 +88,9 @@ def read_namespace(kind: str, task: str = "self") -> str:
 
 
 def namespaces_of_threads(kind: str = "net") -> set[str]:
-    """The namespaces in which this process's threads are."""
-    return {read_namespace(kind, f"self/task/{thread}") for thread in os.listdir("/proc/self/task")}
+    """The namespaces in which this process's threads are. One may end while they are listed."""
+    found = set()
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.add(read_namespace(kind, f"self/task/{thread}"))
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
 
 PEAK = 240.0
@@ -78,3 +80,17 @@ def document(error: float | None = ERROR, p95: float | None = 2.5) -> WhatIf:
         predictions=grid,
         cautions=("Requests wait 60 % of their time for backends.",),
     )
+
+
+def cut_off() -> WhatIf:
+    """The same, of a server whose listen queue was full: throughputs, and no times."""
+    whole = document()
+    assert whole.today is not None
+    today, *predictions = (_without_times(each) for each in (whole.today, *whole.predictions))
+    return msgspec.structs.replace(whole, peak_is_floor=True, today=today, predictions=tuple(predictions))
+
+
+def _without_times(prediction: PredictedSetting) -> PredictedSetting:
+    unknown = dict.fromkeys(("response_time", "p95", "queue_wait", "total_time", "total_p95"))
+    loads = tuple(msgspec.structs.replace(at, **unknown) for at in prediction.loads)
+    return msgspec.structs.replace(prediction, loads=loads)

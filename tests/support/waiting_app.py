@@ -1,6 +1,8 @@
 """A WSGI application whose requests wait until the file `stop` exists: asleep, for a lock, for uWSGI's lock, or for the
-server on the UNIX socket `backend`."""
+server on the UNIX socket `backend`; or that hold a lock or a place in a pool for 50 ms, and say for how many seconds it
+was."""
 
+import fcntl
 import os
 import socket
 import threading
@@ -8,7 +10,7 @@ import time
 
 import uwsgi
 
-LOCK = threading.Lock()
+LOCK, AGAIN, POOL = threading.Lock(), threading.RLock(), threading.BoundedSemaphore(2)
 
 
 def sleep():
@@ -33,7 +35,46 @@ def backend():
         connection.recv(1)
 
 
+def sleep_a_little():
+    begin = time.monotonic()
+    time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+def hold():
+    with LOCK:
+        return sleep_a_little()
+
+
+def hold_again():
+    with AGAIN, AGAIN:
+        return sleep_a_little()
+
+
+def hold_file():
+    with open("locked", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return sleep_a_little()
+
+
+def pool():
+    with POOL:
+        return sleep_a_little()
+
+
+PATHS = {
+    "/sleep": sleep,
+    "/lock": lock,
+    "/uwsgi-lock": uwsgi_lock,
+    "/backend": backend,
+    "/hold": hold,
+    "/hold-again": hold_again,
+    "/hold-file": hold_file,
+    "/pool": pool,
+}
+
+
 def application(environ, start_response):
-    {"/sleep": sleep, "/lock": lock, "/uwsgi-lock": uwsgi_lock, "/backend": backend}[environ["PATH_INFO"]]()
+    seconds = PATHS[environ["PATH_INFO"]]()
     start_response("200 OK", [])
-    return [b""]
+    return [b"%f" % (seconds or 0.0)]

@@ -139,7 +139,18 @@ def test_tests_build_where_they_can(checkout, monkeypatch):
     monkeypatch.setattr(environments, "cannot_build", lambda: None)
     monkeypatch.delenv("UWSGI", raising=False)
     assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
+    assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
     assert asked(checkout) == []
+    assert asked(checkout, ".venv-uwsgi")[1:] == ["--only-binary :all: gevent"]
+
+
+def test_tests_do_without_gevent_where_no_wheel_fits(checkout, capsys, monkeypatch):
+    """Three scenarios are skipped then."""
+    monkeypatch.setattr(environments, "cannot_build", lambda: None)
+    environments.built_uwsgi(checkout)
+    (checkout / ".venv-uwsgi" / "bin" / "refused").write_text("gevent")
+    assert environments.uwsgi_for_tests(checkout) == checkout / ".venv-uwsgi" / "bin" / "uwsgi"
+    assert "so the scenarios with gevent are skipped" in capsys.readouterr().out
 
 
 def test_tests_keep_the_uwsgi_they_are_given(checkout, monkeypatch):

@@ -44,6 +44,12 @@ def test_chosen_tests_need_no_browser(prepared: list[str]) -> None:
     assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
 
 
+def test_simulated_days_need_no_uwsgi(prepared: list[str]) -> None:
+    """They are judged by promtool, which comes with Prometheus."""
+    assert prepare.main(["bench-days"]) is None
+    assert prepared == [prepare.EXTRAS, "prometheus"]
+
+
 def test_the_lab_needs_its_servers(prepared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """`lab` needs uWSGI and the servers that it is compared with, and no browser."""
     monkeypatch.setattr(lab_environment, "prepare", lambda: prepared.append("servers"))

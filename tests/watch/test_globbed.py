@@ -27,6 +27,7 @@ from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Va
 from uwsgi_headroom.store.reader import HistoryFile
 from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import read_retired, retire
+from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import globbed
 from uwsgi_headroom.watch import globbed as module
 from uwsgi_headroom.watch.fleet import Fleet
@@ -261,6 +262,26 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Pat
             asyncio.run(fleet._globbed.try_left_out())
             assert {str(watch.address) for watch in fleet.watches()} == addresses
     assert count(fleet).left_out == 3
+
+
+def test_sampling_tries_the_sockets_without_a_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the fleet samples, a server that answers gets the place of a stale socket without further calls."""
+    monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
+
+    async def look() -> None:
+        fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
+        fleet.refresh()
+        await read_all(fleet)
+        with bad_servers.answers("unix", document("minified")) as address:
+            sampling = asyncio.create_task(fleet.run())
+            while [str(watch.address) for watch in fleet.watches()] != [f"unix://{address}"]:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+            sampling.cancel()
+            await fleet.close()
+
+    (folder / "0").mkdir()
+    leave_socket(folder / "0" / "stats")
+    asyncio.run(asyncio.wait_for(look(), 60))
 
 
 def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path) -> None:

@@ -9,6 +9,7 @@ from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
+from uwsgi_headroom.response_times.misses import Misses
 from uwsgi_headroom.response_times.totals import BatchHistory
 from uwsgi_headroom.watch.watch import ObjectiveWatch
 
@@ -32,7 +33,7 @@ def add(history: BatchHistory, at: float, requests: int, slow: int) -> None:
     """Adds a batch of 5 s that ends at `at`."""
     counts = [0.0] * len(BINS)
     counts[BINS.find(0.1)], counts[BINS.find(3.0)] = float(requests - slow), float(slow)
-    history.add(at, 5.0, 0.2, requests, 0, Division(counts, [0.0] * len(BINS)))
+    history.add(at, 5.0, 0.2, requests, 0, Division(counts, [0.0] * len(BINS)), Misses(requests, slow))
 
 
 def judge(watch: ObjectiveWatch, now: Flow, *, threads_known: bool = True) -> ObjectiveFigures:
@@ -65,14 +66,14 @@ def test_windows_end_with_the_last_batch() -> None:
     assert [burn.slow for burn in later.windows] == [69, 70]
 
 
-def test_the_wait_is_that_of_the_window() -> None:
-    """The same batches are not judged in a window in which the queue was long."""
+def test_the_wait_of_the_window_changes_nothing() -> None:
+    """The count of each batch has the wait of its own time."""
     history = BatchHistory(BINS)
     add(history, 10.0, 500, 0)
     watch = ObjectiveWatch(SLO, history)
-    judged, unjudged = judge(watch, flow(2.0)), judge(watch, flow(2.0, queue_wait=3.0))
+    judged, waiting = judge(watch, flow(2.0)), judge(watch, flow(2.0, queue_wait=3.0))
     assert judged.unjudged is None
-    assert unjudged.unjudged
+    assert waiting == judged
 
 
 def test_load_limit_of_the_last_hour() -> None:

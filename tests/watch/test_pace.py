@@ -333,3 +333,18 @@ def test_a_loop_that_is_blocked() -> None:
         return lag.largest
 
     assert asyncio.run(run()) >= 0.18
+
+
+def test_the_lag_is_without_the_sleep_itself() -> None:
+    """Only the time beyond the requested sleep is a lag."""
+    hands = MovableClock()
+
+    async def run() -> float:
+        lag = LoopLag(hands.clock.monotonic)
+        sleeping = asyncio.create_task(lag.sleep(0.01))
+        await asyncio.sleep(0)
+        hands.move(0.26)
+        await sleeping
+        return lag.largest
+
+    assert asyncio.run(run()) == pytest.approx(0.25)

@@ -16,6 +16,7 @@ from uwsgi_headroom.config.probe_targets import parse_pattern
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch import probed as module
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.probed import FORGET_SECONDS, MOST_PROBED, NoPlaceError, ProbedServers
@@ -187,6 +188,21 @@ def test_its_figures_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with bad_servers.answers("unix", document("minified")) as address:
         run(scenario(address))
+
+
+def test_no_probe_writes_to_the_history(tmp_path: Path) -> None:
+    """The history file has the servers of the configuration only: targets of probes come and go."""
+
+    async def scenario() -> None:
+        writer = HistoryWriter(tmp_path / "history", 10**9)
+        probe = ProbeConfig((parse_pattern("127.0.0.1:1", "test"),))
+        fleet = Fleet([make_server("/nowhere", name="shop")], writer=writer, probe=probe)
+        assert fleet.probed
+        assert fleet.watches()[0].writer is writer
+        assert expect(fleet.probed.find("127.0.0.1:1", fleet.watches())).writer is None
+        await fleet.close()
+
+    run(scenario())
 
 
 def test_pause_and_resume() -> None:

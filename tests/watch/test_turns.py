@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -111,3 +113,26 @@ def test_a_cancelled_thread_ends_at_its_next_pause() -> None:
 
     asyncio.run(main())
     assert ended.is_set()
+
+
+def test_work_that_is_given_up_is_no_error_in_the_log() -> None:
+    """asyncio reports no exception of a thread whose task was cancelled: nobody waits for its result."""
+    begun, reported = threading.Event(), list[dict[str, Any]]()
+
+    def work(turns: ThreadTurns) -> None:
+        begun.set()
+        while True:
+            time.sleep(0.001)
+            turns.pause_if_due()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+        task = asyncio.create_task(run_in_thread(work))
+        await asyncio.to_thread(begun.wait, 10)
+        task.cancel()
+        await asyncio.wait_for(asyncio.wait({task}), 60)
+        del task
+        gc.collect()  # asyncio reports an exception when nothing refers to its task any more
+
+    asyncio.run(main())
+    assert reported == []

@@ -367,7 +367,7 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
                 shown.becomes("up")
             if name == "5 m":
                 keys.press("ArrowRight")
-                assert "range=900" in shown.page.url
+                shown.page.wait_for_url("**range=900**")
             if name == "Share":
                 keys.press("Enter")
                 sorted_by = shown.page.query_selector("table[aria-label=Workers] th[aria-sort=descending]")

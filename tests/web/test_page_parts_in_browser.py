@@ -68,6 +68,26 @@ def test_the_big_number_has_its_name(page: Tab, headroom: dict[str, object], sho
 
 
 @pytest.mark.parametrize(
+    ("state", "usable", "shown"),
+    [
+        ("up", "1.6", ", usable headroom 1.6x: then requests begin to wait"),
+        ("up", "0.9", ", requests begin to wait"),
+        ("up", "null", ""),
+        ("down", "1.6", ""),
+    ],
+)
+def test_usable_headroom_stands_beside_the_first_limit(page: Tab, state: str, usable: str, shown: str) -> None:
+    """It says by how much load can grow until requests wait, where that is known."""
+    script = """({ Headline }) => {
+        const headline = new Headline();
+        const headroom = { factor: 2.4, first: "threads", far: [], usable: %s };
+        headline.show({ ...JSON.parse(heard), state: "%s", status: "ok", headroom }, null);
+        return headline.usable.textContent;
+    }"""
+    assert part(page, "headline.js", script % (usable, state)) == shown
+
+
+@pytest.mark.parametrize(
     ("state", "status", "seen"),
     [
         ("up", "ok", ["ok", None, False, "✓ OK"]),

@@ -118,3 +118,19 @@ def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:
         return [name.width > 50, time.width > 20, name.right < time.left, time.right < whole.right];
     }}"""
     assert part(page, "request_bar.js", script) == [True, True, True, True]
+
+
+def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
+    """A line says how many threads hold them, as they are no part of the time; without any there is none."""
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar(), line = () => bar.node.querySelector(".stuck");
+        return [0.5, 0.04, undefined].map((stuck) => {{
+            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, stuck }} }});
+            return line().hidden ? null : line().textContent;
+        }});
+    }}"""
+    assert part(page, "request_bar.js", script) == [
+        "0.5 threads hold requests that are stuck, not counted here",
+        None,
+        None,
+    ]

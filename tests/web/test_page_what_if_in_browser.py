@@ -97,6 +97,23 @@ def test_the_grid(panel: Tab) -> None:
     assert panel.page.get_by_role("columnheader", name="4 threads").count() == 1
 
 
+def test_a_peak_that_was_cut_off(chromium: Browser, port: int) -> None:
+    """No setting is best and none has a time: more was asked for than was completed. Overloads remain."""
+    with tab(chromium, port, width=1280) as shown:
+        opened(shown, predicted_settings.cut_off())
+        text = shown.text(".prediction").replace(SPACE, " ")
+        assert "240/s were completed at today's peak, and more was asked for, so times are not known." in text
+        assert "Which setting is best is not known" in text
+        signs = cells(shown)
+        assert "best" not in [sign for each in signs.values() for sign in each]
+        assert signs["2x4"] == ["below peak"]
+        cell = shown.page.get_by_role("button", name="6x4: at most 480/s, +50")
+        assert cell.inner_text().replace(SPACE, " ").split("\n") == ["480/s +50 %", "time not known"]
+        cell.click()
+        assert "Mean time" not in shown.text(".detail")
+        assert shown.problems == []
+
+
 def test_a_cell_by_keyboard(panel: Tab) -> None:
     """A cell shows its figures at both loads, its memory and limit, and the model's error."""
     panel.page.get_by_role("button", name="8x16:").focus()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.servers import ServerConfig, make_server
@@ -17,13 +18,14 @@ from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.serve import serve_until_signal
-from uwsgi_headroom.watch import fleet
+from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.listeners import open_listener
 
 
-class DocumentOnly(fleet.Fleet):
+class DocumentOnly(Fleet):
     """A fleet that reads one server's document on each scrape, and nothing else."""
 
     def __init__(self, server: ServerConfig) -> None:
@@ -43,6 +45,13 @@ class DocumentOnly(fleet.Fleet):
         return [Observation(server.name, str(server.address), reading, {}, Totals(), self._pace, [])]
 
 
+def _always_another(fleet: Fleet) -> Callable[[], object]:
+    """No answer is shared: what the exporter samples in between would end each one."""
+    del fleet
+    return object
+
+
 if __name__ == "__main__":
+    metrics_route.fleet_state = _always_another
     only = DocumentOnly(make_server(f"unix://{sys.argv[1]}"))
     serve_until_signal(only, [open_listener("127.0.0.1", int(sys.argv[2]))])

@@ -35,7 +35,7 @@ PER_WORKER_OF_LONGEST_WINDOW = ("request_share", "response_time_seconds", "inter
 PER_SOCKET = ("queue_length", "max_queue_length", "queue_measurable", "queue_seconds_total", "queue_full_seconds_total")
 PER_WINDOW = _words("""
 window_seconds throughput_requests_per_second mean_response_time_seconds queue_wait_seconds hot_worker_ratio
-hot_worker_ratio_noise_floor request_share_fairness unevenness_cost_ratio
+hot_worker_ratio_noise_floor request_share_fairness unevenness_cost_ratio usable_headroom_ratio
 """)
 ONCE = _words("""
 up server_info scrape_duration_seconds stats_document_size_bytes signal_queue_length thunder_lock host_facts_available
@@ -44,14 +44,15 @@ memory_available_bytes memory_headroom_workers cpus_usable workers_sharing_one_c
 listen_queue_length listen_overflows_total listen_drops_total cpu_used_by_workers_seconds_total
 cpu_available_idle_seconds_total cpu_used_by_others_seconds_total full_occupancy_seconds_total server_reloads_total
 exporter_samples_total exporter_observed_seconds_total exporter_sample_gap_seconds_total workers_without_application
-exporter_sampling_duty_ratio exporter_sampling_interval_seconds
+workers_with_own_sockets exporter_sampling_duty_ratio exporter_sampling_interval_seconds
 """)
 PROCESS = _words("virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds")
 MAY_BE_ABSENT = frozenset(
     f"uwsgi_{name}"
     for name in _words(
         "worker_oldest_request_age_seconds worker_unique_memory_bytes harakiri_seconds listen_backlog_limit "
-        "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio"
+        "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio "
+        "usable_headroom_ratio workers_with_own_sockets"
     )
 )
 """Known only at times, or only of some servers."""
@@ -93,7 +94,7 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_concurrency": 2 * shape.windows,
         "uwsgi_headroom_ratio": len(LIMITS) * shape.windows,
         "uwsgi_response_time_percentile_seconds": len(SHARES) * shape.windows,
-        "uwsgi_events_total": len(KINDS),
+        "uwsgi_events_total": len(KINDS) - 1,  # without a log, no event is a message of it
         "uwsgi_workers": len(STATES),
         "uwsgi_lock_held": shape.locks,
         "uwsgi_exporter_read_errors_total": len(REASONS),
@@ -110,6 +111,8 @@ def of_exporter() -> dict[str, int]:
     """Returns the series of an exporter itself, without a history file."""
     return {
         "uwsgi_exporter_build_info": 1,
+        "uwsgi_exporter_config_last_reload_successful": 1,
+        "uwsgi_exporter_config_last_reload_success_timestamp_seconds": 1,
         "uwsgi_exporter_loop_lag_seconds": 1,
         "uwsgi_exporter_restarted_tasks_total": len(TASKS),
         **dict.fromkeys((f"process_{name}" for name in PROCESS), 1),
@@ -170,5 +173,5 @@ def _objective() -> dict[str, int]:
         "uwsgi_slo_threshold_seconds": 1,
         "uwsgi_slo_objective_ratio": 1,
         "uwsgi_slo_requests_total": 1,
-        "uwsgi_slo_bad_requests_total": 2,
+        "uwsgi_slo_bad_requests_total": 4,
     }

@@ -39,6 +39,11 @@ def reload(server: Uwsgi) -> None:
     os.kill(server.pid, signal.SIGHUP)
 
 
+def terminate(server: Uwsgi) -> None:
+    """Sends SIGTERM to the master, as service managers do to stop a program."""
+    os.kill(server.pid, signal.SIGTERM)
+
+
 def pause(server: Uwsgi) -> None:
     """Pauses all workers, as `p` in uWSGI's `master-fifo` does."""
     os.kill(server.pid, signal.SIGTSTP)
@@ -61,7 +66,37 @@ def deploy_slow(server: Uwsgi) -> None:
     reload(server)
 
 
+def deploy_hanging(server: Uwsgi) -> None:
+    """Deploys an application whose import never ends, by a reload of the workers."""
+    (server.directory / "hang").touch()
+    touch(server)
+
+
 def deploy_dying(server: Uwsgi) -> None:
     """Deploys an application whose import ends the worker, by a reload of the workers."""
     (server.directory / "dies").touch()
     touch(server)
+
+
+def stop_accept_lock_holder(server: Uwsgi) -> None:
+    """Stops the worker that holds the lock of `thunder-lock`, as a debugger would."""
+    os.kill(find_accept_lock_holder(server), signal.SIGSTOP)
+
+
+def stop_worker(server: Uwsgi) -> None:
+    """Stops the first worker."""
+    os.kill(json.loads(server.document())["workers"][0]["pid"], signal.SIGSTOP)
+
+
+def find_accept_lock_holder(server: Uwsgi) -> int:
+    """Returns the PID of the worker that holds the accept lock: between two requests it is nobody's for a moment."""
+    held: list[int] = []
+
+    def find_holder() -> bool:
+        document = json.loads(server.document())
+        pids = {worker["pid"] for worker in document["workers"]}
+        held.extend(pid for lock in document["locks"] for pid in (lock.get("thunder"),) if pid in pids)
+        return bool(held)
+
+    wait_until(find_holder, what="a worker to hold the accept lock")
+    return held[0]

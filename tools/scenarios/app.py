@@ -1,17 +1,23 @@
 """The application of the scenarios: computes, waits, fails, leaks memory or ends its worker, as its URL says.
 
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
-interpreter lock, `/hash` computes without it; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory. A
-file `broken` in the working directory makes the import fail; with `dies` it ends the worker, with `slow` it takes 3 s.
+interpreter lock, `/hash` computes without it; `/backend` asks the backend, with `time_out=1` on a socket with a
+time-out; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and
+`/spool?task_ms=` hands a task of this length to the spooler. A file `broken` in the working directory makes the import
+fail; with `dies` it ends the worker, with `slow` it takes 3 s.
 """
 
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import os
+import socket
 import threading
 import time
 from urllib.parse import parse_qs
+
+import uwsgi  # type: ignore[import-not-found,import-untyped,unused-ignore]  # uWSGI makes it
 
 if os.path.exists("broken"):
     raise ImportError("asked to fail")
@@ -20,9 +26,30 @@ if os.path.exists("dies"):
 if os.path.exists("slow"):
     time.sleep(3)
 
+NUMBERS = itertools.count()
 LEAKED: list[bytes] = []
 LOCK = threading.Lock()
+BACKEND = threading.local()
 HOLDING = ctypes.PyDLL(None)  # unlike CDLL, it keeps the interpreter lock during a call
+
+
+def ask_backend(time_out: float | None) -> None:
+    """Makes a request to the backend, on the thread's own connection."""
+    connection = getattr(BACKEND, "connection", None)
+    if connection is None:
+        connection = socket.create_connection(("127.0.0.1", int(os.environ["BACKEND_PORT"])), time_out)
+        BACKEND.connection = connection
+    connection.sendall(b"50\n")
+    if not connection.recv(1):
+        raise ConnectionError("the backend has gone")
+
+
+def process_task(task):  # type: ignore[no-untyped-def]
+    time.sleep(float(task[b"ms"]) / 1000)
+    return uwsgi.SPOOL_OK
+
+
+uwsgi.spooler = process_task
 
 
 def application(environ, start_response):  # type: ignore[no-untyped-def]
@@ -34,6 +61,8 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
         while time.thread_time() < end:
             if path == "/hash":
                 hashlib.pbkdf2_hmac("sha256", b"", b"", 40000)
+        if path == "/backend":
+            ask_backend(30.0 if "time_out" in query else None)
         if path == "/hold":
             HOLDING.usleep(round(wait * 1e6))
         else:
@@ -43,6 +72,10 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             raise RuntimeError("asked to fail")
         case "/exit":
             os._exit(1)
+        case "/cache":
+            uwsgi.cache_set(f"{os.getpid()} {next(NUMBERS)}", b"x", 0, "pages")
+        case "/spool":
+            uwsgi.spool({b"ms": query["task_ms"][0].encode()})
         case "/leak":
             LEAKED.append(b"x" * (1024 * int(query["kb"][0])))
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])

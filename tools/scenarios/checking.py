@@ -49,13 +49,13 @@ class Terminal:
             return
 
 
-def check(row: Scenario, place: Place) -> Seen:
-    """Runs `check` and returns its result."""
+def check(row: Scenario, place: Place, *more: str) -> Seen:
+    """Runs `check`, with these arguments more, and returns its result."""
     if row.as_nobody:
         command = [sys.executable, "-m", "tools.scenarios.as_nobody", place.stats, f"{row.seconds:g}"]
     else:
         command = [sys.executable, "-m", "uwsgi_headroom", "check", place.stats]
-        command += ["--seconds", f"{row.seconds:g}", "--format", "json"]
+        command += ["--seconds", f"{row.seconds:g}", "--format", "json", *more]
     terminal = Terminal()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal.fd, text=True)
     terminal.start()

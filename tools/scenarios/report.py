@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from tools.bench.table import machine
 from tools.scenarios.judge import Seen
 from tools.scenarios.run import Result
 from tools.scenarios.scenario import Load, Scenario, Server
+from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.documents.schema import Server as Document
+
+BEGIN, END = "<!-- scenarios -->", "<!-- /scenarios -->"
 
 HEADER = ("", "situation", "uWSGI", "load", "expected", "seen", "exit", "first limit", "clients")
 
@@ -27,6 +33,21 @@ def line(result: Result) -> str:
     return "\n".join(lines)
 
 
+def full_text(result: Result) -> str:
+    """Returns what was run and expected, and the whole text that `check` writes about it."""
+    row, seen = result.row, result.seen
+    head = [f"{result.mark} {row.name}: {_server(row.server)}; {_loads(row)}; checked for {row.seconds:g} s"]
+    head += [f"Expected: {_expected(row)}. {row.why}".rstrip()]
+    head += [f"Not as expected: {text}" for text in result.different]
+    if seen is None:
+        return "\n".join([*head, f"Not run: {result.skipped or 'see above'}", "", ""])
+    head += [f"Seen: {_seen(seen)}, exit status {seen.exit_status}. Clients: {_clients(seen) or 'none'}."]
+    text = [seen.verdict]
+    if seen.document:
+        text = list(render_lines(msgspec.convert(seen.document, Document, str_keys=True)))
+    return "\n".join([*head, "", *[f"    {each}".rstrip() for each in text], "", ""])
+
+
 def markdown(results: Sequence[Result], seconds: float) -> str:
     """Returns the whole report."""
     return "\n".join(_markdown(results, seconds)) + "\n"
@@ -35,7 +56,6 @@ def markdown(results: Sequence[Result], seconds: float) -> str:
 def _markdown(results: Sequence[Result], seconds: float) -> Iterator[str]:
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
-    yield "# Scenarios\n"
     yield "`make scenarios` puts a real uWSGI into each of these situations, runs `check` beside it, and compares the"
     yield "verdict with the expectation that was written before the first run. Findings about other programs on the"
     yield "machine count only in rows that expect them.\n"

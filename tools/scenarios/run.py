@@ -38,13 +38,13 @@ def run_row(row: Scenario) -> Result:
     if reason := row.skip():
         return Result(row, None, skipped=reason)
     try:
-        seen = _see(row)
+        seen = see(row)
     except (AssertionError, OSError, subprocess.SubprocessError) as error:
         return Result(row, None, (f"the scenario itself failed: {type(error).__name__}: {error}",))
     return Result(row, seen, tuple(differences(row, seen)))
 
 
-def _see(row: Scenario) -> Seen:
+def see(row: Scenario) -> Seen:
     """Starts the server and its load, runs the check, ends all programs."""
     with started(row.server) as place, burning(row.burners):
         addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]

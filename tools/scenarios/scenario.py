@@ -34,7 +34,12 @@ class Server:
 
     threads: threads or coroutines of each process. tcp_stats: serve the stats on loopback TCP. before: a shell command
     that runs in its directory before the start. cpus: its CPUs, as a list for taskset. quota: CPUs that a cgroup allows
-    it. bare: an emperor, without an application. files: contents of files in its directory, by name.
+    it. memory: bytes that a cgroup allows it. bare: an emperor, without an application. die_on_term: whether SIGTERM
+    ends it. files: contents of files in its directory, by name. app: the file of its application. backend: how many
+    requests a backend beside it works on at once, whose port is `{backend}` in options and BACKEND_PORT in the
+    environment; 0 for a server without one. beside: other stand-ins that its application asks, each `KIND` or
+    `KIND:SECONDS` (`stand_ins`); their addresses are in the environment variable OUTSIDE. output: a shell redirection
+    of its standard output and error, such as `> pipe`.
     """
 
     processes: int = 1
@@ -44,8 +49,14 @@ class Server:
     before: str = ""
     cpus: str = ""
     quota: float = 0.0
+    memory: int = 0
     bare: bool = False
+    die_on_term: bool = True
     files: dict[str, str] = field(default_factory=dict)
+    app: Path = APP
+    backend: int = 0
+    output: str = ""
+    beside: tuple[str, ...] = ()
 
     @property
     def capacity(self) -> int:

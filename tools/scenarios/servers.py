@@ -6,17 +6,22 @@ import contextlib
 import itertools
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.scenarios.scenario import APP, Load, Server
+from tools.environments import ROOT
+from tools.scenarios.scenario import Load, Server
 from tools.support import real_uwsgi
 
-_CPU_CGROUP = Path("/sys/fs/cgroup/cpu")
+_CGROUPS = Path("/sys/fs/cgroup")
+_DNS_PORT = 53
+"""What distinguishes a name server: each that is stood in for has a loopback address of its own, 127.0.9.NUMBER."""
+
 _NUMBERS = itertools.count(1)
 
 
@@ -37,42 +42,89 @@ class Place:
 def started(server: Server) -> Iterator[Place]:
     """Runs a server during the block."""
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
+    backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
-    options = [option.replace("{tcp}", f"{tcp[0]}:{tcp[1]}") for option in server.options]
+    options = [
+        option.replace("{tcp}", f"{tcp[0]}:{tcp[1]}").replace("{backend}", str(backend[1])) for option in server.options
+    ]
     if not server.bare:
         options = [*_fixed_options(server), "--stats", stats, *options]
     with contextlib.ExitStack() as stack:
+        if server.backend:
+            options += ["--env", f"BACKEND_PORT={backend[1]}"]
+            stack.enter_context(_backend(backend, server.backend))
+        if server.beside:
+            outside = [stack.enter_context(standing_in(kind)) for kind in server.beside]
+            options += ["--env", f"OUTSIDE={','.join(outside)}"]
         binary = stack.enter_context(_wrapped(server))
         ready = ("127.0.0.1", stats_port) if server.tcp_stats else None
-        running = stack.enter_context(real_uwsgi.bare(*options, files=server.files, binary=binary, ready=ready))
+        running = stack.enter_context(
+            real_uwsgi.bare(*options, files=server.files, binary=binary, ready=ready, die_on_term=server.die_on_term)
+        )
         yield Place(running, stats.replace("{directory}", str(running.directory)), tcp)
 
 
+@contextlib.contextmanager
+def standing_in(kind: str) -> Iterator[str]:
+    """Runs a stand-in during the block, and yields its address. kind: as in `Server.beside`."""
+    name, _, seconds = kind.partition(":")
+    if name == "dns":
+        host, port = f"127.0.9.{next(_NUMBERS) % 250 + 1}", _DNS_PORT
+    else:
+        host, port = "127.0.0.1", real_uwsgi.free_port()
+    command = [sys.executable, "-m", "tools.scenarios.stand_ins", name, host, str(port), *filter(None, [seconds])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        try:
+            if not process.stdout or not process.stdout.readline():
+                raise AssertionError(f"the stand-in {kind} did not start")
+            yield f"{host}:{port}"
+        finally:
+            process.kill()
+
+
 def _fixed_options(server: Server) -> list[str]:
-    options = ["--master", "--enable-threads", "--wsgi-file", str(APP), "--processes", str(server.processes)]
+    options = ["--master", "--enable-threads", "--wsgi-file", str(server.app), "--processes", str(server.processes)]
     if server.threads > 1 and not {"--async", "--gevent"} & set(server.options):
         options += ["--threads", str(server.threads)]
     if "--logto" not in server.options:
         options += ["--disable-logging"]
-    if not {"--http-socket", "--map-socket"} & set(server.options):
+    if not {"--http-socket", "--http11-socket", "--map-socket"} & set(server.options):
         options += ["--http-socket", "{directory}/web"]
     return options
+
+
+@contextlib.contextmanager
+def _backend(address: tuple[str, int], servers: int) -> Iterator[None]:
+    """Runs a backend during the block."""
+    words = [sys.executable, "-m", "tools.scenarios.backend", str(address[1]), str(servers)]
+    backend = subprocess.Popen(words, cwd=ROOT)
+    try:
+        real_uwsgi.wait_until(lambda: real_uwsgi.accepts(address), what="the backend to listen")
+        yield
+    finally:
+        backend.kill()
+        backend.wait()
 
 
 @contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
     """Yields a program that starts uWSGI with this server's CPUs, quota and shell command."""
     uwsgi = real_uwsgi.uwsgi_binary()
-    if not (server.cpus or server.quota or server.before):
+    if not (server.cpus or server.quota or server.memory or server.before or server.output):
         yield uwsgi
         return
     with contextlib.ExitStack() as stack:
         lines = ["#!/bin/sh", server.before]
+        limits: list[tuple[str, dict[str, int]]] = []
         if server.quota:
-            cgroup = stack.enter_context(_cgroup(server.quota))
+            limits.append(("cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": round(100_000 * server.quota)}))
+        if server.memory:
+            limits.append(("memory", {"memory.limit_in_bytes": server.memory}))
+        for controller, values in limits:
+            cgroup = stack.enter_context(_cgroup(controller, values))
             lines.append(f"echo $$ > {shlex.quote(str(cgroup / 'cgroup.procs'))}")
         taskset = f"taskset -c {shlex.quote(server.cpus)} " if server.cpus else ""
-        lines.append(f'exec {taskset}{shlex.quote(uwsgi)} "$@"')
+        lines.append(f'exec {taskset}{shlex.quote(uwsgi)} "$@" {server.output}')
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         script = Path(directory, "start")
         script.write_text("\n".join(lines) + "\n")
@@ -81,14 +133,14 @@ def _wrapped(server: Server) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _cgroup(quota: float) -> Iterator[Path]:
-    """Yields a cgroup (version 1) whose processes may together use `quota` CPUs. Stop uWSGI before the block ends,
-    because only an empty cgroup can be removed."""
-    cgroup = _CPU_CGROUP / f"headroom-{os.getpid()}-{next(_NUMBERS)}"
+def _cgroup(controller: str, values: Mapping[str, int]) -> Iterator[Path]:
+    """Yields a cgroup (version 1) with these values in its files. Stop uWSGI before the block ends, because only an
+    empty cgroup can be removed."""
+    cgroup = _CGROUPS / controller / f"headroom-{os.getpid()}-{next(_NUMBERS)}"
     cgroup.mkdir()
     try:
-        (cgroup / "cpu.cfs_period_us").write_text("100000")
-        (cgroup / "cpu.cfs_quota_us").write_text(str(round(100_000 * quota)))
+        for name, value in values.items():
+            (cgroup / name).write_text(str(value))
         yield cgroup
     finally:
         real_uwsgi.wait_until(lambda: not (cgroup / "cgroup.procs").read_text(), what="the cgroup to be empty")
@@ -98,10 +150,29 @@ def _cgroup(quota: float) -> Iterator[Path]:
 def why_no_quota() -> str | None:
     """Returns the reason why no cgroup with a quota can be made here, or None if it can."""
     try:
-        with _cgroup(1.0):
+        with _cgroup("cpu", {"cpu.cfs_quota_us": 100_000}):
             return None
     except OSError as error:
         return f"no cgroup of version 1 with a CPU quota can be made: {error.strerror}"
+
+
+def why_no_memory_limit() -> str | None:
+    """Returns the reason why no cgroup with a memory limit can be made here, or None if it can."""
+    try:
+        with _cgroup("memory", {"memory.limit_in_bytes": 1 << 30}):
+            return None
+    except OSError as error:
+        return f"no cgroup of version 1 with a memory limit can be made: {error.strerror}"
+
+
+def why_no_port_53() -> str | None:
+    """Returns the reason why nothing can stand in for a name server here, or None if it can."""
+    try:
+        with socket.socket(type=socket.SOCK_DGRAM) as probe:
+            probe.bind(("127.0.9.254", _DNS_PORT))
+    except OSError as error:
+        return f"port {_DNS_PORT} cannot be served: {error.strerror}"
+    return None
 
 
 def why_no_gevent() -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import coroutines, cpu, places, queues, threads, waits, workers
+from tools.scenarios.rows import coroutines, cpu, facts, kernel, outside, places, queues, threads, waits, workers
 from tools.scenarios.scenario import Scenario
 
 ROWS: tuple[Scenario, ...] = (
@@ -13,6 +13,9 @@ ROWS: tuple[Scenario, ...] = (
     *places.ROWS,
     *cpu.ROWS,
     *waits.ROWS,
+    *kernel.ROWS,
+    *outside.ROWS,
+    *facts.ROWS,
 )
 
 assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same name"

@@ -18,14 +18,16 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
-from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
+from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.throttling import Throttling
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Options, Setup, Waits
+from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Waits
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
 from uwsgi_headroom.watch.pace import Pace
 
@@ -56,7 +58,7 @@ SLO = Slo(0.8, 0.99)
 
 def _subject(name: str, outcome: Reading | ReadError, errors: dict[Reason, int], slo: Slo | None = None) -> Observation:
     """A server after its first sample: it has totals, but no window yet."""
-    integrals = Integrals((slo.threshold,) if slo else ())
+    integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
     if isinstance(outcome, Reading):
         integrals.add(outcome, longest_step=1.0)
     address = f"unix:///run/uwsgi/{name}.stats"
@@ -86,13 +88,14 @@ def proven(name: str, called: str = "") -> Observation:
     assert isinstance(snapshot, Snapshot)
     pids = [worker.pid for worker in snapshot.workers if worker.pid]
     processes = {
-        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9)
+        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9, most_fds=1024)
         for place, pid in enumerate(pids)
     }
     host = HostFacts(
         processes=processes,
         backlogs={socket.name: Backlog(3, 100, None) for socket in snapshot.sockets},
         cpus=UsableCpus(1.5, "quota", 8, 8, 1.5),
+        throttling=Throttling(Quota("/system.slice/uwsgi.service", 1.5, 8)),
         overflows=ListenOverflows(4, 5),
         memory=Memory(
             WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
@@ -111,6 +114,9 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
+        oom_kills=OomKills(0, 3),
+        roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),
+        shared_connections=(SharedConnection("10.0.0.5:5432", 4),),
         waits=Waits(
             threads={"cpu": 1.0, "interpreter_lock": 2.0, "backend": 4.0},
             interpreter_lock={1: 2.0},
@@ -118,6 +124,7 @@ def proven(name: str, called: str = "") -> Observation:
             addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"},
             busy=8,
         ),
+        spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
     return up(called or name, body, host, ROUTES, SLO)
 
@@ -151,7 +158,7 @@ def watched(observation: Observation) -> Observation:
     host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
     later = msgspec.structs.replace(reading.snapshot, workers=workers)
     slo = observation.slo
-    integrals, history = Integrals((slo.threshold,) if slo else ()), History()
+    integrals, history = Integrals((slo.threshold,), slo.threshold) if slo else Integrals(), History()
     for place in range(61):
         at = reading.at + place
         snapshot = later if place else reading.snapshot
@@ -185,6 +192,14 @@ HEALTH = ExporterHealth(
 
 
 def everything() -> list[Observation]:
-    """Returns servers of every captured document, one with kernel facts and windows, and one that is down."""
-    observations = [up(name) for name in NAMES]
-    return [*observations, watched(proven("threads_4x8_busy", "watched")), down("down")]
+    """Returns servers of every captured document, those with kernel facts, one of them with windows and a log, one
+    whose workers have sockets of their own, and one that is down."""
+    observations = [*[up(name) for name in NAMES], proven("spoolers", "proven spoolers")]
+    log = LogTotals({"head_too_large": 3}, lines=1000, skipped_bytes=0, is_read=True)
+    with_log = replace(watched(proven("threads_4x8_busy", "watched")), log=log)
+    return [*observations, with_log, _mapped("mapped"), down("down")]
+
+
+def _mapped(called: str) -> Observation:
+    setup = Setup(Options(), None, None, {"a.sock": (1,), "b.sock": (2,)}, mapped=True)
+    return up(called, document("sockets_mapped"), HostFacts(setup=setup))

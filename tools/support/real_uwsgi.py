@@ -158,6 +158,7 @@ def bare(
     files: Mapping[str, str] | None = None,
     binary: str | None = None,
     ready: tuple[str, int] | None = None,
+    die_on_term: bool = True,
 ) -> Iterator[Uwsgi]:
     """Runs uWSGI with `options` and nothing else until the block ends: an emperor, a router.
 
@@ -171,7 +172,7 @@ def bare(
     server = _unstarted(directory)
     command = [
         binary or uwsgi_binary(),
-        "--die-on-term",
+        *(["--die-on-term"] if die_on_term else []),
         *(option.replace("{directory}", str(directory)) for option in options),
     ]
     with _started(server, command, ready or server.stats):

@@ -5,7 +5,7 @@ Times are monotonic seconds, chosen by the test; uWSGI's own timestamps are EPOC
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
@@ -33,6 +33,7 @@ class Slot:
     exceptions: int = 0
     harakiris: int = 0
     write_errors: int = 0
+    read_errors: int = 0
     respawns: int = 0
     before_spawn: int = 0
     last_spawn: int | None = None
@@ -40,6 +41,8 @@ class Slot:
     cpu: float | None = 0.0
     resident: int | None = 50 << 20
     alive: bool = True
+    stopped: bool = False
+    reported_memory: int | None = None
     affinity: tuple[int, ...] = (0, 1, 2, 3)
     request_starts: tuple[int, ...] = ()
 
@@ -52,7 +55,8 @@ class Slot:
 class Server:
     """A server. host: whether the kernel provides facts about its processes; cores: False is stats-no-cores; queue: the
     length of its listen queue, None if it cannot be measured; idle: idle CPUs, None if unknown; others: CPUs in use by
-    others; waits: what its threads wait for, None if that is switched off."""
+    others; waits: what its threads wait for, None if that is switched off; accept_lock: the pid that holds the lock of
+    `thunder-lock`, None without that option."""
 
     processes: int = 4
     threads: int = 8
@@ -66,6 +70,8 @@ class Server:
     idle: float | None = None
     others: float = 0.0
     waits: Waits | None = None
+    accept_lock: int | None = None
+    version: str = "2.0.31"
     slots: list[Slot] = field(default_factory=list)
     _pids: count[int] = field(default_factory=lambda: count(101))
     _ended_cpu: float = 0.0
@@ -134,7 +140,8 @@ class Server:
         else:
             host = HostFacts(off="another host", backlogs={self.socket: backlog})
         workers = tuple(_worker(worker_id, slot, self.cores) for worker_id, slot in enumerate(self.slots, 1))
-        snapshot = _snapshot(workers, (Socket(self.socket, None, None),))
+        locks = {} if self.accept_lock is None else {"thunder": self.accept_lock}
+        snapshot = _snapshot(workers, (Socket(self.socket, None, None),), locks, self.version)
         return reading(at, snapshot, host, read_seconds, transfer_seconds)
 
     def _cpu_times(self, at: float) -> CpuTimes | None:
@@ -170,15 +177,17 @@ def reading(
     return Reading(at, EPOCH + at, read_seconds, transfer, 1000, snapshot, host)
 
 
-def _snapshot(workers: tuple[Worker, ...], sockets: tuple[Socket, ...]) -> Snapshot:
+def _snapshot(
+    workers: tuple[Worker, ...], sockets: tuple[Socket, ...], locks: dict[str, int], version: str
+) -> Snapshot:
     return Snapshot(
-        version="2.0.31",
+        version=version,
         pid=100,
         listen_queue=None,
         signal_queue=0,
         workers=workers,
         sockets=sockets,
-        locks={},
+        locks=locks,
         caches=(),
         spoolers=(),
         crons=(),
@@ -204,12 +213,13 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         respawns=slot.respawns,
         signals=0,
         transmitted_bytes=0,
-        resident_bytes=None,
+        resident_bytes=slot.reported_memory,
         last_spawn=slot.last_spawn,
         serving=dict(enumerate(slot.request_starts)),
         thread_requests=_spread(slot.requests, slot.threads) if cores else (),
         apps=(),
         write_errors=slot.write_errors if cores else None,
+        read_errors=slot.read_errors if cores else None,
     )
 
 
@@ -222,4 +232,5 @@ def _spread(requests: int, threads: int) -> tuple[int, ...]:
 def _process(slot: Slot) -> WorkerProcess:
     assert slot.pid is not None
     half = None if slot.cpu is None else slot.cpu / 2
-    return WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)
+    process = WorkerProcess(slot.pid, half, half, slot.resident, 0, 0, 10, slot.affinity, 0, slot.started)
+    return replace(process, is_stopped=slot.stopped)

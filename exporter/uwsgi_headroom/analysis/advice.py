@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from uwsgi_headroom.analysis.capacity import fits
+from uwsgi_headroom.analysis.backends import Saturation
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, fits
+from uwsgi_headroom.analysis.demand import describe_demand
+from uwsgi_headroom.analysis.destinations import UNKNOWN, advise, describe, list_hanging, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
-from uwsgi_headroom.analysis.wait_states import largest_backend
+from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
+from uwsgi_headroom.analysis.sizing import (
+    Step,
+    Stop,
+    count_needed_threads,
+    find_overload,
+    more_processes,
+    more_threads,
+)
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import (
     ASYNC,
     ASYNC_FULL,
@@ -24,8 +38,10 @@ from uwsgi_headroom.analysis.worker_states import (
     find_paused,
     name_slots,
     part_away,
+    show_calls,
 )
-from uwsgi_headroom.words.formats import numbered, percent
+from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.words.formats import numbered, percent, rate
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -33,12 +49,11 @@ INTERPRETERS_BUSY = 0.45
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
 
-LEAST_OWN = 0.05
-"""The workers can lack CPU only if they use at least this fraction of the usable CPUs: on an idle server no request
-waits."""
+CPU_WAIT = 0.2
+"""The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
-MOSTLY = 0.5
-"""The share of the threads' time from which on one state is what requests mostly wait for."""
+LEAST_BACKEND = 0.05
+"""Below this share of the time, a backend is not named beside others."""
 
 MOSTLY_BUSY = 0.75
 """Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
@@ -50,91 +65,140 @@ WORKER_FULL = 0.9
 SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
 """The advice about unequal shares of such sockets."""
 
-FIND_BLOCKING_CALL = (
-    "Run `py-spy dump --pid PID` on a worker: a call that does not yield, as of a driver that is not patched for "
-    "coroutines, stops all requests of its worker."
-)
-"""The advice about requests that wait although async cores are free."""
 
-MORE = 1.5
-"""The factor that the advice recommends: a step whose effect is visible, and that can be undone."""
+def find_blocking_call(server: ServerRecord) -> str:
+    """The advice about requests that wait although async cores are free."""
+    return (
+        f"Run {show_calls(server)} on a worker: a call that does not yield, as of a driver that is not patched for "
+        "coroutines, stops all requests of its worker."
+    )
+
+
+Settings = tuple[tuple[str, int], ...]
+"""Options of uWSGI, and the number that an advice sets each to."""
+
+
+class Advice(NamedTuple):
+    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
+    serves at least, None if unknown. The names are those of a finding's fields."""
+
+    change: str
+    settings: Settings = ()
+    serves: float | None = None
+
+
+class Explanation(NamedTuple):
+    """A change that evidence shows to help, as in `Advice`. cause: what is short, as a clause."""
+
+    cause: str
+    change: str
+    settings: Settings = ()
+    serves: float | None = None
+
+
+def advise_capacity(figures: Figures) -> Advice:
+    """One step to take: for more capacity where evidence shows which helps, else to get it."""
+    step = find_proven_step(figures)
+    return Advice(*step[1:]) if step else Advice(_see_waits_first(figures))
 
 
 def add_capacity(figures: Figures) -> str:
-    """One step to take, in the imperative: for more capacity where evidence shows which helps, else to get it."""
-    return _find_proven_step(figures) or _see_waits_first(figures)
+    """The same as a text, in the imperative."""
+    return advise_capacity(figures).change
 
 
 def lacks_evidence(figures: Figures) -> bool:
     """Whether `add_capacity` advises neither more threads nor more processes, because it is not known what the threads
     wait for, and nothing else shows what would help."""
-    return _find_proven_step(figures) is None
+    return find_proven_step(figures) is None
 
 
-def _find_proven_step(figures: Figures) -> str | None:
+def find_proven_step(figures: Figures) -> Explanation | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 
     More threads help requests that wait for a backend with room to spare. For one lock, a full backend or slow clients
     they only wait as well. So advice to add threads needs to know the waits; advice to add processes needs that, or
     interpreters that compute much of the time.
     """
-    reasons = (_bring_workers_back, _why_free_threads_do_not_serve, _why_threads_would_not_help)
+    reasons = (
+        _bring_workers_back,
+        why_free_threads_do_not_serve,
+        _why_threads_would_not_help,
+        _why_backends_hang,
+        _find_scarce_cpus,
+        _find_busy_interpreters,
+    )
     if other := next(filter(None, (reason(figures) for reason in reasons)), None):
         return other
-    workers = figures.balance.active or figures.balance.workers
-    loads = [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
-    load = sum(loads) / len(loads) if loads else None
-    cpus = figures.server.cpus
-    if cpus and sum(loads) >= CPU_FULL * cpus.count:
-        used = percent(sum(loads) / cpus.count)
-        return f"Add CPUs, or move load to another host: the workers use {used} of theirs."
-    if cpus and lacks_cpu(figures, cpus.count):
-        return "Move other programs to another host, or add CPUs: no CPU is idle."
-    if load is not None and load > INTERPRETERS_BUSY:
-        return (
-            f"{_raise_processes(figures)}. The interpreters are at {load:.2f} of a CPU each: more "
-            f"{name_slots(figures.server)} would wait for them."
+    slots = name_slots(figures.server)
+    if slots == ASYNC:
+        return Explanation(
+            f"the {ASYNC} are busy" if _fills_cores(figures) else "a call blocks a worker, most likely",
+            _advise_coroutines(figures),
         )
-    if name_slots(figures.server) == ASYNC:
-        return _advise_coroutines(figures)
-    return _more_workers_or_threads(figures, load) if are_waits_known(figures) else None
+    if not are_waits_known(figures):
+        return None
+    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, _mean_load(figures)))
 
 
-def _bring_workers_back(figures: Figures) -> str | None:
+def _bring_workers_back(figures: Figures) -> Explanation | None:
     """What to do first, if workers are paused or down."""
     if find_paused(figures.server.workers):
-        return RESUME
+        return Explanation("workers are paused", RESUME)
     if failing := find_failing(figures):
-        return f"See uWSGI's log for why {numbered('worker', failing)} cannot start."
+        which = numbered("worker", failing)
+        return Explanation(
+            f"{which} cannot start", see_log(figures.server, f"why {which} cannot start", (*STARTS, *ENDS))
+        )
     away = part_away(figures)
     if away is not None and away >= AWAY:
-        return f"See uWSGI's log for why workers are down {percent(away)} of the time."
+        why = see_log(figures.server, f"why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
+        return Explanation("workers are down for a part of the time", why)
     return None
 
 
-def _why_free_threads_do_not_serve(figures: Figures) -> str | None:
+def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     """What to do if requests wait although threads are free, for a known reason."""
-    if not _wait_while_threads_are_free(figures):
+    if not waits_while_threads_are_free(figures):
         return None
     if _is_mapped_to_a_full_worker(figures):
-        return SPREAD
+        return Explanation("a worker with sockets of its own is full", SPREAD)
     if waits_for_a_reload(figures):
-        return (
+        return Explanation(
+            "uWSGI was reloaded",
             "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`), which replaces one worker after another."
+            "`touch-chain-reload`), which replaces one worker after another.",
         )
-    return None
+    return _spawn_earlier(figures)
+
+
+def _spawn_earlier(figures: Figures) -> Explanation | None:
+    """What to do if cheaper mode keeps workers in reserve while requests wait."""
+    workers = figures.server.workers
+    reserve = [worker for worker in workers if worker.state == "reserve"]
+    each = round((figures.ceiling or 0) / len(workers)) if workers else 0
+    if not reserve or not each:
+        return None
+    up = len(workers) - len(reserve)
+    needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
+    count = min(len(workers) - 1, max(up, needed))
+    return Explanation(
+        "cheaper mode keeps workers in reserve",
+        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers later than requests come.",
+        (("cheaper", count), ("cheaper-initial", count)),
+    )
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
     """Whether requests wait although threads are free, in a window with a full reload, and are completed, and no worker
     is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
-    if not figures.window.reloads or is_standing(figures.flow) or not _wait_while_threads_are_free(figures):
+    if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
     return not (_is_mapped_to_a_full_worker(figures) or _bring_workers_back(figures))
 
 
-def _wait_while_threads_are_free(figures: Figures) -> bool:
+def waits_while_threads_are_free(figures: Figures) -> bool:
+    """Whether requests wait although a part of the threads is free."""
     return shows_a_limit(figures.flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
 
 
@@ -149,23 +213,128 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_threads_would_not_help(figures: Figures) -> str | None:
+def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     """What to do instead of adding threads, if these would only wait as the present ones do."""
     slots = name_slots(figures.server)
     if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
-        return "Find out first what the stuck requests wait for: more threads would get stuck as well."
+        return Explanation(
+            "stuck requests hold the threads",
+            "Find out first what the stuck requests wait for: more threads would get stuck as well.",
+        )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
-        return (
-            "Find out first what the requests in service wait for, with `py-spy dump --pid PID`: none was completed, "
-            f"and more {slots} would most likely wait as well."
+        return Explanation(
+            f"the requests in service do not end, and hold the {slots}",
+            f"Find out first what the requests in service wait for, with {show_calls(figures.server)}: none was "
+            f"completed, and more {slots} would most likely wait as well.",
         )
     if figures.waits and figures.waits.share("client") >= MOSTLY:
-        return (
-            "Let the web server in front buffer requests and responses: slow clients would take more threads as well."
+        if waits_while_threads_are_free(figures):  # uWSGI counts no request in service while it waits for the next one
+            return Explanation(
+                "clients that keep their connections hold the threads between requests",
+                "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the clients' connections: with "
+                "`http11-socket` each takes a thread until it is closed. `http-socket` closes it after the answer.",
+            )
+        return Explanation(
+            "slow clients hold the threads",
+            "Let the web server in front buffer requests and responses: slow clients would take more threads as well.",
         )
     if figures.waits and figures.waits.share("lock") >= MOSTLY:
-        return "Find out which lock of the application the threads wait for: more threads would wait for it as well."
+        return Explanation(
+            "the threads wait for a lock of the application",
+            "Find out which lock of the application the threads wait for: more threads would wait for it as well.",
+        )
+    return explain_saturation(figures)
+
+
+def explain_saturation(figures: Figures) -> Explanation | None:
+    """What to do about a saturated backend; None if none is known to be."""
+    saturation = figures.saturation
+    if saturation is None:
+        return None
+    named = name_saturated(figures, saturation)
+    what = f"the backend {named}" if named else "a backend"
+    which = "" if named else " Give your backends names (`--backends`) to see which one."
+    return Explanation(
+        f"{what} is saturated",
+        "Make its queries faster or fewer, or give it more capacity: more threads or processes would wait in it as "
+        f"well{_say_most(figures, saturation)}.{which}",
+    )
+
+
+def name_saturated(figures: Figures, saturation: Saturation) -> str:
+    """The saturated backend by its name and address; empty if it is not known which one it is."""
+    found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
+    if saturation.name:
+        return next((each.label for each in found if each.name == saturation.name), saturation.name)
+    main = list_main(found)
+    return main[0].label if len(main) == 1 and main[0].label != UNKNOWN else ""
+
+
+def fills_threads(figures: Figures, saturation: Saturation) -> bool:
+    """Whether half of the threads waited for a saturated backend, on average, while the rate was high. It is then close
+    to what the backend completes at most; else it is the mean of short bursts and the time between them."""
+    return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
+
+
+def _say_most(figures: Figures, saturation: Saturation) -> str:
+    return f", and load can hardly grow beyond {rate(saturation.high)}" if fills_threads(figures, saturation) else ""
+
+
+def _why_backends_hang(figures: Figures) -> Explanation | None:
+    """What to do if a backend does not answer, or name servers are slow."""
+    hanging = list_hanging(figures.waits.destinations, figures.available or 0) if figures.waits else []
+    if not figures.waits or sum(each.threads for each in hanging) < MOSTLY * figures.waits.total:
+        return None
+    return Explanation(f"the {name_slots(figures.server)} wait for {describe(hanging)}", advise(hanging))
+
+
+def _find_scarce_cpus(figures: Figures) -> Explanation | None:
+    """What to do if CPUs are what the server lacks."""
+    cpus = figures.server.cpus
+    used = sum(_loads(figures))
+    if cpus and used >= CPU_FULL * cpus.count:
+        return Explanation(
+            "the workers use all the CPU that they can get",
+            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of theirs.",
+        )
+    if cpus and lacks_cpu(figures, cpus.count):
+        return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
+    if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
+        return Explanation("requests wait for a CPU", GET_CPU)
     return None
+
+
+GET_CPU = (
+    "Find out who has the CPUs meanwhile: see in `top` what else runs and what the hypervisor takes (`st`), the weight "
+    "of uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
+)
+"""The advice about requests that wait for a CPU where it is not known who has it."""
+
+
+def _find_busy_interpreters(figures: Figures) -> Explanation | None:
+    """What to do if the interpreters compute for so much of the time that more threads would wait for them."""
+    load = _mean_load(figures)
+    if load is None or load <= INTERPRETERS_BUSY:
+        return None
+    more = raise_processes(figures)
+    return Explanation(
+        "the interpreters are busy",
+        f"{more.change}. The interpreters are at {load:.2f} of a CPU each: more {name_slots(figures.server)} would "
+        "wait for them.",
+        more.settings,
+        more.serves,
+    )
+
+
+def _loads(figures: Figures) -> list[float]:
+    """The known loads of the interpreters of active workers."""
+    workers = figures.balance.active or figures.balance.workers
+    return [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
+
+
+def _mean_load(figures: Figures) -> float | None:
+    loads = _loads(figures)
+    return sum(loads) / len(loads) if loads else None
 
 
 def are_waits_known(figures: Figures) -> bool:
@@ -181,7 +350,7 @@ def _see_waits_first(figures: Figures) -> str:
         server = shlex.quote(address) if address and "?" not in address else "--all"
         how = f"run `sudo $(command -v uwsgi-headroom) check {server}` on the server's host"
     else:
-        how = "run `py-spy dump --pid PID` on a worker"
+        how = f"run {show_calls(figures.server)}"
     return (
         f"First see what the threads wait for, which is not known here: {how}. "
         "If it is a lock of the application, hold it for less time; more processes help only if each has its own. If "
@@ -191,11 +360,15 @@ def _see_waits_first(figures: Figures) -> str:
     )
 
 
+def _fills_cores(figures: Figures) -> bool:
+    return (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0)
+
+
 def _advise_coroutines(figures: Figures) -> str:
     """What to do on a server with coroutines. One thread serves many requests there, so nothing shows what each waits
     for."""
-    if (figures.flow.observed or 0.0) < ASYNC_FULL * (figures.ceiling or 0):
-        return FIND_BLOCKING_CALL
+    if not _fills_cores(figures):
+        return find_blocking_call(figures.server)
     return (
         "If the requests last by nature (event streams, WebSockets, long polls), or wait for a backend that can take "
         "more at once, raise `gevent` (or `async`), the number of requests that a worker serves at once. If they wait "
@@ -203,23 +376,75 @@ def _advise_coroutines(figures: Figures) -> str:
     )
 
 
-def _more_workers_or_threads(figures: Figures, load: float | None) -> str:
+def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
     processes = len(figures.server.workers)
     each = round((figures.ceiling or 0) / processes) if processes else 0
-    raise_processes = _raise_processes(figures)
-    if each == 1:
-        return f"{raise_processes}. Raise `threads` only if the application is safe to run in several threads."
-    if not each:
-        return f"{raise_processes}."
-    idle = "" if load is None else f" The interpreters are at {load:.2f} of a CPU each."
-    return f"Raise `threads` from {each} to {math.ceil(MORE * each)}.{idle} {_what_they_wait_for(figures)}"
+    if each <= 1:
+        reserve = " Raise `threads` only if the application is safe to run in several threads." if each else ""
+        more = raise_processes(figures)
+        return more._replace(change=f"{more.change}.{reserve}")
+    step = more_threads(figures, each)
+    if step.stopped_by == "interpreters":
+        more = raise_processes(figures)
+        if (more.serves or 0.0) > WORTH_PROCESSES * (step.most or 0.0):
+            return more._replace(change=f"{more.change}. More `threads` would wait for their interpreter.")
+    parts = [
+        f"Raise `threads` from {each} to {step.threads}{_say_demand(figures)}.",
+        *(f"{part}." for part in _say_effect(figures, step)),
+        "" if load is None else f"The interpreters are at {load:.2f} of a CPU each.",
+        _what_they_wait_for(figures),
+    ]
+    return Advice(" ".join(filter(None, parts)), (("threads", step.threads),), step.most)
 
 
-def _raise_processes(figures: Figures) -> str:
+WORTH_PROCESSES = 1.1
+"""With processes that serve this much more than threads, the advice is processes: they take more memory."""
+
+
+def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
+    """The advice to add workers, without the full stop. is_modelled: whether threads, interpreters and CPUs are what
+    limits the server: the model knows no other limit, and then promises nothing."""
     processes = len(figures.server.workers)
-    more = math.ceil(MORE * processes)
-    return f"Raise `processes` from {processes} to {more} ({fits(figures.server.memory, more - processes)})"
+    step = more_processes(figures)
+    room = fits(figures.server.memory, step.processes - processes)
+    if not is_modelled:
+        change = f"Raise `processes` from {processes} to {step.processes} ({room})"
+        return Advice(change, (("processes", step.processes),), None)
+    sentences = [
+        f"Raise `processes` from {processes} to {step.processes} ({room}){_say_demand(figures)}",
+        *_say_effect(figures, step),
+    ]
+    return Advice(". ".join(sentences), (("processes", step.processes),), step.most)
+
+
+def _say_demand(figures: Figures) -> str:
+    """The offered work, to follow the change; empty if it is unknown."""
+    if overload := find_overload(figures):
+        return f": about {overload:.1f} times as many requests arrive as are served"
+    offered = describe_demand(figures.demand, figures.ceiling, name_slots(figures.server))
+    return f": there are {offered}" if offered else ""
+
+
+def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
+    """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
+    if step.most is not None:
+        now = rate(figures.flow.throughput or 0.0)
+        yield f"It then serves at least {rate(step.most)} if as many requests arrive; it serves {now} now"
+    if figures.demand.queue_was_full:
+        yield "How long requests then wait is not known: the full queue turned away clients that no figure includes"
+    if step.stopped_by is not None:
+        yield STOPS[step.stopped_by].format(wanted=step.wanted)
+
+
+STOPS: dict[Stop, str] = {
+    "memory": "Memory has no room for the {wanted} that the load needs",
+    "cpu": "Beyond that the CPUs are the limit: more load needs more CPUs",
+    "interpreters": "Beyond that the interpreters are the limit: more load needs more `processes`",
+    "step": "Check again then: up to {wanted} may be needed",
+    "size": "The load needs more than that: find out first why so many requests take so long",
+}
+"""What to know of a step that is smaller than the load needs."""
 
 
 def _what_they_wait_for(figures: Figures) -> str:
@@ -227,12 +452,54 @@ def _what_they_wait_for(figures: Figures) -> str:
     waits = figures.waits
     if waits is None or waits.share("backend") < MOSTLY:
         return "If all requests wait for the same thing, such as a database, make that faster first."
-    name = largest_backend(waits)
-    what = name if name and waits.backends[name] >= MOSTLY * waits.total else "backends"
-    return f"{percent(waits.share('backend'))} of their time is waiting for {what}: faster queries help as much."
+    own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]
+    largest = own[0] if own else None
+    part = ""
+    share, what = waits.share("backend"), UNKNOWN
+    if largest and largest.share >= MOSTLY:
+        share, what = largest.share, largest.label
+    elif largest and largest.share >= LEAST_BACKEND:
+        part = f" ({percent(largest.share)} for {largest.label})"
+    return f"{percent(share)} of their time is waiting for {what}{part}: faster queries help as much."
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU while no CPU is idle and other processes use the rest."""
+    """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
+    requests spend their time waiting for a CPU. Requests that sleep, or wait for a backend, do not need one."""
     cpu = figures.cpu
-    return cpu is not None and cpu.own >= LEAST_OWN * cpus and cpu.idle <= (1 - CPU_FULL) * cpus
+    if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
+        return False
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT)
+
+
+def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
+    """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
+    idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
+    what waits for the lock waits for a CPU for the same part of the time as they do, and for the rest for a holder that
+    runs. Where the workers themselves use most of the CPUs, all of it is a wait for CPUs: nothing else is scarce."""
+    waits = figures.waits
+    if waits is None:
+        return False
+    share = waits.share("cpu_wait")
+    cpu, cpus = figures.cpu, figures.server.cpus
+    is_full = cpu is not None and cpus is not None and is_hardly_any_idle(cpu.idle, cpus.count)
+    starved = share >= SOME_WAIT and (is_full or is_throttled)
+    if starved and (_mean_load(figures) or 0.0) < INTERPRETERS_FULL:
+        is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
+        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + waits.share("cpu")))
+    return share >= part
+
+
+SOME_WAIT = 0.05
+"""The share of the time in the wait for a CPU from which on holders of a lock lack one, too."""
+
+MOSTLY_OWN = 0.75
+"""From this share of the usable CPUs on, the workers use most of them themselves."""
+
+INTERPRETERS_FULL = 0.75
+"""Above this mean load of the interpreters, requests wait for the lock itself: its holders run."""
+
+
+def is_hardly_any_idle(idle: float, cpus: float) -> bool:
+    """Whether hardly any of these CPUs is idle. idle: their mean number."""
+    return idle <= (1 - CPU_FULL) * cpus

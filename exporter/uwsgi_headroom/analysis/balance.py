@@ -7,8 +7,9 @@ from chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log, sqrt
+
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
@@ -21,8 +22,7 @@ ENOUGH_REQUESTS = 100
 """The fewest requests, in all calm workers together, for a comparison of response times."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerFigures:
+class WorkerFigures(Struct, frozen=True, gc=False):
     """Figures of one worker in a window."""
 
     worker_id: int
@@ -41,8 +41,7 @@ class WorkerFigures:
     """Mean number of its threads that wait for the interpreter lock; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True, gc=False):
     """The balance of a server's workers in a window."""
 
     workers: tuple[WorkerFigures, ...]
@@ -109,12 +108,12 @@ def fairness(counts: list[int]) -> float | None:
 
 
 def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
-    cpu, busy = worker.cpu_seconds, worker.busy_seconds
+    cpu, busy, running = worker.cpu_seconds, worker.busy_seconds, worker.running_time
     return WorkerFigures(
         worker_id=worker.worker_id,
         requests=worker.requests,
         share=ratio(worker.requests, requests),
-        response_time=response_time((worker,)),
+        response_time=None if running is None else ratio(running, worker.requests - worker.static_requests),
         interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
         concurrency=None if busy is None else ratio(busy, window.observed_seconds),
         active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,

@@ -5,15 +5,21 @@ full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Bu
 Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
 1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
 
-There are four limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters (beyond them, throughput does not grow), the threads, and the CPUs. The smallest factor of the last three
-is the hard ceiling. If several limits are reached, the CPUs come first and the threads last: threads are busy because
-they wait for an interpreter, and interpreters because they wait for a CPU.
+There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
+interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
+seen and is used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If
+several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
+an interpreter, and interpreters because they wait for a CPU.
 
 Other programs ("neighbours") also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own +
-idle) / own. Neighbours whose use grows with the server's requests (see `follow_requests`) take their part of the idle
-time: (own + others + idle) / (own + others), which is never more. If idle time is unknown, all usable CPUs count as the
-server's.
+idle) / own. The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from its
+neighbours if it needs it: a server at rest beside a batch job has no less headroom for it. Neighbours whose use grows
+with the server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own +
+others), which is never more. If idle time is unknown, all usable CPUs count as the server's.
+
+Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
+limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
+the headroom is not known.
 
 Memory limits how many workers can be added; it stands last.
 """
@@ -21,19 +27,22 @@ Memory limits how many workers can be added; it stands last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, inf, sqrt
 from typing import Literal, get_args
 
+from msgspec import Struct
+
 from uwsgi_headroom.analysis.balance import Balance
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
+from uwsgi_headroom.analysis.demand import SocketDemand
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, is_standing, ratio
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import byte_size, counted
 
-Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu"]
+Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu", "lock"]
 LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 ONE_INTERPRETER = 1.0
@@ -48,8 +57,12 @@ LEAST_LOAD = 0.01
 use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+LEAST_OWN = 0.05
+"""The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
+leave this much to another. A server that uses less cannot lack CPU."""
+
+
+class Headroom(Struct, frozen=True, gc=False):
     """The headroom of a server."""
 
     by_limit: dict[Limit, float]
@@ -60,6 +73,14 @@ class Headroom:
     """The same among the limits of throughput."""
     far: tuple[Limit, ...] = ()
     """Limits beyond 100 times the present load; no other field includes them."""
+    idle: tuple[Limit, ...] = ()
+    """Limits of known use in a window in which no request was completed or in service: they say nothing about load, so
+    the headroom is not known. No other field includes them."""
+    no_requests: bool = False
+    """Whether the headroom is not known because no request was completed, and those in service use no limit."""
+    unknown: tuple[Limit, ...] = ()
+    """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
+    seen if it is held."""
 
     @property
     def factor(self) -> float | None:
@@ -69,28 +90,43 @@ class Headroom:
     @property
     def is_upper_bound(self) -> bool:
         """Whether the CPU limit is unknown, and may come first."""
-        return "cpu" not in self.by_limit and "cpu" not in self.far
+        return not any("cpu" in limits for limits in (self.by_limit, self.far, self.idle))
 
 
-def compute_headroom(
+def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     flow: Flow,
     balance: Balance,
     available_threads: int | None,
     usable_cpus: float | None,
     cpu: CpuShares | None = None,
     others_follow: bool | None = None,
+    by_socket: Sequence[SocketDemand] = (),
+    lock: LockFigures | None = None,
+    *,
+    lock_is_seen: bool = False,
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
-    the CPU use of other programs grows with the server's requests."""
+    the CPU use of other programs grows with the server's requests. by_socket: of sockets that only some workers serve;
+    the threads of these workers are a limit, however many others are free. lock: of the application, if it is known how
+    much it is used; lock_is_seen: whether requests wait for one."""
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
         "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
-        "threads": _use(concurrency, available_threads or None),
-        "cpu": _use(used, usable_cpus or None) if cpu is None else _use(*_cpu_room(cpu, bool(others_follow))),
+        "threads": _threads_use(_use(concurrency, available_threads or None), by_socket),
+        "cpu": _use(used, usable_cpus or None)
+        if cpu is None
+        else _use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
+        "lock": lock.use if lock and lock.is_known else None,
     }
+    # Threads that are free while requests wait and none is completed do not serve: they are no headroom.
+    if is_standing(flow) and (uses["threads"] or 0.0) < REACHED:
+        return Headroom({}, None, None, idle=tuple(limit for limit, use in uses.items() if use is not None))
+    if not flow.requests and (not concurrency or all((use or 0.0) < LEAST_LOAD for use in uses.values())):
+        known_limits = tuple(limit for limit, use in uses.items() if use is not None)
+        return Headroom({}, None, None, idle=known_limits, no_requests=True)
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
     # If other programs use most of the CPUs, requests may just as well wait for something else.
@@ -100,10 +136,11 @@ def compute_headroom(
         first=_first(by_limit, causes),
         ceiling=_first({limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes),
         far=tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD),
+        unknown=("lock",) if not (lock and lock.is_known) and (lock or lock_is_seen) else (),
     )
 
 
-_CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "threads")
+_CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "lock", "threads")
 """Limits in order of cause: each, once reached, causes the later ones to be reached."""
 
 
@@ -113,10 +150,21 @@ def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | N
     return reached[0] if reached else next(iter(by_limit), None)
 
 
-def _cpu_room(cpu: CpuShares, others_follow: bool) -> tuple[float, float]:
+def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> float | None:
+    """The utilization of the threads: of those that reach their limit first, if some serve a socket of their own."""
+    uses = [socket.busy / socket.threads for socket in by_socket]
+    return max(uses if of_all is None else [of_all, *uses], default=None)
+
+
+def _cpu_room(cpu: CpuShares, usable: float, *, others_follow: bool) -> tuple[float, float]:
     """The CPUs that the server, and the neighbours that grow with it, use now, and those that they can use."""
     used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
-    return used, used + cpu.idle
+    return used, max(used + cpu.idle, LEAST_OWN * usable)
+
+
+def usable_beside_others(cpu: CpuShares, usable: float) -> float:
+    """The CPUs that the workers can use beside other programs, which keep what they use but for LEAST_OWN."""
+    return _cpu_room(cpu, usable, others_follow=False)[1]
 
 
 def _use(used: float | None, capacity: float | None) -> float | None:
@@ -126,8 +174,7 @@ def _use(used: float | None, capacity: float | None) -> float | None:
     return ratio(used, capacity) or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CpuShares:
+class CpuShares(Struct, frozen=True, gc=False):
     """CPUs used by the server's workers, idle, and used by others (None: unknown). Together they are the CPUs that the
     server could use if it were alone."""
 

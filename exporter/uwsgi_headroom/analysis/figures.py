@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.demand import Demand, compute_demand
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
+from uwsgi_headroom.analysis.locks import LockFigures, compute_lock
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
-from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
+from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
+from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import RouteWindow, Window
-from uwsgi_headroom.record import ServerRecord, WorkerRecord
+from uwsgi_headroom.record import Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
@@ -33,13 +37,20 @@ class Figures:
     flow: Flow
     balance: Balance
     headroom: Headroom
+    demand: Demand
     configured: int | None
     available: int | None
     ceiling: int | None
     """The most threads that can serve at the end of the window. The threads of a worker that is gone by then count in
     proportion to its presence in the window."""
     cpu: CpuShares | None
+    usable: Usable | None = None
+    """How far load can grow until requests wait; None if that is not known."""
     waits: WaitFigures | None = None
+    lock: LockFigures | None = None
+    """Of the application's lock that is closest to its limit; None if none was seen."""
+    saturation: Saturation | None = None
+    """Of the backend for which the threads mostly wait; None unless it is known to be saturated."""
     response_times: ResponseTimes | None = None
     """None without completed requests, or if uWSGI omits threads."""
     objective: ObjectiveFigures | None = None
@@ -48,40 +59,86 @@ class Figures:
     """None while they are off."""
     stuck_seconds: float = STUCK_SECONDS
     """The age from which on a request in service counts as stuck."""
+    outage: Outage | None = None
+    """The last outage in the time that was asked for; the window begins after it. None without one."""
 
 
-def compute_figures(
+def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     window: Window,
     server: ServerRecord,
     others_follow: bool | None = None,
     response_times: ResponseTimeWindow | None = None,
     routes: RouteWindow | None = None,
     stuck_seconds: float = STUCK_SECONDS,
+    outage: Outage | None = None,
+    backends: BackendSlices | None = None,
+    *,
+    wait_factor: float | None = None,
+    destinations: Mapping[Destination, float] | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
     programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
-    off."""
+    off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
+    wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
+    window."""
     workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
     ceiling = count_ceiling(
         workers, {each.worker_id: ratio(each.up_seconds, seconds) or 0.0 for each in window.workers}
     )
     flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
+    demand = compute_demand(window, server, flow, ceiling)
+    lock = compute_lock(window)
+    waits = compute_waits(window, flow, _stuck_threads(server, stuck_seconds, seconds), destinations, server.waits)
+    usable_cpus = cpus.count if cpus else None
+    headroom = compute_headroom(
+        flow,
+        balance,
+        ceiling,
+        usable_cpus,
+        cpu,
+        others_follow,
+        demand.by_socket,
+        lock,
+        lock_is_seen=waits is not None and waits.share("lock") >= LOCK_SEEN,
+    )
     return Figures(
         window=window,
         server=server,
         flow=flow,
         balance=balance,
-        headroom=compute_headroom(flow, balance, ceiling, cpus.count if cpus else None, cpu, others_follow),
+        headroom=headroom,
+        usable=compute_usable(
+            flow,
+            headroom,
+            balance,
+            ceiling,
+            usable_cpus,
+            cpu,
+            by_socket=demand.by_socket,
+            lock=lock,
+            wait_factor=variation(response_times) if wait_factor is None else wait_factor,
+            waits=waits,
+        ),
+        demand=demand,
         configured=sum_if_all_known([worker.threads for worker in workers]),
         available=sum_if_all_known([worker.available_threads for worker in workers]),
         ceiling=ceiling,
         cpu=cpu,
-        waits=compute_waits(window, flow),
+        waits=waits,
+        lock=lock,
+        saturation=find_saturated(waits, backends),
         response_times=compute_percentiles(response_times),
         routes=compute_routes(routes),
         stuck_seconds=stuck_seconds,
+        outage=outage,
     )
+
+
+def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:
+    """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
+    ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
+    return sum([min(1.0, age / seconds) for age in ages if age >= stuck_seconds]) if seconds > 0 else 0.0
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:

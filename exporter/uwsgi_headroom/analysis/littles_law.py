@@ -5,23 +5,23 @@ stable system over a long window, whatever the distributions. uWSGI counts a req
 request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
 by sampling includes both; the difference is work in service, or stuck.
 
-A wait in the listen queue is compared with absolute thresholds and with the time in service: users do not notice 20 ms
-before an answer that takes 2 ms, nor 0.1 s before one that takes 10 s.
+A wait in the listen queue is compared with the time in service, between absolute bounds: users do not notice 10 ms
+before an answer that takes 2 ms, and they notice 0.1 s before any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.words.formats import duration
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True, gc=False):
     """The flow of requests in a window.
 
     littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
@@ -88,20 +88,26 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole > 0 else None
 
 
-SHOWN = (0.01, 0.25)
-"""At or above this mean wait, in seconds and as a multiple of the response time, a limit is reached. Simultaneous
-arrivals explain a shorter wait."""
-
-NOTICED = (0.1, 0.25)
-"""At or above this mean wait, users notice the queue (the longest waits are several times the mean)."""
+WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1
+"""Requests wait noticeably if their mean wait is at least this multiple of the response time; but no wait below the
+second value, in seconds, counts, and every wait from the third on does. A limit is then reached: simultaneous arrivals
+explain a shorter wait. The longest waits are several times the mean."""
 
 SEVERE = (0.5, 1.0)
-"""At or above this mean wait, users spend most of their time in the queue."""
+"""At or above this mean wait, in seconds and as a multiple of the response time, users spend most of their time in the
+queue."""
 
 STANDING = 0.5
-"""If no request is completed and the mean length of the queue is at least this, requests are blocked."""
+"""If no request is completed and the mean length of the queue is at least this, requests are blocked. With a shorter
+queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
+long as the response time."""
 
-Waiting = Literal["none", "shown", "noticed", "severe"]
+Waiting = Literal["none", "noticed", "severe"]
+
+
+def noticed_wait(response_time: float | None) -> float:
+    """The mean wait in seconds from which on requests of a response time in seconds wait noticeably."""
+    return min(MOST_WAIT, max(LEAST_WAIT, WAIT_RATIO * (response_time or 0.0)))
 
 
 def judge_waiting(flow: Flow) -> Waiting | None:
@@ -110,11 +116,11 @@ def judge_waiting(flow: Flow) -> Waiting | None:
         return "severe"
     if flow.queue_wait is None:
         return None
-    if _exceeds(flow, SEVERE):
+    seconds, multiple = SEVERE
+    is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
+    if is_long and (flow.queue_length or 0.0) >= STANDING:
         return "severe"
-    if _exceeds(flow, NOTICED):
-        return "noticed"
-    return "shown" if _exceeds(flow, SHOWN) else "none"
+    return "noticed" if flow.queue_wait >= noticed_wait(flow.response_time) else "none"
 
 
 def is_standing(flow: Flow) -> bool:
@@ -124,7 +130,11 @@ def is_standing(flow: Flow) -> bool:
 
 def shows_a_limit(flow: Flow) -> bool:
     """Whether requests wait in the queue because a resource is scarce."""
-    return judge_waiting(flow) in ("shown", "noticed", "severe")
+    return judge_waiting(flow) in ("noticed", "severe")
+
+
+EMPTY, NEARLY_EMPTY = 0.001, 0.01
+"""Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
 
 
 def waiting_clause(flow: Flow) -> str:
@@ -133,14 +143,8 @@ def waiting_clause(flow: Flow) -> str:
         return "requests wait, and none is completed"
     if flow.queue_wait is None:
         return "whether requests wait is not known"
-    if flow.queue_wait < 0.1 * SHOWN[0]:
-        return "no request waits"
-    if flow.queue_wait < SHOWN[0]:
-        return "hardly any request waits"
+    if flow.queue_wait < EMPTY:
+        return "the listen queue is empty"
+    if flow.queue_wait < NEARLY_EMPTY:
+        return "the listen queue is nearly empty"
     return f"requests wait {duration(flow.queue_wait)} in the listen queue"
-
-
-def _exceeds(flow: Flow, thresholds: tuple[float, float]) -> bool:
-    seconds, ratio = thresholds
-    wait, served = flow.queue_wait or 0.0, flow.response_time or 0.0
-    return wait >= seconds and wait >= ratio * served

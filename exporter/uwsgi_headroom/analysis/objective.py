@@ -1,8 +1,8 @@
 """Judges a service level objective: how fast its error budget is used, and at what load it would be missed.
 
 The burn rate is the share of bad requests divided by the share that the objective permits: at 1, a month's budget lasts
-a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs"). A request is bad if it took longer in service
-than the threshold, or was lost with its worker.
+a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs"). `response_times.misses` says which requests are
+bad, and counts them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ _FEWEST_MINUTES, _GROUPS = 12, 6
 
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """The use of the error budget over a window. slow, lost: bad requests, slow ones as an expected number."""
+    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, the first two as expected
+    numbers. Requests that waited were quick enough in service, but not with the wait in the listen queue before."""
 
     seconds: float
     """Its length."""
     requests: int
     slow: float
     lost: int
+    waited: float
+    refused: int
     share: float | None
     """The share of bad requests; None with too few requests."""
     rate: float | None
@@ -88,27 +91,24 @@ def judge_objective(
     slo: Slo,
     windows: Sequence[SlowRequests],
     interval: float,
-    queue_wait: float | None,
     load_limit: LoadLimit | None = None,
 ) -> ObjectiveFigures:
-    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples.
-    queue_wait: the mean wait in the listen queue, which is not in the response times."""
+    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples."""
     unjudged = None
     if slo.threshold < INTERVALS * interval * 0.9:
         unjudged = (
             f"not judged: the server is sampled every {duration(interval)}, which shows thresholds from "
             f"{duration(INTERVALS * interval)} on"
         )
-    elif queue_wait is not None and queue_wait > slo.threshold:
-        unjudged = f"not judged: the wait in the listen queue alone is {duration(queue_wait)}, beyond the threshold"
     return ObjectiveFigures(slo, tuple(_burn(slo, window) for window in windows), unjudged, load_limit)
 
 
 def _burn(slo: Slo, window: SlowRequests) -> Burn:
-    requests = window.requests + window.lost
-    share = (window.slower + window.lost) / requests if requests >= FEWEST_REQUESTS else None
-    rate = None if share is None else share / (1 - slo.objective)
-    return Burn(window.seconds, requests, window.slower, window.lost, share, rate)
+    requests = window.requests + window.lost + window.refused
+    bad = window.slower + window.waited + window.lost + window.refused
+    share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
+    rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
+    return Burn(window.seconds, requests, window.slower, window.lost, window.waited, window.refused, share, rate)
 
 
 def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
@@ -123,7 +123,7 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
     lowest, highest = _load(groups[0]), _load(groups[-1])
     if any(group.requests < FEWEST_REQUESTS for group in groups) or highest < _LEAST_VARIATION * lowest:
         return None
-    slower = [group.slower / group.requests for group in groups]
+    slower = [(group.slower + group.waited) / group.requests for group in groups]
     over = [share > 1 - _SHARE for share in slower]
     first = over.index(True) if any(over) else len(over)
     if first == 0 or not all(over[first:]):

@@ -84,8 +84,13 @@ class _Distribution:
 
     def __init__(self, window: ResponseTimeWindow) -> None:
         self._bins = window.bins
-        self._estimated = list(accumulate(window.counts))
-        margins = [_SPREAD * math.sqrt(doubt) + 0.5 if doubt else 0.5 for doubt in window.doubt]
+        end = len(window.counts)
+        while end and not window.counts[end - 1] and not window.doubt[end - 1]:
+            end -= 1
+        # All bins after the slowest request are alike, so that one of them stands for all.
+        counts, doubt = window.counts[: end + 1], window.doubt[: end + 1]
+        self._estimated = list(accumulate(counts))
+        margins = [_SPREAD * math.sqrt(variance) + 0.5 if variance else 0.5 for variance in doubt]
         self._most = list(accumulate(map(add, self._estimated, margins), max))
         self._least = list(accumulate(map(sub, self._estimated, margins), max))
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
 
@@ -23,23 +24,46 @@ def gives_out(limit: Limit, slots: str = "threads") -> str:
     return f"{slots} run out" if limit == "threads" else LIMITS[limit].outcome
 
 
+def usable_clause(usable: float | None, hard: float | None) -> str:
+    """The usable headroom as a clause, to stand beside the headroom until a limit is reached (`hard`); empty if it is
+    not known or the same."""
+    if usable is None or hard is None or factor(usable) == factor(hard):
+        return ""
+    return f"{factor(usable)} until requests wait" if usable > 1 else "requests begin to wait"
+
+
 def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst finding; ok if no finding is worse than info."""
     severities = {finding.severity for finding in findings}
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
-def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
+def verdict_sentence(
+    room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
+) -> str:
     """The verdict in one sentence: the title of the worst finding (`findings` are sorted, worst first), or the
-    headroom and the limit that comes first. slots: the name of the slots, from `name_slots`."""
+    headroom, the usable one if it is known, and the limit that comes first. slots: the name of the slots, from
+    `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
-    if room.first == "cpu" and room.factor is not None and room.factor <= NO_ROOM:
-        return "No CPU is idle: other programs use the rest, and more load competes with them."
     if room.first is not None and room.factor is not None:
-        most = "at most " if room.is_upper_bound else ""
-        return f"Headroom {most}{factor(room.factor)}: {gives_out(room.first, slots)} first{unseen}."
+        if room.first == "cpu" and room.factor <= NO_ROOM:
+            return "No CPU is idle: other programs use the rest, and more load competes with them."
+        return f"{_room_clause(room.factor, gives_out(room.first, slots), room.is_upper_bound, usable)}{unseen}."
+    if room.no_requests:
+        return "No requests yet: headroom not known."
     if room.far:
         return f"Nearly idle: headroom over 100x{unseen}."
     return "Headroom not known: neither threads nor CPU are visible from here."
+
+
+def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:
+    """The headroom as a clause. first: what happens at the limit."""
+    most = "at most " if is_upper_bound else ""
+    until = usable_clause(usable.factor if usable else None, hard)
+    if usable is None or not until:
+        return f"Headroom {most}{factor(hard)}: {first} first"
+    if usable.factor <= 1:
+        return f"Requests begin to wait at this load; headroom {most}{factor(hard)} until {first}"
+    return f"Headroom {most}{until}; {factor(hard)} until {first}"

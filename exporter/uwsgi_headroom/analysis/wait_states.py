@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import ServerRecord, State
+from uwsgi_headroom.record import Destination, ServerRecord, State, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,28 @@ class WaitFigures:
     backends: Mapping[str, float]
     """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
-    """Seconds of a mean request in each state, and for each backend; None without completed requests. By Little's law,
-    a mean of L threads in a state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9
-    (3), 1961); so the sum is the response time, if requests neither pile up nor get lost."""
+    """Seconds of a mean request in each state; None without completed requests, and where static files, whose time is
+    not measured, take most of the threads' time. They add up to the mean response time,
+    which is uWSGI's own, of completed requests without static files: it is divided by the shares of the threads' time,
+    without that of stuck requests. Where uWSGI's times are not known, a mean of L threads in a state at λ requests per
+    second is L/λ per request (J. D. C. Little, Operations Research 9 (3), 1961)."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
     """Mean difference, in threads, between the kernel and uWSGI's document at one instant."""
+    stuck: float = 0.0
+    """The mean number of threads with stuck requests, which are in `threads`, but not in a mean request."""
+    shared: float = 0.0
+    """The mean number of threads that wait for an answer over a connection that workers share."""
+    output: float = 0.0
+    """The mean number of threads that wait for a pipe to take their standard output or error."""
+    destinations: tuple[DestinationFigures, ...] = ()
+    """What the threads in `backend` and `dns` wait for, most threads first."""
+
+    @property
+    def outside(self) -> float:
+        """The share of the threads' time that goes into waiting for other servers, name servers included."""
+        return self.share("backend") + self.share("dns")
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
@@ -46,29 +62,95 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     return (server.waits.off,) if server.waits.off else server.waits.gaps
 
 
-def largest_backend(waits: WaitFigures) -> str | None:
-    """The named backend for which most threads wait; None if none is named or waited for."""
+def main_backend(waits: WaitFigures) -> str | None:
+    """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
     name = max(waits.backends, key=lambda name: waits.backends[name], default=None)
-    return name if name is not None and waits.backends[name] else None
+    threads = waits.backends[name] if name else 0.0
+    return name if threads and threads >= MOSTLY * waits.threads.get("backend", 0.0) else None
 
 
-def compute_waits(window: Window, flow: Flow) -> WaitFigures | None:
-    """The figures of a window; None unless the kernel said for the whole window what the threads wait for."""
+def compute_waits(
+    window: Window,
+    flow: Flow,
+    stuck: float = 0.0,
+    destinations: Mapping[Destination, float] | None = None,
+    now: Waits | None = None,
+) -> WaitFigures | None:
+    """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
+    number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
+    addresses of named backends."""
     waits = window.waits
     if waits is None:
         return None
     threads = {state: seconds / waits.observed_seconds for state, seconds in waits.seconds.items()}
     backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
-    throughput = flow.throughput
+    total = sum(threads.values())
+    stuck = min(stuck, total)
+    moving = _without_stuck(threads, stuck) if total - stuck > _LEAST_MOVING * total else threads
+    per_thread = None if _are_mostly_files(window, flow) else _seconds_per_thread(flow, sum(moving.values()))
+    # Of the backends, the same part is without stuck requests as of all threads that wait for one.
+    waiting = threads.get("backend", 0.0)
+    unstuck = moving.get("backend", 0.0) / waiting if waiting else 1.0
+    per_request = None if per_thread is None else {state: number * per_thread for state, number in moving.items()}
     return WaitFigures(
         threads=threads,
         backends=backends,
-        per_request={state: number / throughput for state, number in threads.items()} if throughput else None,
-        backends_per_request={name: number / throughput for name, number in backends.items()} if throughput else None,
-        total=sum(threads.values()),
+        per_request=per_request,
+        backends_per_request=None
+        if per_thread is None
+        else {name: number * unstuck * per_thread for name, number in backends.items()},
+        total=total,
         disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
+        stuck=stuck,
+        shared=(window.shared_connection_seconds or 0.0) / waits.observed_seconds,
+        output=(window.output_blocked_seconds or 0.0) / waits.observed_seconds,
+        destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request),
     )
 
+
+MOSTLY_FILES = 0.5
+"""From this share of the requests, and of the threads' time, on, the threads mostly serve static files."""
+
+
+def _are_mostly_files(window: Window, flow: Flow) -> bool:
+    """Whether what the threads do is mostly that of static files, which have no part in the mean response time."""
+    files = sum(worker.static_requests for worker in window.workers)
+    if not files or files < MOSTLY_FILES * flow.requests or flow.observed is None or flow.littles_law is None:
+        return False
+    return flow.littles_law < (1 - MOSTLY_FILES) * flow.observed
+
+
+_LEAST_MOVING = 0.02
+"""The share of the threads' time that is not that of stuck requests, from which on it is known what the others do: the
+age of a stuck request is known to the second."""
+
+
+def _without_stuck(threads: Mapping[State, float], stuck: float) -> dict[State, float]:
+    """The threads in each state without those of stuck requests. Nobody knows in which state these are; but each stays
+    in its own, so they are most likely in the states with most threads."""
+    left = dict(threads)
+    for state in sorted(threads, key=lambda state: -threads[state]):
+        taken = min(stuck, left[state])
+        left[state] -= taken
+        stuck -= taken
+    return left
+
+
+def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
+    """How many seconds of a mean request a mean of one thread is; None without completed requests."""
+    if not flow.throughput:
+        return None
+    if flow.response_time is not None and moving > 0:
+        return flow.response_time / moving
+    return 1 / flow.throughput
+
+
+MOSTLY = 0.5
+"""The share of the threads' time from which on one state is what requests mostly wait for."""
+
+LOCK_SEEN = 0.05
+"""The share of the threads' time in waits for locks of the application from which on there is one that may limit the
+load."""
 
 LOCK_WAIT = 1.0
 """At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it

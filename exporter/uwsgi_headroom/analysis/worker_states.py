@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.littles_law import is_standing
-from uwsgi_headroom.record import Options, ServerRecord, WorkerRecord
+from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
@@ -25,6 +25,14 @@ RESUME = (
     "Do so once: the same pauses them again."
 )
 """The advice about paused workers."""
+
+
+def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
+    """The command that shows what the threads of a worker do, in backticks: of this one, or of the one with the most
+    requests in service."""
+    workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
+    busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
+    return f"`py-spy dump --pid {(busiest and busiest.pid) or 'PID'}`"
 
 
 def part_away(figures: Figures) -> float | None:
@@ -199,3 +207,14 @@ def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)
+
+
+def count_workers_with_own_sockets(setup: Setup) -> int | None:
+    """The number of workers that take requests only from sockets that no other worker has; None without `map-socket`,
+    and if it is not known which worker has which socket."""
+    if not setup.mapped or not setup.socket_holders:
+        return None
+    alone, sharing = set[int](), set[int]()
+    for workers in setup.socket_holders.values():
+        (alone if len(workers) == 1 else sharing).update(workers)
+    return len(alone - sharing)

@@ -59,6 +59,25 @@ def add_check_flags(parser: Parser) -> None:
         help=f"the age from which on a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
+        "--read-locks",
+        action="store_true",
+        help="read from the workers' memory whether a lock of the application is held, eight bytes each, to know its "
+        "limit exactly",
+    )
+    parser.add_argument(
+        "--read-pollfds",
+        choices=("true", "false"),
+        help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
+        "it waits for (default true)",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="[NAME=]PATH",
+        action="append",
+        help="uWSGI's log, a regular file: name causes that only the log has. NAME is that of the server, and may be "
+        "left out for a single one; repeatable",
+    )
+    parser.add_argument(
         "--what-if",
         metavar="PROCESSESxTHREADS",
         action="append",

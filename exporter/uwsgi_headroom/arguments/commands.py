@@ -74,6 +74,7 @@ def make_command_line() -> CommandLine:
         "report": _add_report(commands),
         "tune": _add_tune(commands),
         "discover": _add_discover(commands),
+        "review": _add_review(commands),
         "retire": _add_retire(commands),
         "hash-password": _add_hash_password(commands),
         "completion": _add_completion(commands),
@@ -195,6 +196,22 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="the user that runs the exporter and has to read the stats (default: the exporter's systemd unit, else "
         "the user who runs sudo, else you)",
     )
+    return parser
+
+
+def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "review",
+        summary="list the settings of a uWSGI that will hurt",
+        description="Review the settings of uWSGI: what in its configuration will hurt one day, why, the line that "
+        "prevents it, and when it does not matter. Without arguments, review every uWSGI on this machine. Values of "
+        "options are not shown, other than numbers. Exit status: 0, or 1 if a setting will hurt.",
+    )
+    parser.add_argument(
+        "subjects", metavar="INI|STATS|PID", nargs="*", help="an ini file, the address of a stats server, or a master"
+    )
+    parser.add_argument("--json", action="store_true", help="print the review as JSON")
     return parser
 
 

@@ -50,14 +50,28 @@ async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
-    threshold cannot be judged, or --stuck cannot be applied."""
+    threshold cannot be judged, or --stuck, --log, --read-locks or --read-pollfds cannot be applied."""
     access = load_optional(request.http_config)
     targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
     if targets.watched:
         refuse_too_short(request.thresholds)
     if targets.exporters and request.stuck:
         raise ConfigError("--stuck: an exporter judges by its own setting of that name; set it there")
-    documents = await judge_targets(targets, request.seconds, settings, stuck_seconds)
+    if targets.exporters and request.logs:
+        raise ConfigError("--log: an exporter reads the logs of its own setting of that name; set it there")
+    if targets.exporters and request.read_locks:
+        raise ConfigError("--read-locks: an exporter reads by its own setting of that name; set it there")
+    if targets.exporters and request.read_pollfds is not None:
+        raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
+    documents = await judge_targets(
+        targets,
+        request.seconds,
+        settings,
+        stuck_seconds,
+        read_locks=request.read_locks,
+        read_pollfds=request.read_pollfds != "false",
+        logs=request.logs,
+    )
     judged = [apply_thresholds(document, request.thresholds) for document in documents]
     return sorted(judged, key=_gravity), targets.single
 

@@ -21,7 +21,14 @@ from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
 from uwsgi_headroom.documents import PredictedLoad, PredictedSetting, ResponseTimes, Waits, WhatIf, Worker
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
-from uwsgi_headroom.documents.sentences import describe_objective, describe_routes, list_percentiles, split_request_time
+from uwsgi_headroom.documents.sentences import (
+    describe_full_host,
+    describe_objective,
+    describe_routes,
+    describe_stuck,
+    list_percentiles,
+    split_request_time,
+)
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, factor, mean_count, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
@@ -77,23 +84,37 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
-    if room.first and room.factor is not None:
-        most = "at most " if room.is_upper_bound else ""
-        yield f"  headroom     {most}{factor(room.factor)}, then {gives_out(room.first, slots)}"
-    elif room.far:
-        yield "  headroom     nearly idle"
+    if headroom := _headroom(room, slots):
+        yield f"  headroom     {headroom}"
     values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
     others = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for limit, value in values.items() if value is not None]
     others += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
+    others += [f"{LIMIT_WORDS[limit].name} seen, its limit is not known yet" for limit in room.unknown]
     if others:
         others = [limit.replace(" ", "\u00a0") for limit in others]
         yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
+    if room.usable is not None:
+        yield f"  usable       {_usable(room.usable)}"
     for socket in server.sockets:
         if socket.mean_queue is not None:
             waiting = f"{mean_count(socket.mean_queue)} waiting on average, {socket.limit} fit"
             yield f"  queue        {waiting}   {socket.name}"
     if flow.queue_wait is not None:
         yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
+
+
+def _headroom(room: Headroom, slots: str) -> str | None:
+    if room.first and room.factor is not None:
+        most = "at most " if room.is_upper_bound else ""
+        return f"{most}{factor(room.factor)}, then {gives_out(room.first, slots)}"
+    if room.no_requests:
+        return "not known: no requests yet"
+    return "nearly idle" if room.far else None
+
+
+def _usable(factor_: float) -> str:
+    """The usable headroom, as the end of a line."""
+    return f"{factor(factor_)}, then requests begin to wait" if factor_ > 1 else "none: requests begin to wait"
 
 
 def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
@@ -110,7 +131,8 @@ def _time(waits: Waits) -> Iterator[str]:
     time = split_request_time(waits)
     if time:
         parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
-        yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}")
+        stuck = describe_stuck(waits, time)
+        yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}{f'; {stuck}' if stuck else ''}")
 
 
 def _workers(server: Server) -> Iterator[str]:
@@ -164,7 +186,7 @@ def _emperor(server: Server) -> Iterator[str]:
 
 def _finding(place: int, finding: Finding) -> Iterator[str]:
     yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
-    for text in (finding.evidence, finding.meaning):
+    for text in (*[f"{harm.title} {harm.evidence}" for harm in finding.harms], finding.evidence, finding.meaning):
         yield from _wrap(text, indent=("   ", "   "))
     if finding.change:
         yield from _wrap(finding.change, indent=("   -> ", "      "))
@@ -175,6 +197,7 @@ def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
 
 
 _TOO_MUCH = "too much"
+_NOT_KNOWN = "unknown"
 _HEAD = "  {:<10}{:>9}  {:<12}"
 _TIMES = "{:>9}{:>9}"
 _MEMORY = "{:>9}"
@@ -215,8 +238,10 @@ def _row(row: PredictedSetting) -> str:
 
 
 def _times(at: PredictedLoad) -> tuple[str, str]:
-    if not at.sustained or at.total_time is None:
+    if not at.sustained:
         return _TOO_MUCH, ""
+    if at.total_time is None:
+        return _NOT_KNOWN, ""
     return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
 
 
@@ -242,6 +267,8 @@ _LONGEST_NAME = 24
 def render_list(judged: Sequence[Server]) -> Iterator[str]:
     """Write the whole report."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
+    if host := describe_full_host(judged):
+        yield from _wrap(host, indent=("", "  "))
     yield ""
     names = [escape_text(server.name) for server in judged]
     width = min(_LONGEST_NAME, max(map(len, names)))
@@ -275,6 +302,7 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
         "version": __version__,
         "status": find_worst(server.status for server in judged),
         "verdict": count_statuses(judged),
+        "host": describe_full_host(judged),
         "servers": [_to_builtins(server) for server in judged],
     }
     return json.dumps(whole, indent=2)

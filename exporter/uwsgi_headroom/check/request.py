@@ -96,7 +96,10 @@ class Request:
     seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
     exporter's page shows. what_if: settings to predict,
     such as `8x4`. http_config: the path of an HTTP client configuration for exporters. stuck: the age from which on a
-    request counts as stuck, such as `5m`; None: the default, or the exporter's own.
+    request counts as stuck, such as `5m`; None: the default, or the exporter's own. read_locks: whether it may be read
+    from the workers' memory if a lock of the application is held, and read_pollfds which descriptors a thread polls,
+    where `check` watches the server itself; None: the default. logs: uWSGI's logs, each `NAME=PATH`, or a path for a
+    single server.
     """
 
     addresses: tuple[str, ...] = ()
@@ -106,6 +109,9 @@ class Request:
     what_if: tuple[str, ...] = ()
     http_config: str | None = None
     stuck: str | None = None
+    read_locks: bool = False
+    read_pollfds: Literal["true", "false"] | None = None
+    logs: tuple[str, ...] = ()
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

@@ -90,12 +90,16 @@ def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> F
 
 
 def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
-    """Return a sentence that names a threshold that cannot be judged. Without requests, times need not be known."""
+    """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
     assert server.headroom
     assert server.flow
     idle = server.flow.requests == 0
     figures = (
-        ("--min-headroom", thresholds.min_headroom, server.headroom.factor is None and not server.headroom.far),
+        (
+            "--min-headroom",
+            thresholds.min_headroom,
+            server.headroom.factor is None and not server.headroom.far and not idle,
+        ),
         ("--max-queue-wait", thresholds.max_queue_wait, server.flow.queue_wait is None and not idle),
         ("--max-response-time", thresholds.max_response_time, server.flow.response_time is None and not idle),
     )

@@ -24,11 +24,11 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_addresses,
     refuse_duplicate_names,
 )
-from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.documents import WhatIf, build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
@@ -51,6 +51,7 @@ async def judge(
     judges by the samples so far; cancelled again, it skips the last read. A server that cannot be read or judged has
     the status `unknown`.
     """
+    watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
         if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
@@ -238,17 +239,27 @@ async def judge_targets(
     seconds: float | None,
     settings: Sequence[Setting] = (),
     stuck_seconds: float = STUCK_SECONDS,
+    *,
+    read_locks: bool = False,
+    read_pollfds: bool = True,
+    logs: Sequence[str] = (),
 ) -> list[Server]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
+    read_locks, read_pollfds: whether the locks of the application, and what threads poll, may be read there from the
+    workers' memory. logs: uWSGI's logs, each `NAME=PATH`, or a path for a single server. Raises ConfigError if a log is
+    no server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
     """
     length = seconds or WATCH_SECONDS
-    fleet = Fleet(targets.watched, Settings(windows=(length,), stuck_seconds=stuck_seconds))
+    own = Settings(windows=(length,), stuck_seconds=stuck_seconds, read_locks=read_locks, read_pollfds=read_pollfds)
+    fleet = Fleet(targets.watched, own)
     fleet.refresh()
     watches = fleet.watches()
+    _set_logs(watches, logs)
+    log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
     progress = _Progress(len(watches))
     watching = [
         asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings))
@@ -261,6 +272,7 @@ async def judge_targets(
         documents = list(await asyncio.gather(*watching))
         answers = await asyncio.gather(*reading)
     finally:
+        log_task.cancel()
         progress.clear()
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
@@ -272,6 +284,17 @@ async def judge_targets(
         if server.address is None and _finds_nothing(server)
     ]
     return documents
+
+
+def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
+    """Give each watch its log. Raises ConfigError."""
+    by_name = {watch.name: watch for watch in watches}
+    for text in logs:
+        is_path = len(watches) == 1 and text.startswith(("/", "./", "../"))
+        ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
+        if name not in by_name:
+            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
+        by_name[name].set_log(path)
 
 
 async def _judge_and_predict(

@@ -6,6 +6,7 @@ for each of its texts, because in a file each has its own line.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -141,6 +142,26 @@ def parse_backends(texts: Texts) -> tuple[tuple[str, str], ...]:
         _, where = texts[MOST_BACKENDS]
         raise ConfigError(f"{where}: {len(backends)} backends are too many; {MOST_BACKENDS} can have a name")
     return tuple(backends.items())
+
+
+def parse_logs(texts: Texts) -> tuple[tuple[str, str], ...]:
+    """Parse the logs of servers, each as `NAME=PATH`. Raises ConfigError."""
+    logs: dict[str, str] = {}
+    for text, where in texts:
+        name, equals, path = text.strip().partition("=")
+        if not (name and equals and path):
+            raise ConfigError(f"{where}: {text!r} is not a log; write NAME=PATH, such as shop=/var/log/uwsgi/shop.log")
+        if name in logs:
+            raise ConfigError(f"{where}: {name!r} has two logs")
+        logs[name] = parse_log_path(path, where)
+    return tuple(logs.items())
+
+
+def parse_log_path(text: str, where: str) -> str:
+    """Parse the path of a log. Raises ConfigError."""
+    if not text or "\0" in text:
+        raise ConfigError(f"{where}: {text!r} is not the path of a file")
+    return os.path.abspath(text)
 
 
 def _backend_address(text: str, where: str) -> str:

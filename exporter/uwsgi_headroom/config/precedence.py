@@ -53,10 +53,20 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
         if texts and setting.field:
             values[setting.field] = setting.parse(texts) if setting.is_repeatable else setting.parse(*texts[0])
     config = assign(config, values)
+    _refuse_logs_of_nobody(config)
     for slo in (config.settings.slo, *(server.slo for server in config.servers)):
         if slo:
             refuse_too_short(slo, config.settings.samples_per_second)
     return config
+
+
+def _refuse_logs_of_nobody(config: Config) -> None:
+    """Raise ConfigError if a log is given to a name that no server has. Names of patterns and of discovery are not
+    known yet."""
+    names = [server.name for server in config.servers]
+    for name, _ in config.settings.logs if names and all(names) else ():
+        if name not in names:
+            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(names)}")
 
 
 def resolve_history(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:

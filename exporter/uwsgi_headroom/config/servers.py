@@ -45,6 +45,9 @@ class ServerConfig:
     where: str = ""
     """The line or flag that sets the server."""
 
+    log: str = ""
+    """The absolute path of uWSGI's log; "" for none."""
+
     slo: Slo | None = None
     """None for the objective of all servers."""
 

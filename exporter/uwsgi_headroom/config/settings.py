@@ -41,7 +41,8 @@ class Settings:
     backends: tuple[tuple[str, str], ...] = ()
     """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
 
-    read_pollfds: bool = False
+    read_pollfds: bool = True
+    read_locks: bool = False
     """Whether to read from the workers' memory which descriptors a thread polls."""
 
     slo: Slo | None = None
@@ -55,6 +56,9 @@ class Settings:
 
     route_templates: tuple[str, ...] = ()
     """Paths such as `/orders/{id}`."""
+
+    logs: tuple[tuple[str, str], ...] = ()
+    """Names of servers, and the path of uWSGI's log of each."""
 
     max_servers: int = defaults.MOST_SERVERS
     """The most servers that globs find."""
@@ -236,6 +240,16 @@ SETTINGS: tuple[SettingRow, ...] = (
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
     SettingRow(
+        field="settings.logs",
+        parse=parsers.parse_logs,
+        flag="--log",
+        metavar="NAME=PATH",
+        help="the log of the uWSGI that is called NAME, a regular file: count its known messages, and name causes that "
+        "only the log has; repeatable (default: no log is read)",
+        default="no [log](log.md) is read",
+        is_repeatable=True,
+    ),
+    SettingRow(
         field="settings.cpu_residency",
         flag="--cpu-residency",
         help="also export CPU time by worker and CPU: workers x CPUs more series (default {default})",
@@ -268,8 +282,17 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--read-pollfds",
         help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
         "it waits for (default {default})",
-        default="`false`",
+        default="`true`",
         key="sampling.read_pollfds",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.read_locks",
+        flag="--read-locks",
+        help="read from the workers' memory whether a lock of the application is held, eight bytes each, to know its "
+        "limit exactly (default {default})",
+        default="`false`",
+        key="sampling.read_locks",
         **_SWITCH,
     ),
     SettingRow(
@@ -354,6 +377,7 @@ SERVER_SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(key="stats"),
     SettingRow(key="timeout", field="timeout", parse=NumberRange(*defaults.TIMEOUT_RANGE)),
     SettingRow(key="size_cap", field="size_cap", parse=NumberRange(*defaults.SIZE_CAP_RANGE, is_whole=True)),
+    SettingRow(key="log", field="log", parse=parsers.parse_log_path),
     SettingRow(key="slo"),
     SettingRow(key="stuck", field="stuck_seconds", parse=parsers.parse_stuck),
     SettingRow(key="expect"),

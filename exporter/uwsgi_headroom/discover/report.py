@@ -14,6 +14,8 @@ from pathlib import PurePath
 from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.discover.find import FoundMaster, sees_all_processes
 from uwsgi_headroom.discover.steps import Plan
+from uwsgi_headroom.kernel.log_file import find_log_file
+from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.words.formats import numbered
@@ -153,10 +155,19 @@ def _describe(master: FoundMaster) -> str:
     return ", ".join(parts)
 
 
+def _find_logs(masters: Sequence[FoundMaster], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The names of the servers whose log is a file that this user can see, each with its path."""
+    for master, name in zip(masters, names, strict=True):
+        if path := find_log_file(master.pid, read_options(master.pid)):
+            yield name, path
+
+
 def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
     """Write one shell command that watches all these masters."""
     words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
+    words += [f"--log {shlex.quote(f'{name}={path}')}" for name, path in _find_logs(masters, names)]
     if len(words) == 1:
         return ["To watch it:", f"  uwsgi-headroom {words[0]}"]
     lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]
-    return ["To watch them all:", *(f"{line} \\" for line in lines[:-1]), lines[-1]]
+    heading = "To watch it, and to read its log:" if len(masters) == 1 else "To watch them all:"
+    return [heading, *(f"{line} \\" for line in lines[:-1]), lines[-1]]

@@ -10,7 +10,7 @@ import msgspec
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings, collect_findings
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
@@ -20,6 +20,7 @@ from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
+from uwsgi_headroom.documents.sentences import describe_full_host
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
@@ -74,7 +75,7 @@ def _build_server(
     figures = latest[0] if latest else None
     snapshot = reading.snapshot if reading else None
     record = figures.server if figures else describe_server(reading) if reading else None
-    judged = collect_findings(figures) if figures else []
+    judged = watch.judged(figures, reading) if figures and reading else []
     if isinstance(snapshot, EmperorSnapshot):
         judged = collect_emperor_findings(describe_emperor(snapshot))
     status, verdict = _judge(watch, figures, judged)
@@ -93,7 +94,7 @@ def _build_server(
         verdict=verdict,
         window=sections.build_window(figures.window) if figures else None,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
-        headroom=sections.build_headroom(figures.headroom) if figures else None,
+        headroom=sections.build_headroom(figures.headroom, figures.usable) if figures else None,
         flow=sections.build_flow(figures.flow) if figures else None,
         threads=sections.build_threads(reading, record, watch.stuck_seconds) if reading and record else None,
         occupancy=sections.build_occupancy(figures.window) if figures else None,
@@ -104,7 +105,7 @@ def _build_server(
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=record.thunder_lock if record else None,
         findings=tuple(_build_finding(finding, watch) for finding in judged),
-        unknown=tuple(_list_unknowns(reading, record, figures)) if reading and record else (),
+        unknown=tuple(_list_unknowns(watch, reading, record, figures)) if reading and record else (),
         sampling=sections.build_sampling(watch),
         emperor=emperor_router.build_emperor(snapshot, reading.time)
         if reading and isinstance(snapshot, EmperorSnapshot)
@@ -135,7 +136,8 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
     if trouble:
         return "unknown", trouble
     if figures:
-        return worst_status(judged), verdict_sentence(figures.headroom, judged, name_slots(figures.server))
+        slots = name_slots(figures.server)
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots, figures.usable)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
@@ -178,11 +180,13 @@ def build_server_list(
     documents: Iterable[schema.Server], clock: Clock, patterns: Iterable[PatternServers] = ()
 ) -> schema.Servers:
     """Build the list of servers from their documents, with the patterns that found them."""
+    documents = list(documents)
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
         patterns=msgspec.convert(list(patterns), tuple[schema.Pattern, ...], from_attributes=True),
+        host=describe_full_host(documents),
     )
 
 
@@ -264,20 +268,26 @@ async def build_journal(
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
+    began_with = None if finding.severity == "info" else recorder.began_with(finding.code)
     return schema.Finding(
         code=finding.code,
         severity=finding.severity,
         title=finding.title,
-        evidence=finding.evidence,
+        evidence=f"{finding.evidence} It began within a minute of {began_with}." if began_with else finding.evidence,
         meaning=finding.meaning,
         change=finding.change,
+        settings=dict(finding.settings),
+        serves=finding.serves,
+        harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
 
 
-def _list_unknowns(reading: Reading, record: ServerRecord, figures: Figures | None) -> Iterator[schema.Unknown]:
+def _list_unknowns(
+    watch: Watch, reading: Reading, record: ServerRecord, figures: Figures | None
+) -> Iterator[schema.Unknown]:
     if figures is None:
         why = "figures need two readings, a second apart"
         yield schema.Unknown(what="figures", why=why, socket=None)
@@ -290,6 +300,9 @@ def _list_unknowns(reading: Reading, record: ServerRecord, figures: Figures | No
     if not reading.host.off:
         for why in list_gaps(record):
             yield schema.Unknown(what="waits", why=why, socket=None)
+    if watch.log and watch.log.trouble:
+        why = f"uWSGI's log is not read: {watch.log.trouble} ({printable_name(watch.log.path)})"
+        yield schema.Unknown(what="log", why=why, socket=None)
     if any(worker.threads is None for worker in record.workers):
         why = (
             "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "

@@ -6,7 +6,7 @@ The last hour comes from the watch; slices of a minute and more also from the hi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from msgspec import Struct, field, structs
 
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom, compute_shares
+from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
@@ -49,13 +51,15 @@ class Concurrency(Struct, frozen=True, kw_only=True):
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
-    """Headroom by limit. factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now."""
+    """Headroom by limit. factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now.
+    lock: of the application; null where none is known, and in points of less than 10 s."""
 
     factor: Column = field(default_factory=list)
     hottest_interpreter: Column = field(default_factory=list)
     interpreters: Column = field(default_factory=list)
     threads: Column = field(default_factory=list)
     cpu: Column = field(default_factory=list)
+    lock: Column = field(default_factory=list)
 
 
 class Occupancies(Struct, frozen=True, kw_only=True):
@@ -184,7 +188,12 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
         sockets=reading.listen_queues() if reading else (),
         workers=range(1, len(totals.workers) + 1),
     )
-    levels = Levels(cpus=cpus, others_follow=watch.neighbours.others_follow)
+    setup = reading.host.setup if reading else None
+    levels = Levels(
+        cpus=cpus,
+        others_follow=watch.neighbours.others_follow,
+        socket_holders=setup.socket_holders if setup and setup.mapped else None,
+    )
     requests = watch.integrals.response_times.history
     turns = Turns(longest=HISTORY_TURN_SECONDS)
     for window in slices:
@@ -283,6 +292,16 @@ def _begin(
 _DIGITS = 5  # decimal places: ten microseconds, a thousandth of a per cent
 
 
+def _split_by_socket(record: Record) -> Sequence[SocketDemand]:
+    """The offered work of sockets that only some of the workers serve, whose threads are then a limit. All workers of a
+    server have the same number of threads."""
+    window, holders = record.window, record.levels.socket_holders
+    if not holders or not window.configured or not window.workers:
+        return ()
+    accepting = [worker.worker_id for worker in window.workers if worker.up_seconds]
+    return split_by_socket(window, holders, dict.fromkeys(accepting, window.configured // len(window.workers)))
+
+
 def _append(to: History, record: Record) -> None:
     """Append one value to every column, from the record of a slice."""
     window, levels = record.window, record.levels
@@ -300,14 +319,23 @@ def _append(to: History, record: Record) -> None:
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
+    lock = compute_lock(window)
     room = compute_headroom(
-        rates, shares, window.available, levels.cpus, compute_shares(window.cpu), levels.others_follow
+        rates,
+        shares,
+        window.available,
+        levels.cpus,
+        compute_shares(window.cpu),
+        levels.others_follow,
+        _split_by_socket(record),
+        lock=lock,
     )
     put(to.headroom.factor, room.factor)
     put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
     put(to.headroom.interpreters, room.by_limit.get("interpreters"))
     put(to.headroom.threads, room.by_limit.get("threads"))
     put(to.headroom.cpu, room.by_limit.get("cpu"))
+    put(to.headroom.lock, room.by_limit.get("lock"))
     put(to.hot_ratio, shares.hot_ratio)
     put(to.noise_floor, shares.noise_floor)
     samples = sum(window.occupancy)

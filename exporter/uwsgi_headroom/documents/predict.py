@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from uwsgi_headroom.analysis.demand import compute_demand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.what_if import (
@@ -22,6 +23,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
@@ -53,14 +55,14 @@ async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:
     figures = next(iter(watch.figures(reading, (seconds,))), None)
     if figures is None:
         raise CannotPredictError("There is no history yet: figures need two readings, a second apart.")
-    peak = await _find_peak(watch)
+    peak = await _find_peak(watch, figures.server)
     if peak is not None and peak.throughput <= (figures.flow.throughput or 0.0):
         peak = None
     follow = watch.neighbours.others_follow
     return figures.window.seconds, measure_server(figures, others_follow=follow, peak=peak)
 
 
-async def _find_peak(watch: Watch) -> Observed | None:
+async def _find_peak(watch: Watch, server: ServerRecord) -> Observed | None:
     """The busiest minute of the last hour; None without a whole minute of history."""
     busiest: tuple[float, Window] | None = None
     turns = Turns(longest=HISTORY_TURN_SECONDS)
@@ -74,7 +76,9 @@ async def _find_peak(watch: Watch) -> Observed | None:
     if busiest is None:
         return None
     window = busiest[1]
-    return describe_flow(compute_flow(window), compute_percentiles(watch.response_times(window)))
+    flow = compute_flow(window)
+    demand = compute_demand(window, server, flow, window.available)
+    return describe_flow(flow, compute_percentiles(watch.response_times(window)), demand)
 
 
 async def _run(measured: Measured, settings: Sequence[Setting]) -> WhatIf:

@@ -33,13 +33,17 @@ class ResponseTimes(Struct, frozen=True, kw_only=True):
 
 
 class Burn(Struct, frozen=True, kw_only=True):
-    """The use of the error budget over the last `seconds`. slow (an expected number), lost: bad requests; share: of bad
-    requests; rate: how many times as fast as the objective permits. share and rate are null below 100 requests."""
+    """The use of the error budget over the last `seconds`. slow, waited (both expected numbers), lost, refused: bad
+    requests, each once: slower in service than the threshold, or in service for longer; slower only with the mean wait
+    in the listen queue; lost with their worker; dropped at a full TCP queue of this server. share: of bad requests;
+    rate: how many times as fast as the objective permits. share and rate are null below 100 requests."""
 
     seconds: float
     requests: int
     slow: float
     lost: int
+    waited: float = 0.0
+    refused: int = 0
     share: float | None
     rate: float | None
 
@@ -48,7 +52,8 @@ class Objective(Struct, frozen=True, kw_only=True):
     """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
     seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
     windows, fast (at least 14.4 times) or slow (at least 6 times), else null. unjudged: why it is not judged, as a
-    sentence, else null. queue_wait: the mean wait in the listen queue, which comes on top of response times.
+    sentence, else null. queue_wait: the mean wait in the listen queue over the window; the count of
+    bad requests includes it.
     load_multiple: at what multiple of the present load the 95th percentile crosses the threshold, or, if that was not
     reached in the last hour, up to what multiple it did not; null if the load did not vary enough."""
 
@@ -92,6 +97,8 @@ def build_objective(figures: ObjectiveFigures, queue_wait: float | None) -> Obje
                 requests=burn.requests,
                 slow=burn.slow,
                 lost=burn.lost,
+                waited=burn.waited,
+                refused=burn.refused,
                 share=burn.share,
                 rate=burn.rate,
             )

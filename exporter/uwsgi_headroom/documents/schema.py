@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
-from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
@@ -38,7 +37,7 @@ class Unknown(Struct, frozen=True, kw_only=True):
     """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue. For waits,
     there may be several reasons why a part of the threads is in the state `unknown`."""
 
-    what: Literal["figures", "threads", "processes", "residency", "queue", "limits", "waits"]
+    what: Literal["figures", "threads", "processes", "residency", "queue", "limits", "waits", "log"]
     why: str
     socket: str | None
 
@@ -72,13 +71,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     interpreters: float | None
     threads: float | None
     cpu: float | None
+    lock: float | None = None
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
     """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
     factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
-    All are null on a nearly idle server. far: limits at more than 100 times today's load. is_upper_bound: CPU, which
-    may run out first, is not visible."""
+    All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
+    not known because no request came in the window. is_upper_bound: CPU, which may run out first, is not visible.
+    unknown: limits that were seen and whose factor is not known yet. usable: by how much load can grow until requests
+    wait noticeably, 1 or less if they do; usable_first: the limit that they wait for first."""
 
     factor: float | None
     first: Limit | None
@@ -86,6 +88,14 @@ class Headroom(Struct, frozen=True, kw_only=True):
     by_limit: Limits
     far: tuple[Limit, ...] = ()
     is_upper_bound: bool = False
+    no_requests: bool = False
+    unknown: tuple[Limit, ...] = ()
+    usable: float | None = None
+    usable_first: Limit | None = None
+
+
+Waiting = Literal["none", "shown", "noticed", "severe"]
+"""`shown` is of exporters before usable headroom: a wait that showed a limit, and that users did not notice."""
 
 
 class Flow(Struct, frozen=True, kw_only=True):
@@ -260,10 +270,21 @@ class KeptHistory(Struct, frozen=True, kw_only=True):
     problem: str | None
 
 
+class Harm(Struct, frozen=True):
+    """What users feel of a cause. code: a stable name; title: one sentence; evidence: its figures."""
+
+    code: str
+    severity: Severity
+    title: str
+    evidence: str
+
+
 class Finding(Struct, frozen=True, kw_only=True):
-    """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change: what
-    to do, may be empty; runbook: its path, or null. since: epoch seconds from which on it has held, judged every few
-    seconds over one minute; null if unknown. event: the latest event of this kind."""
+    """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change:
+    what to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
+    server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
+    epoch seconds from which on it has held, judged every few seconds over one minute; null if unknown. event: the
+    latest event of this kind."""
 
     code: str
     severity: Severity
@@ -271,6 +292,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     evidence: str
     meaning: str
     change: str
+    settings: dict[str, int] = {}
+    serves: float | None = None
+    harms: tuple[Harm, ...] = ()
     runbook: str | None
     since: float | None = None
     event: Event | None = None
@@ -384,12 +408,14 @@ class Pattern(Struct, frozen=True, kw_only=True):
 
 class Servers(Struct, frozen=True, kw_only=True):
     """Every server: servers that are down first, then by headroom, least first. version: of the exporter; patterns:
-    those of its configuration."""
+    those of its configuration; host: what is true of the host that several of them run on, null if it has idle CPUs or
+    is not known."""
 
     time: float
     version: str
     servers: tuple[Summary, ...]
     patterns: tuple[Pattern, ...] = ()
+    host: str | None = None
 
 
 class Findings(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
@@ -32,15 +33,20 @@ def build_window(window: Window) -> schema.Window:
     return msgspec.convert(window, schema.Window, from_attributes=True)
 
 
-def build_headroom(headroom: capacity.Headroom) -> schema.Headroom:
-    """Build the section about headroom: which limit comes first, and by how much load can grow until then."""
+def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.Headroom:
+    """Build the section about headroom: which limit comes first, and by how much load can grow until then, and until
+    requests wait."""
     return schema.Headroom(
         factor=headroom.factor,
         first=headroom.first,
         ceiling=headroom.ceiling,
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in capacity.LIMITS}),
         far=headroom.far,
+        no_requests=headroom.no_requests,
         is_upper_bound=headroom.is_upper_bound,
+        unknown=headroom.unknown,
+        usable=usable.factor if usable else None,
+        usable_first=usable.first if usable else None,
     )
 
 

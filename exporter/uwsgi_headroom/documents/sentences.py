@@ -5,12 +5,15 @@ The page, `top` and `check` show these texts, so that they are the same everywhe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from uwsgi_headroom.analysis.advice import is_hardly_any_idle
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
+from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
@@ -61,11 +64,30 @@ def split_request_time(waits: Waits) -> RequestTime | None:
     """Split the time of requests into named parts; None if no request was in service."""
     if waits.total <= 0:
         return None
-    parts = [part for part in _list_parts(waits) if part.threads >= _NEGLIGIBLE * waits.total]
-    large = [part for part in parts if part.threads >= _LEAST_SHARE * waits.total and part.state != "other"]
+    every = list(_list_parts(waits))
+    whole = sum(map(_weight, every))
+    parts = [part for part in every if _weight(part) >= _NEGLIGIBLE * whole]
+    large = [part for part in parts if _weight(part) >= _LEAST_SHARE * whole and part.state != "other"]
     rest = [part for part in parts if part not in large]
-    named = sorted(large, key=lambda part: -part.threads)
+    named = sorted(large, key=lambda part: -_weight(part))
     return RequestTime(_add(parts), (*named, _add(rest)) if rest else tuple(named))
+
+
+LEAST_STUCK = 0.05
+"""Mean stuck threads below which they are not named."""
+
+
+def describe_stuck(waits: Waits, time: RequestTime) -> str:
+    """Write which threads stand beside the time of a request: `0.5 threads hold requests that are stuck, not counted
+    here`; empty if there are none, or the parts are of threads."""
+    if time.whole.per_request is None or waits.stuck < LEAST_STUCK:
+        return ""
+    return f"{mean_count(waits.stuck)} threads hold requests that are stuck, not counted here"
+
+
+def _weight(part: TimePart) -> float:
+    """The seconds of a request, without stuck ones; without completed requests the threads."""
+    return part.threads if part.per_request is None else part.per_request
 
 
 def _list_parts(waits: Waits) -> Iterator[TimePart]:
@@ -168,11 +190,21 @@ def _describe_burn(windows: tuple[Burn, ...]) -> str:
     """Write the burn over the long window, and the rate over the short one where it is another."""
     short, long = windows[0], windows[-1]
     missed = f"{fine_percent(long.share or 0.0)} missed it" if long.share else "none missed it"
-    lost = f", {long.lost} lost with their worker" if long.lost else ""
+    lost = "".join(f", {text}" for text in list_causes(long))
     rate = f"burn rate {mean_count(long.rate or 0.0)}".replace(" ", _NO_BREAK)
     if short.rate is not None and long.seconds > 1.2 * short.seconds:
         rate += f", {mean_count(short.rate)} in the last {_span(short.seconds)}"
     return f"{missed} in the last {_span(long.seconds)}{lost} ({rate})"
+
+
+def list_causes(burn: Burn) -> list[str]:
+    """Say why requests missed the objective other than by being slow in service, such as `3 lost with their worker`."""
+    causes = (
+        (round(burn.waited), "too slow with the wait in the listen queue"),
+        (burn.lost, "lost with their worker"),
+        (burn.refused, "refused"),
+    )
+    return [f"{number} {what}" for number, what in causes if number]
 
 
 def _describe_load(objective: Objective) -> str:
@@ -210,3 +242,27 @@ def describe_routes(routes: Sequence[Route]) -> list[str]:
 def _describe_route(route: Route, of: str) -> str:
     oldest = "" if route.oldest_seconds is None else f", oldest {duration(route.oldest_seconds)}"
     return f"{route.route} {percent(route.share)}{of}{oldest}"
+
+
+def describe_full_host(servers: Iterable[Server]) -> str | None:
+    """That no CPU of the host is idle, and who uses them: said once for all servers on it. None while CPUs are idle, or
+    if fewer than two servers can use all of them."""
+    found = [
+        (server.host.cpus, server.cpu)
+        for server in servers
+        if server.state == "up" and server.cpu and server.host and server.host.cpus and server.host.limited_by == "host"
+    ]
+    if len(found) < _LEAST_SERVERS or len({cpus for cpus, _ in found}) > 1:
+        return None
+    cpus, idle = found[0][0], median(cpu.idle for _, cpu in found)
+    if not is_hardly_any_idle(idle, cpus):
+        return None
+    own = sum(cpu.own for _, cpu in found)
+    others = max(0.0, cpus - own - idle)
+    return (
+        f"Hardly any CPU of this host is idle: of {counted(round(cpus), 'CPU')}, the workers of these {len(found)} "
+        f"servers use {mean_count(own)}, and other programs {mean_count(others)}."
+    )
+
+
+_LEAST_SERVERS = 2

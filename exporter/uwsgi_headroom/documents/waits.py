@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.wait_states import WaitFigures
@@ -28,15 +30,34 @@ class Backend(Struct, frozen=True, kw_only=True):
     per_request: float | None
 
 
+class Destination(Struct, frozen=True, kw_only=True):
+    """What threads wait for outside of the server. state: of these threads; name: the one in the configuration, or of
+    the service with that well-known port or socket; empty if neither is known. address: `10.0.0.5:5432` or the path of
+    a UNIX socket, empty if it is not known or if there are several; threads, per_request: as in `WaitState`;
+    connecting: the part of the time in which the connection was not made yet."""
+
+    state: Literal["backend", "dns"]
+    name: str
+    address: str
+    threads: float
+    per_request: float | None
+    connecting: float
+
+
 class Waits(Struct, frozen=True, kw_only=True):
     """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
-    threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend`."""
+    threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
+    configuration. destinations: all of the states `backend` and `dns`, by address, most threads first. stuck: mean
+    number of threads with stuck requests; they are in `threads`, but not in `per_request`, whose sum over the states is
+    the mean response time."""
 
     states: tuple[WaitState, ...]
     backends: tuple[Backend, ...]
     total: float
     disagreement: float
+    stuck: float = 0.0
+    destinations: tuple[Destination, ...] = ()
 
 
 def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
@@ -60,4 +81,16 @@ def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
         ),
         total=waits.total,
         disagreement=waits.disagreement,
+        stuck=waits.stuck,
+        destinations=tuple(
+            Destination(
+                state=each.state,
+                name=each.name,
+                address=each.address,
+                threads=each.threads,
+                per_request=each.per_request,
+                connecting=each.connecting,
+            )
+            for each in waits.destinations
+        ),
     )

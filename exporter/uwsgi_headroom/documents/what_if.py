@@ -16,9 +16,11 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
     refusal: why nothing can be predicted, as a sentence; then only `name` and `time` are set besides. setting: the
     observed one; seconds: the length of the window from which the demands of a request are taken; peak: requests per
-    second at the load 1. demands_measured: whether wait states gave the demands, not only CPU and response time. check:
-    how far the model is from what was observed. today: the prediction for the observed setting. predictions: in the
-    order of the request, or sorted. cautions: sentences about what the model cannot know here."""
+    second at the load 1; peak_is_floor: whether more was offered than these, because a listen queue was full or all
+    threads were busy while requests waited: then no times are predicted. demands_measured: whether wait states gave the
+    demands, not only CPU and response time. check: how far the model is from what was observed. today: the prediction
+    for the observed setting. predictions: in the order of the request, or sorted. cautions: sentences about what the
+    model cannot know here."""
 
     name: str
     time: float
@@ -26,6 +28,7 @@ class WhatIf(Struct, frozen=True, kw_only=True):
     setting: str | None = None
     seconds: float | None = None
     peak: float | None = None
+    peak_is_floor: bool = False
     demands_measured: bool | None = None
     check: ModelCheck | None = None
     today: PredictedSetting | None = None
@@ -70,11 +73,12 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
 
 class PredictedLoad(Struct, frozen=True, kw_only=True):
     """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
-    sustained: whether it serves them all; if not, times are null, because the queue grows without end. response_time,
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
+    too if `peak_is_floor`, because more requests would arrive. response_time,
     p95: time in service; queue_wait: mean time in the listen queue; total_time, total_p95: both together. p95 and
     total_p95 are null while the 95th percentile is not known from observation. threads, interpreters, cpu: utilization,
-    0 to 1: threads in service, interpreter locks held, and CPUs with those that other programs use; of an unsustained
-    load, at the most throughput."""
+    0 to 1: threads in service, interpreter locks held, CPUs with those that other programs use, and locks of the
+    application held; of an unsustained load, at the most throughput."""
 
     load: float
     throughput: float
@@ -87,6 +91,7 @@ class PredictedLoad(Struct, frozen=True, kw_only=True):
     threads: float
     interpreters: float
     cpu: float
+    lock: float = 0.0
 
 
 def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf) -> WhatIf:
@@ -98,6 +103,7 @@ def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf
         setting=str(measured.setting),
         seconds=seconds,
         peak=(measured.peak or measured.window).throughput,
+        peak_is_floor=measured.offered_at_least is not None,
         demands_measured=result.demands_measured,
         check=_build_check(result),
         today=_build_setting(result.today, measured),
@@ -154,6 +160,7 @@ def _build_load(at: what_if.AtLoad) -> PredictedLoad:
         threads=at.utilization.threads,
         interpreters=at.utilization.interpreters,
         cpu=at.utilization.cpu,
+        lock=at.utilization.lock,
     )
 
 

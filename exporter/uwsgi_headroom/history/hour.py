@@ -42,6 +42,7 @@ class History:
         self._latest_at = 0.0
         self._latest = Totals()
         self._latest_row: Row | None = None  # packed when it is first needed
+        self._outage_until = float("-inf")
 
     def add(self, at: float, totals: Totals) -> None:
         """Record the totals at the monotonic time `at`; they become a row unless the last row is younger than a
@@ -57,15 +58,25 @@ class History:
         if not self._rows.times or at - self._rows.times[-1] >= ROW_SECONDS:
             self._rows.append(at, self._pack_latest())
 
+    def end_outage(self, at: float) -> None:
+        """Record that an outage ended at `at`, the time of the totals that were added last: no window of the present
+        reaches back over it. The hour of charts goes on."""
+        at = max(at, self._latest_at)
+        self._outage_until = at
+        if not self._rows.times or self._rows.times[-1] < at:
+            self._rows.append(at, self._pack_latest())
+
     def window(self, seconds: float, until: float | None = None) -> Window | None:
         """The window of the last `seconds` before the latest totals, or before the row at `until`. It begins with the
-        nearest row; None if that leaves less than a second."""
+        nearest row; None if that leaves less than a second. A window that ends now begins after the last outage."""
         times = self._rows.times
         rows = len(times) if until is None else bisect_right(times, until)
         if rows < 2:
             return None
         end = self._latest_at if until is None else times[rows - 1]
         start = end - min(seconds, HISTORY_SECONDS)
+        if until is None and start <= self._outage_until:
+            start = self._outage_until
         after = bisect_left(times, start, 0, rows - 1)
         # Rows are slightly more than a second apart, or far apart around an outage, which no short window may span.
         first = after if after == 0 or times[after] - start < start - times[after - 1] else after - 1
@@ -134,6 +145,11 @@ class _Block:
         joined = zlib.decompress(self.compressed)
         return [joined[start : start + self.size] for start in range(0, len(joined), self.size)]
 
+    def row(self, place: int) -> bytes:
+        """One of the rows; later ones are not decompressed."""
+        end = (place + 1) * self.size
+        return zlib.decompressobj().decompress(self.compressed, end)[end - self.size :]
+
 
 class _RowBlocks:
     """The rows of the last hour, all of one size: the newest as they are, older ones compressed in blocks, and fewer of
@@ -160,7 +176,9 @@ class _RowBlocks:
         return len(self.times)
 
     def __getitem__(self, place: int) -> bytes:
-        return next(self.rows(place, place + 1))
+        number = bisect_right(self._starts, place) - 1
+        place -= self._starts[number]
+        return self._blocks[number].row(place) if number < len(self._blocks) else self._rows[place]
 
     def rows(self, start: int, end: int) -> Iterator[bytes]:
         """The rows from one place to before another. Rows may be added meanwhile."""

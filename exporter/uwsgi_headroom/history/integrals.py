@@ -18,7 +18,7 @@ The class is first; below it is what adds each kind of figure, and last what rec
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -37,17 +37,18 @@ from uwsgi_headroom.history.totals import (
 )
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Backlog, Waits
-from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
+from uwsgi_headroom.record import STATES, Backlog, LockUse, Waits, is_tcp
+from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
 
 class Integrals:
     """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds.
-    bounds: response times in seconds at which requests are separated, besides those of the histogram."""
+    bounds: response times in seconds at which requests are separated, besides those of the histogram; threshold: that
+    of the server's objective, one of them."""
 
-    def __init__(self, bounds: Iterable[float] = ()) -> None:
+    def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
         self.totals = Totals()
         self._before: Reading | None = None
         self._levels: _Levels | None = None  # at the last sample
@@ -55,10 +56,13 @@ class Integrals:
         self._broken = False
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
-        self.response_times = ResponseTimeRecorder(bounds)
+        self.response_times = ResponseTimeRecorder(bounds, threshold)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
         self._completed = Completed(0, None, 0)
         self._queues: dict[str, Backlog] = {}  # at the last sample
+        self._may_overflow = False  # whether a queue was full since the overflows were last read
+        self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
+        self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
     def miss(self, at: float) -> None:
         """Record a failed read: the time since the last outcome is a gap, and so is the time until the next sample."""
@@ -75,8 +79,7 @@ class Integrals:
         earlier: tuple[Worker, ...] = (
             before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
         )
-        # Nothing but time has changed since the last sample, as for most servers most of the time.
-        at_rest = before is not None and snapshot is before.snapshot and reading.host is before.host
+        at_rest = before is not None and reading.has_same_workers(before)
         reloaded = not at_rest and is_reload(earlier, snapshot.workers)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
@@ -88,9 +91,9 @@ class Integrals:
         if levels is None or not (at_rest and bridged):
             self._set_slots(len(snapshot.workers))
             self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
-            self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
             levels = _find_levels(reading, snapshot.workers)
             self._completed = _completed([self._removed, *totals.workers])
+        self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
         self._service_time.note(reading, snapshot.workers)
         if before is None or snapshot is not before.snapshot:
             totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
@@ -102,15 +105,27 @@ class Integrals:
         else:
             self._gap_to(reading.at)
         self._add_queues(reading, step)
+        self._add_idle_queue(levels, step)
+        _add_parts(totals, before, reading, reloaded=reloaded)
         self._add_overflows(before, reading)
+        _add_throttling(totals, before, reading)
+        _add_oom_kills(totals, before, reading)
         _add_waits(totals, before, reading, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
-        self.response_times.add(reading, snapshot.workers, self._completed, joined=bridged)
+        self.response_times.add(
+            reading,
+            snapshot.workers,
+            self._completed,
+            joined=bridged,
+            queued=Queued(self._queued, totals.refused),
+            reloads=totals.reloads,
+        )
         totals.response_times = self.response_times.totals
+        self._add_misses()
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
 
@@ -119,7 +134,8 @@ class Integrals:
         workers = self.totals.workers
         workers += [WorkerTotals() for _ in range(number - len(workers))]
         for gone in workers[number:]:
-            self._removed.requests += gone.requests - gone.static_requests
+            self._removed.requests += gone.requests
+            self._removed.static_requests += gone.static_requests
             self._removed.running_time = (self._removed.running_time or 0.0) + (gone.running_time or 0.0)
             self._removed.lost += gone.lost
         del workers[number:]
@@ -138,6 +154,7 @@ class Integrals:
             if before and then and self._levels and not reloaded:
                 total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
             _add_process(total, before, then, reading, now)
+            _add_memory_growth(total, then, now)
             _add_residency(total, before, reading, now)
             _note_known_since(total, reading, now)
 
@@ -161,17 +178,68 @@ class Integrals:
             totals.queue_since.setdefault(name, reading.at)
             then = earlier.get(name)
             area = full = 0.0
+            self._queued = self._queued or 0.0
+            self._may_overflow |= backlog.is_full and is_tcp(name)
             if then and then.queue is not None:
                 area = step * (then.queue + backlog.queue) / 2
+                self._queued += area
                 full = step * (then.is_full + backlog.is_full) / 2
             totals.queue_seconds[name] = totals.queue_seconds.get(name, 0.0) + area
             totals.queue_full_seconds[name] = totals.queue_full_seconds.get(name, 0.0) + full
+
+    def _add_idle_queue(self, levels: _Levels, step: float) -> None:
+        """Add the time in which requests waited although a thread was free: at both ends of the step, because a request
+        that was just about to be accepted waits at one of them."""
+        lengths = [backlog.queue for backlog in self._queues.values()]
+        then, self._waits_beside_free = self._waits_beside_free, any(lengths) and levels.busy < levels.available
+        if lengths and None not in lengths and levels.available:
+            both = then and self._waits_beside_free
+            self.totals.idle_queue_seconds = (self.totals.idle_queue_seconds or 0.0) + step * both
+
+    def _add_misses(self) -> None:
+        """Update what counts for the objective. Each of the numbers is rounded down, so that none decreases."""
+        misses, totals = self.response_times.misses, self.totals
+        if misses is None or totals.response_times is None:
+            return
+        counted = [int(number + _ROUNDING) for number in misses.total]
+        totals.judged, totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused = counted
 
     def _add_overflows(self, before: Reading | None, reading: Reading) -> None:
         now, then = reading.host.overflows, before.host.overflows if before else None
         if now:
             grown = max(0, now.overflows - then.overflows) if then else 0
             self.totals.overflows = (self.totals.overflows or 0) + grown
+            own = grown if then and (self._may_overflow or now.alone) else 0
+            self.totals.refused = (self.totals.refused or 0) + own
+            if now is not then:
+                self._may_overflow = False
+
+
+def _add_throttling(totals: Totals, before: Reading | None, reading: Reading) -> None:
+    """Add the growth of the kernel's counts, which grow during a gap as well."""
+    now, then = reading.host.throttling, before.host.throttling if before else None
+    if now is None or now is then:
+        return
+    since = then if then and then.periods <= now.periods else now
+    totals.quota_periods = (totals.quota_periods or 0) + now.periods - since.periods
+    totals.throttled_periods = (totals.throttled_periods or 0) + now.throttled_periods - since.throttled_periods
+    totals.throttled_seconds = (totals.throttled_seconds or 0.0) + now.throttled_seconds - since.throttled_seconds
+
+
+def _add_oom_kills(totals: Totals, before: Reading | None, reading: Reading) -> None:
+    """Add the growth of the kernel's count of its cgroup, which may be made anew, or of the host."""
+    now, then = reading.host.oom_kills, before.host.oom_kills if before else None
+    if now is None or now is then:
+        return
+    pairs = [(now.cgroup, then.cgroup), (now.host, then.host)] if then else [(now.cgroup, None), (now.host, None)]
+    count, earlier = next((pair for pair in pairs if pair[0] is not None), (None, None))
+    if count is not None:
+        grown = max(0, count - earlier) if earlier is not None else 0
+        totals.oom_kills = (totals.oom_kills or 0) + grown
+
+
+_ROUNDING = 1e-6
+"""Requests by which a sum of expected numbers may miss a whole number."""
 
 
 class _Levels(NamedTuple):
@@ -186,6 +254,11 @@ class _Levels(NamedTuple):
     def is_full(self) -> bool:
         """Whether every available thread is busy."""
         return self.busy >= self.available > 0
+
+    @property
+    def accepts(self) -> bool:
+        """Whether any worker accepts requests."""
+        return any(accepting for _, accepting in self.workers)
 
 
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
@@ -206,6 +279,41 @@ def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: floa
         total.up_seconds += step * (up_then + up) / 2
     if before:
         totals.full_seconds += step * (before.is_full + now.is_full) / 2
+    if now.workers:
+        none = not now.accepts and not (before or now).accepts
+        totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
+
+
+def _add_parts(totals: Totals, before: Reading | None, reading: Reading, *, reloaded: bool) -> None:
+    """Add the growth of the counters of caches and spoolers, by their names. A counter that falls was reset, as by a
+    full reload or by a cache that was cleared."""
+    now, host = reading.snapshot, reading.host
+    then = before.snapshot if before else None
+    if not isinstance(now, Snapshot) or (before and now is then and host.spooled is before.host.spooled):
+        return
+    earlier = then if isinstance(then, Snapshot) else None
+    if now.caches:
+        full = _sum_by_name((cache.name, cache.full) for cache in now.caches)
+        known = _sum_by_name((cache.name, cache.full) for cache in earlier.caches) if earlier else full
+        totals.cache_full = (totals.cache_full or 0) + _grown(known, full, reloaded=reloaded)
+    if now.spoolers:
+        done = _sum_by_name((spooler.directory, spooler.tasks) for spooler in now.spoolers)
+        known = _sum_by_name((spooler.directory, spooler.tasks) for spooler in earlier.spoolers) if earlier else done
+        totals.spooler_tasks = (totals.spooler_tasks or 0) + _grown(known, done, reloaded=reloaded)
+    totals.spooled = sum_if_all_known([host.spooled.get(name) for name in {each.directory for each in now.spoolers}])
+
+
+def _sum_by_name(pairs: Iterable[tuple[str, int | None]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for name, number in pairs:
+        sums[name] = sums.get(name, 0) + (number or 0)
+    return sums
+
+
+def _grown(then: Mapping[str, int], now: Mapping[str, int], *, reloaded: bool) -> int:
+    """The growth of counters by name; a name that is new counts from 0 only after a reload."""
+    base = {} if reloaded else then
+    return sum([max(0, number - base.get(name, 0 if reloaded else number)) for name, number in now.items()])
 
 
 def _completed(workers: Sequence[WorkerTotals]) -> Completed:
@@ -213,6 +321,7 @@ def _completed(workers: Sequence[WorkerTotals]) -> Completed:
         requests=sum([worker.requests - worker.static_requests for worker in workers]),
         seconds=sum_if_all_known([worker.running_time for worker in workers]),
         lost=sum([worker.lost for worker in workers]),
+        with_static=sum([worker.requests for worker in workers]),
     )
 
 
@@ -286,6 +395,21 @@ def _add_process(
     total.children_cpu_seconds += used_by_children
 
 
+def _add_memory_growth(total: WorkerTotals, then: Worker | None, now: Worker) -> None:
+    """Add how far the memory of the present process, as uWSGI reports it after each request, rose above its highest.
+
+    A process begins with what it has after its first request: a fork loads pages that it shared before. The sum of
+    these rises is what was lost to a leak, however often a limit of memory ends the process.
+    """
+    if then is None or then.pid != now.pid or then.last_spawn != now.last_spawn:
+        total.peak_kilobytes = None
+    if now.resident_bytes is None:
+        return
+    resident, peak = now.resident_bytes // 1024, total.peak_kilobytes
+    total.peak_kilobytes = resident if peak is None else max(peak, resident)
+    total.grown_kilobytes = (total.grown_kilobytes or 0) + (0 if peak is None else max(0, resident - peak))
+
+
 def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
     """Attribute the CPU time of each thread since the last reading to the CPU on which it runs now."""
     earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
@@ -325,6 +449,9 @@ _NONE = Waits(off="not looked at")
 def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: float) -> None:
     """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
     now = reading.host.waits
+    then = (before.host.waits if before else None) or _NONE
+    if now is not None and (now.file_lock or then.file_lock):
+        _add_file_lock(totals, then.file_lock, now.file_lock, step)
     if now is None or now.off is not None:
         if totals.waits is not None:
             totals.waits.since = None
@@ -332,9 +459,11 @@ def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: f
     waits = totals.waits = totals.waits or WaitTotals()
     for name in now.backends:
         waits.backends.setdefault(name, 0.0)
-    then = (before.host.waits if before else None) or _NONE
+    _note_locks_read(totals.workers, now, reading.at)
     if waits.since is None or then.off is not None:
         waits.since = reading.at
+        totals.shared_connection_seconds = totals.shared_connection_seconds or 0.0
+        totals.output_blocked_seconds = totals.output_blocked_seconds or 0.0
         return
     half = step / 2
     waits.observed_seconds += step
@@ -347,6 +476,36 @@ def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: f
         for worker_id, number in levels.interpreter_lock.items():
             if worker_id <= len(totals.workers):
                 totals.workers[worker_id - 1].interpreter_lock_seconds += half * number
+    totals.shared_connection_seconds = (totals.shared_connection_seconds or 0.0) + half * (then.shared + now.shared)
+    totals.output_blocked_seconds = (totals.output_blocked_seconds or 0.0) + half * (then.output + now.output)
+    if now.locks and then.locks:
+        _add_locks(totals.workers, then.locks, now.locks, half)
+
+
+def _note_locks_read(workers: Sequence[WorkerTotals], waits: Waits, at: float) -> None:
+    for total in workers:
+        if waits.reads_locks != (total.lock_held_since is not None):
+            total.lock_held_since = at if waits.reads_locks else None
+
+
+def _add_locks(
+    workers: Sequence[WorkerTotals], then: Mapping[int, LockUse], now: Mapping[int, LockUse], half: float
+) -> None:
+    """Add the time between two samples, twice `half` seconds, for the workers whose lock is known in both."""
+    for worker_id in then.keys() & now.keys():
+        if worker_id <= len(workers):
+            total, both = workers[worker_id - 1], (then[worker_id], now[worker_id])
+            total.lock_seconds += 2 * half
+            total.lock_waited_seconds += half * sum([use.waited for use in both])
+            total.lock_held_seconds += half * sum([bool(use.held) for use in both])
+
+
+def _add_file_lock(totals: Totals, then: LockUse | None, now: LockUse | None, step: float) -> None:
+    totals.file_lock_seconds = totals.file_lock_seconds or 0.0
+    totals.file_lock_held_seconds = totals.file_lock_held_seconds or 0.0
+    if then and now:
+        totals.file_lock_seconds += step
+        totals.file_lock_held_seconds += step / 2 * (bool(then.held) + bool(now.held))
 
 
 _PLACES = {state: place for place, state in enumerate(STATES)}

@@ -14,7 +14,8 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, sub
+from struct import Struct
 from typing import Any, NamedTuple
 
 from uwsgi_headroom.history.totals import (
@@ -100,7 +101,7 @@ def pack_row(totals: Totals) -> Row:
         elif kind == "count":
             numbers += [(value or 0) % _MODULO for value in values]
         elif kind == "time":
-            numbers += [round((value or 0.0) * per_unit) % _MODULO for value in values]
+            numbers += [round(value * per_unit) % _MODULO if value else 0 for value in values]
         else:
             numbers += [0 if value is None else min(1 + round(value * per_unit), _MODULO - 1) for value in values]
     return array("d", times).tobytes() + array("I", numbers).tobytes()
@@ -108,35 +109,39 @@ def pack_row(totals: Totals) -> Row:
 
 def compare_rows(first: Row, last: Row, totals: Totals) -> Growth:
     """The growth between two rows of the same shape as the totals."""
-    workers, sockets = len(totals.workers), len(totals.queue_seconds)
-    parts, doubles = _find_places(workers, sockets, len(totals.waits.backends) if totals.waits else 0)
-    early_times, early = _unpack(first, doubles)
-    late_times, late = _unpack(last, doubles)
-    times = [after - before for before, after in zip(early_times, late_times, strict=True)]
-    counts = [(after - before) % _MODULO for before, after in zip(early, late, strict=True)]
-    grown = []
-    for part in parts:
-        columns: list[Column] = []
-        for kind, per_unit, place in part:
-            if per_unit == DOUBLE:
-                columns.append(times[place])
-            elif kind == "count":
-                columns.append(counts[place])
-            elif kind == "time":
-                columns.append([number / per_unit for number in counts[place]])
-            elif kind == "level":
-                columns.append([round((number - 1) / per_unit) if number else None for number in late[place]])
-            else:
-                both = zip(early[place], late[place], strict=True)
-                columns.append([round((end - start) / per_unit) if start and end else None for start, end in both])
-        grown.append(columns)
-    return Growth._make([*grown, late_times[:sockets]])
+    sockets = len(totals.queue_seconds)
+    layout = _lay_out(len(totals.workers), sockets, len(totals.waits.backends) if totals.waits else 0)
+    early, late = layout.unpack(first), layout.unpack(last)
+    doubles = layout.doubles
+    grown: list[Any] = list(map(sub, late, early))
+    if min(grown[doubles:], default=0) < 0:  # some are a step of the modulus further, or levels that have fallen
+        grown[doubles:] = [number % _MODULO for number in grown[doubles:]]
+    for place, per_unit in layout.times:
+        grown[place] = [number / per_unit for number in grown[place]]
+    for place, per_unit in layout.levels:
+        both = zip(early[place], late[place], strict=True)
+        grown += [round((end - start) / per_unit) if start and end else None for start, end in both]
+        grown[place] = [round((number - 1) / per_unit) if number else None for number in late[place]]
+    return Growth._make([*[[grown[place] for place in part] for part in layout.parts], late[:sockets]])
+
+
+class _Layout(NamedTuple):
+    """The places of the values in the rows of one shape, and in the growth between two of them."""
+
+    unpack: Callable[[Row], tuple[Any, ...]]
+    """Returns the values of a row: doubles, then whole numbers."""
+    doubles: int
+    """How many of the values are doubles."""
+    times: list[tuple[slice, float]]
+    """Whole numbers that are times, and how many of them are a second."""
+    levels: list[tuple[slice, float]]
+    """Whole numbers that are levels, and how many of them are one. Their changes follow the values, in this order."""
+    parts: list[list[slice]]
+    """For each part of the table, the place of each quantity."""
 
 
 @lru_cache(maxsize=64)
-def _find_places(workers: int, sockets: int, backends: int) -> tuple[list[list[tuple[Kind, float, slice]]], int]:
-    """For each part of the table, how each quantity is kept, and its place among the doubles or the numbers of a row.
-    Also the number of doubles."""
+def _lay_out(workers: int, sockets: int, backends: int) -> _Layout:
     sizes: dict[Of, int] = {
         "occupancy": len(OCCUPANCY_BOUNDS) + 1,
         "state": len(_NO_WAITS.seconds),
@@ -144,29 +149,37 @@ def _find_places(workers: int, sockets: int, backends: int) -> tuple[list[list[t
         "backend": backends,
         "worker": workers,
     }
-    places = {}
-    times, numbers = sockets, 0
-    for (_, per_unit), section in _SECTIONS.items():
+    places: dict[Quantity, slice] = {}
+    sections: dict[tuple[Kind, float], slice] = {}
+    end = doubles = sockets
+    for (kind, per_unit), section in _SECTIONS.items():
+        start = end
         for quantity in section:
-            size = sizes.get(quantity.of, 1)
-            if per_unit == DOUBLE:
-                places[quantity] = slice(times, times := times + size)
-            else:
-                places[quantity] = slice(numbers, numbers := numbers + size)
+            places[quantity] = slice(end, end := end + sizes.get(quantity.of, 1))
+        sections[kind, per_unit] = slice(start, end)
+        doubles = end if per_unit == DOUBLE else doubles
+    unpack = Struct(f"={doubles}d{end - doubles}I").unpack
+    levels = [(place, per_unit) for (kind, per_unit), place in sections.items() if kind == "level"]
+    shifts: dict[float, int] = {}  # from a level to its change, by how many of the level are one
+    for place, per_unit in levels:
+        shifts[per_unit] = end - place.start
+        end += place.stop - place.start
     parts = []
     for part in QUANTITIES:
-        place, found = slice(0), []
+        found: list[slice] = []
         for quantity in part:
-            place = places.get(quantity, place)  # a change has that of its level, which is before it
-            found.append((quantity.kind, quantity.per_unit, place))
+            if quantity.kind == "change":  # of the level before it
+                level, shift = found[-1], shifts[quantity.per_unit]
+                found.append(slice(level.start + shift, level.stop + shift))
+            else:
+                found.append(places[quantity])
         parts.append(found)
-    return parts, times
-
-
-def _unpack(row: Row, doubles: int) -> tuple[array[float], array[int]]:
-    """The doubles and the numbers of a row."""
-    times, numbers = array("d"), array("I")
-    end = doubles * times.itemsize
-    times.frombytes(row[:end])
-    numbers.frombytes(row[end:])
-    return times, numbers
+    return _Layout(
+        unpack=unpack,
+        doubles=doubles,
+        times=[
+            (place, per_unit) for (kind, per_unit), place in sections.items() if kind == "time" and per_unit != DOUBLE
+        ],
+        levels=levels,
+        parts=parts,
+    )

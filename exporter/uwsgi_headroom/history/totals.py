@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 52 bytes a worker and 192 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 72 bytes a worker and 296 for the server,
 without sockets and backends.
 """
 
@@ -71,6 +71,26 @@ SERVER = (
     Quantity("server", "overflows", "count", known="reported"),
     Quantity("server", "configured", "level"),
     Quantity("server", "available", "level"),
+    Quantity("server", "refused", "count", known="reported"),
+    Quantity("server", "judged", "count", known="reported"),
+    Quantity("server", "missed_slow", "count", known="reported"),
+    Quantity("server", "missed_waited", "count", known="reported"),
+    Quantity("server", "missed_lost", "count", known="reported"),
+    Quantity("server", "missed_refused", "count", known="reported"),
+    Quantity("server", "file_lock_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "file_lock_held_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "quota_periods", "count", known="reported"),
+    Quantity("server", "throttled_periods", "count", known="reported"),
+    Quantity("server", "throttled_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "shared_connection_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "output_blocked_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "oom_kills", "count", known="reported"),
+    Quantity("server", "idle_queue_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "no_worker_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "cache_full", "count", known="reported"),
+    Quantity("server", "spooler_tasks", "count", known="reported"),
+    Quantity("server", "spooled", "level"),
+    Quantity("server", "spooled_growth", "change"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -101,6 +121,11 @@ WORKER = (
     Quantity("worker", "resident_bytes", "level", _PER_BYTE),
     Quantity("worker", "resident_growth", "change", _PER_BYTE),
     Quantity("worker", "write_errors", "count", known="write_errors_since", counter=True),
+    Quantity("worker", "lock_seconds", "time", _WAIT_TICKS, known="waits"),
+    Quantity("worker", "lock_waited_seconds", "time", _WAIT_TICKS, known="waits"),
+    Quantity("worker", "lock_held_seconds", "time", _WAIT_TICKS, known="lock_held_since"),
+    Quantity("worker", "read_errors", "count", known="read_errors_since", counter=True),
+    Quantity("worker", "grown_kilobytes", "count", known="reported"),
 )
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
@@ -112,8 +137,8 @@ class WorkerTotals(Struct):
     """Totals of one worker slot since the exporter's first sample of it: counts, and times in seconds. A total is None
     if uWSGI or the kernel never reported it.
 
-    running_time_since, cpu_since, write_errors_since: the monotonic time since which the figure has always been known;
-    None while unknown.
+    running_time_since, cpu_since, write_errors_since, read_errors_since: the monotonic time since which the figure has
+    always been known; None while unknown.
     """
 
     requests: int = 0
@@ -143,6 +168,22 @@ class WorkerTotals(Struct):
     write_errors: int = 0
     """Responses that could not be written to the client to the end."""
     write_errors_since: float | None = None
+    lock_seconds: float = 0.0
+    """Time in which a lock of the application is known: the one that is used most."""
+    lock_waited_seconds: float = 0.0
+    """The part of it in which a thread waited for the lock."""
+    lock_held_seconds: float = 0.0
+    """The part of it in which the lock was held."""
+    lock_held_since: float | None = None
+    """The monotonic time since which it has always been read if locks are held; None while it is not."""
+    read_errors: int = 0
+    """Failed reads of a request's body."""
+    read_errors_since: float | None = None
+    grown_kilobytes: int | None = None
+    """How far the memory of each process of the worker rose above what it had after its first request, summed over the
+    processes; None unless uWSGI reports memory (`memory-report`, `reload-on-rss`)."""
+    peak_kilobytes: int | None = None
+    """Not a total but the most that the present process had."""
 
 
 @dataclass(slots=True)
@@ -226,12 +267,53 @@ class Totals:
     workers: list[WorkerTotals] = field(default_factory=list)
     overflows: int | None = None
     """Connections that found a TCP queue of the network namespace full; None if unknown."""
+    refused: int | None = None
+    """Those among them that are this server's: a TCP queue of its own was full then, or the namespace has no other TCP
+    listener."""
+    judged: int | None = None
+    """Requests that count for the server's objective (`response_times.misses`); None without one. It and the next four
+    grow together, at the end of a batch of response times."""
+    missed_slow: int | None = None
+    """Those that missed it, each once: slower in service than the threshold."""
+    missed_waited: int | None = None
+    """Quick enough in service, but not together with the wait in the listen queue."""
+    missed_lost: int | None = None
+    missed_refused: int | None = None
     queue_seconds: dict[str, float] = field(default_factory=dict)
     """The integral of the listen queue's length, by socket."""
     queue_full_seconds: dict[str, float] = field(default_factory=dict)
     """The time at the queue's limit, by socket."""
     queue_since: dict[str, float] = field(default_factory=dict)
     """The monotonic time since which the queue has always been measured, by socket."""
+    file_lock_seconds: float | None = None
+    """Time in which the lock of a file is known for which the workers wait; None until one is."""
+    file_lock_held_seconds: float | None = None
+    """The part of it in which the lock was held."""
+    quota_periods: int | None = None
+    """Periods of the CPU quota in which a process of the cgroup could run; None until a quota is known."""
+    throttled_periods: int | None = None
+    """Those in which the quota was used up, and the kernel stopped the processes."""
+    throttled_seconds: float | None = None
+    """For how long it did, summed over the CPUs."""
+    shared_connection_seconds: float | None = None
+    """Summed over the threads, the time in which they waited for an answer over a connection that workers share; None
+    until waits are known."""
+    output_blocked_seconds: float | None = None
+    """Summed over the threads, the time in which they waited for a pipe to take their standard output or error; None
+    until waits are known."""
+    oom_kills: int | None = None
+    """Processes of the server's cgroup, or of the host if that is not counted, that the kernel has killed because
+    memory ran out; None if it counts none of them."""
+    idle_queue_seconds: float | None = None
+    """Time in which a request waited in a listen queue although a thread was free; None until a queue is measured."""
+    no_worker_seconds: float | None = None
+    """Time in which uWSGI's master answered and no worker took requests."""
+    cache_full: int | None = None
+    """Items that uWSGI's caches refused because they were full; None without caches."""
+    spooler_tasks: int | None = None
+    """Tasks that the spoolers processed; None without spoolers."""
+    spooled: int | None = None
+    """Not a total but the latest level: tasks in the directories of all spoolers."""
     cpu: CpuTotals | None = None
     """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None

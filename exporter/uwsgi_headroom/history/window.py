@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from uwsgi_headroom.history.rows import Column, Growth, Row, compare_rows
-from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WORKER, CpuTotals, Quantity, Totals, WaitTotals
+from uwsgi_headroom.history.totals import (
+    CPU,
+    SERVER,
+    SOCKET,
+    WORKER,
+    CpuTotals,
+    Quantity,
+    Totals,
+    WaitTotals,
+    sum_if_all_known,
+)
 from uwsgi_headroom.record import STATES, State
 
 
@@ -37,6 +47,16 @@ class WorkerWindow(Struct, frozen=True, gc=False):
     """Since the start of the window; negative if the memory shrank."""
     write_errors: int | None = None
     """Responses that could not be written to the client to the end."""
+    lock_seconds: float | None = None
+    """Time in which a lock of the application was known, the one that is used most."""
+    lock_waited_seconds: float | None = None
+    """The part of it in which a thread waited for the lock."""
+    lock_held_seconds: float | None = None
+    """The part of it in which the lock was held; None unless that was read throughout."""
+    read_errors: int | None = None
+    """Failed reads of a request's body, because its client had left or did not send it."""
+    grown_kilobytes: int | None = None
+    """How far the memory of each process of the worker rose, summed over the processes; see `WorkerTotals`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,50 @@ class Window:
     available: int | None
     cpu: CpuWindow | None = None
     waits: WaitWindow | None = None
+    refused: int | None = None
+    """Those of `overflows` that are this server's; None if unknown."""
+    judged: int | None = None
+    """Requests that count for the objective; None without one. The next four are those that missed it, each once."""
+    missed_slow: int | None = None
+    missed_waited: int | None = None
+    missed_lost: int | None = None
+    missed_refused: int | None = None
+
+    @property
+    def missed(self) -> int | None:
+        """Requests that missed the objective, for any reason."""
+        return sum_if_all_known([self.missed_slow, self.missed_waited, self.missed_lost, self.missed_refused])
+
+    file_lock_seconds: float | None = None
+    """Time in which the lock of a file was known for which the workers wait; None if none ever was."""
+    file_lock_held_seconds: float | None = None
+    """The part of it in which the lock was held."""
+    quota_periods: int | None = None
+    """Periods of the CPU quota in which a process of the cgroup could run; None without a quota."""
+    throttled_periods: int | None = None
+    """Those in which the quota was used up, and the kernel stopped the processes."""
+    throttled_seconds: float | None = None
+    """For how long it did, summed over the CPUs."""
+    shared_connection_seconds: float | None = None
+    """Summed over the threads, the time in which they waited for an answer over a connection that workers share; None
+    if waits are not known."""
+    output_blocked_seconds: float | None = None
+    """The same, in which they waited for a pipe to take their standard output or error."""
+    oom_kills: int | None = None
+    """Processes of the server's cgroup, or of the host if that is not counted, that the kernel killed because
+    memory ran out."""
+    idle_queue_seconds: float | None = None
+    """Time in which a request waited in a listen queue although a thread was free; None if no queue is measured."""
+    no_worker_seconds: float | None = None
+    """Time in which uWSGI's master answered and no worker took requests."""
+    cache_full: int | None = None
+    """Items that uWSGI's caches refused because they were full; None without caches."""
+    spooler_tasks: int | None = None
+    """Tasks that the spoolers processed; None without spoolers."""
+    spooled: int | None = None
+    """Tasks in the spoolers' directories at the end of the window; None if they cannot be read."""
+    spooled_growth: int | None = None
+    """How many more these are than at the start of the window; negative if fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +179,10 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
     (at, start), (until, end) = first, last
     growth = compare_rows(start, end, latest)
     waits = _wait_window(at, latest.waits, growth)
-    workers = _hide_unknown(WORKER, growth.workers, latest.workers, at, waits)
+    workers = _hide_unknown(_OF_WORKER, growth.workers, latest.workers, at, waits)
     figures: dict[str, Any] = {
         quantity.name: tuple(column) if quantity.of == "occupancy" else column[0]
-        for quantity, column in zip(SERVER, _hide_unknown(SERVER, growth.server, (latest,), at), strict=True)
+        for quantity, column in zip(SERVER, _hide_unknown(_OF_SERVER, growth.server, (latest,), at), strict=True)
     }
     for quantity, areas in zip(SOCKET, growth.sockets, strict=True):
         figures[quantity.name] = _since_start(latest, areas, growth.queue_since, at)
@@ -133,23 +197,41 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
     )
 
 
+class _MaybeUnknown(NamedTuple):
+    """A figure that is not always known: its place in its part of the table, and how to see since when it is."""
+
+    place: int
+    known: str
+    get_total: Callable[[object], object]
+    get_since: Callable[[object], float | None]
+
+
+def _find_maybe_unknown(part: Sequence[Quantity]) -> list[_MaybeUnknown]:
+    return [
+        _MaybeUnknown(place, quantity.known, attrgetter(quantity.name), attrgetter(quantity.known))
+        for place, quantity in enumerate(part)
+        if quantity.known
+    ]
+
+
+_OF_SERVER, _OF_CPU, _OF_WORKER = map(_find_maybe_unknown, (SERVER, CPU, WORKER))
+
+
 def _hide_unknown(
-    part: Sequence[Quantity], growth: list[Column], totals: Sequence[object], start: float, waits: object = None
+    figures: Sequence[_MaybeUnknown], growth: list[Column], totals: Sequence[object], start: float, waits: object = None
 ) -> list[Column]:
     """The columns of a part, with None where a figure is not known for a whole window that starts at `start`. totals:
     of each thing that has values."""
     columns = list(growth)
-    for place, quantity in enumerate(part):
-        if not quantity.known:
-            continue
+    for place, known_by, get_total, get_since in figures:
         values = columns[place]
-        if quantity.known == "waits":
+        if known_by == "waits":
             columns[place] = values if waits else [None] * len(values)
             continue
-        known = [total is not None for total in map(attrgetter(quantity.name), totals)]
-        if quantity.known != "reported":
-            since = map(attrgetter(quantity.known), totals)
-            known = [yes and _covers(begin, start) for yes, begin in zip(known, since, strict=True)]
+        known = [total is not None for total in map(get_total, totals)]
+        if known_by != "reported":
+            since = map(get_since, totals)
+            known = [yes and at is not None and at <= start for yes, at in zip(known, since, strict=True)]
         if not all(known):
             columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
     return columns
@@ -169,7 +251,7 @@ def _covers(since: float | None, start: float) -> bool:
 def _cpu_window(start: float, totals: CpuTotals | None, growth: Growth) -> CpuWindow | None:
     if totals is None or not _covers(totals.since, start):
         return None
-    cpu = CpuWindow(*[column[0] for column in _hide_unknown(CPU, growth.cpu, (totals,), start)])
+    cpu = CpuWindow(*[column[0] for column in _hide_unknown(_OF_CPU, growth.cpu, (totals,), start)])
     return cpu if cpu.measured_seconds else None
 
 

@@ -24,6 +24,7 @@ Kind = Literal[
     "cheaper_down",
     "configuration_changed",
     "verdict_changed",
+    "log_message",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -35,9 +36,10 @@ MOST_EVENTS = 1000
 
 JOIN_SECONDS = 30.0
 """The longest time between two events that are joined into one. Only the kinds in JOINED are joined, and only events
-with the same workers and cause: otherwise a worker that crashes five times a second would displace all other events."""
+with the same workers and cause, and messages of the log with the same title: otherwise a worker that crashes five
+times a second would displace all other events."""
 
-JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down"))
+JOINED: frozenset[Kind] = frozenset(("worker_ended", "worker_started", "cheaper_up", "cheaper_down", "log_message"))
 
 
 class Event(Struct, frozen=True, kw_only=True):  # its docstring is in the API description, whole
@@ -122,6 +124,11 @@ class Journal:
                 return None
             if earlier.time - event.time > JOIN_SECONDS:  # of a clock that was ahead
                 continue
-            if (earlier.kind, earlier.workers, earlier.cause) == (event.kind, event.workers, event.cause):
+            if _what(earlier) == _what(event):
                 return earlier
         return None
+
+
+def _what(event: Event) -> tuple[object, ...]:
+    """What events have in common that are joined."""
+    return event.kind, event.workers, event.cause, event.title if event.kind == "log_message" else ""

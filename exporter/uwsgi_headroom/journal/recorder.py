@@ -6,6 +6,7 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from time import localtime, strftime
 
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.verdict import Status
@@ -65,6 +66,24 @@ class Recorder:
             self._down_since = time
             self.journal.add(time, "server_down", "The server is down.", _sentence(str(error)))
             self.verdicts.interrupt()
+
+    def add_log_message(self, time: float, title: str, evidence: str, workers: tuple[int, ...], count: int) -> None:
+        """Record a message of uWSGI's log, which was read at `time` (epoch seconds), `count` times."""
+        self.journal.add(time, "log_message", title, evidence, workers=workers, count=count)
+
+    def began_with(self, code: str) -> str | None:
+        """What happened to the server within a minute before the present finding with this code began, such as `the
+        reload at 14:02`; None if nothing did, or if the server was not watched, or had the finding, before that."""
+        since = self.verdicts.since(code)
+        if since is None or code in EVENTS_OF_FINDINGS or code in self.verdicts.before_outage:
+            return None
+        events = [event for event in self.journal.since(since - BEGIN_SECONDS) if event.time <= since]
+        if any(event.kind == "exporter_started" for event in self.journal.since(since - 2 * BEGIN_SECONDS)):
+            return None
+        event = next((event for event in events if event.kind in WORDS_OF_BEGINNINGS), None)
+        if event is None:
+            return None
+        return f"{WORDS_OF_BEGINNINGS[event.kind]} at {strftime('%H:%M', localtime(event.time))}"
 
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
         away = duration(time - (self._down_since or time))
@@ -159,6 +178,7 @@ MISSED = 2
 EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
     "harakiri": "worker_ended",
     "requests_lost": "worker_ended",
+    "out_of_memory": "worker_ended",
     "respawn_loop": "worker_ended",
     "workers_ended": "worker_ended",
     "workers_missing": "worker_ended",
@@ -166,6 +186,16 @@ EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
     "reloaded": "reload",
 }
 """The kind of the events that a finding is based on, by the finding's code."""
+
+WORDS_OF_BEGINNINGS: Mapping[Kind, str] = {
+    "configuration_changed": "the change of its configuration",
+    "server_up": "the end of its outage",
+    "reload": "the reload",
+}
+"""How an event is called with which a finding began."""
+
+BEGIN_SECONDS = 70.0
+"""The longest time from such an event to a finding: a window, and two judgements."""
 
 
 class Verdicts:
@@ -177,11 +207,13 @@ class Verdicts:
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
+        self.before_outage: frozenset[str] = frozenset()
+        """The codes of the findings that there were when the server was last lost."""
         self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
 
     def judge(self, time: float, status: Status, sentence: str, findings: Sequence[Finding]) -> None:
         """Record a judgement at this time (epoch seconds). `findings` are sorted, worst first."""
-        since = {finding.code: self.since(finding.code) for finding in findings}
+        since = {each.code: self.since(each.code) for finding in findings for each in (finding, *finding.harms)}
         self._judgements += 1
         for code, so_far in since.items():
             self._findings[code] = time if so_far is None else so_far, self._judgements
@@ -197,6 +229,7 @@ class Verdicts:
 
     def interrupt(self) -> None:
         """Forget all findings because the server cannot be read: a later finding is a new one."""
+        self.before_outage = frozenset(code for code in self._findings if self.since(code) is not None)
         self._findings.clear()
         self._candidate = None
 

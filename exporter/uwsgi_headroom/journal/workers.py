@@ -65,14 +65,16 @@ class WorkerEvents:
         self._pending: dict[int, _End] = {}  # by worker: an end that uWSGI's master has not counted yet
         self._replaced: dict[int, float] = {}  # by worker: when it was replaced, in what may be a chain reload
         self._last_end: dict[int, float] = {}
+        self._is_known = False  # whether the last two readings had the same workers
 
     def compare(self, before: Reading, reading: Reading, lost: Sequence[int]) -> None:
         """Add the events between two readings. lost: requests lost in between, for each worker."""
         earlier, now = before.snapshot, reading.snapshot
         if not isinstance(earlier, Snapshot) or not isinstance(now, Snapshot):
             return
-        if now is earlier and reading.host is before.host and not (self._away or self._pending):
-            return  # nothing but time has changed
+        is_known, self._is_known = self._is_known, reading.has_same_workers(before)
+        if is_known and self._is_known and not (self._away or self._pending):
+            return  # the last comparison was of the same workers
         if is_reload(earlier.workers, now.workers):
             self._reload(before, reading)
             return

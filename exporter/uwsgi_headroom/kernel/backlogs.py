@@ -84,6 +84,27 @@ class Backlogs:
         found = iter(answers)
         return {name: _sum_up([next(found) for _ in listeners]) for name, listeners in self._listeners.items()}
 
+    def is_alone(self, master_pid: int) -> bool | None:
+        """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
+        sockets = _read_sockets(master_pid)
+        if sockets.held is None or sockets.elsewhere is None:
+            return None
+        families: tuple[Family, ...] = ("inet", "inet6")
+        try:
+            dumps = (
+                ask_in_network_of(master_pid, lambda: _dump_all(families, None, _list_in_time))
+                if sockets.elsewhere
+                else _dump_all(families, None, self._dumps.list_listeners)
+            )
+        except OSError:
+            return None
+        inodes: set[int] = set()
+        for dump in dumps.values():
+            if isinstance(dump, str):
+                return None
+            inodes.update(listener.inode for listener in dump)
+        return inodes <= sockets.held
+
 
 @dataclass(frozen=True, slots=True)
 class _Sockets:
@@ -287,19 +308,29 @@ class ListenOverflows:
 
     overflows: int
     drops: int
+    alone: bool | None = None
+    """Whether every TCP listener of the namespace is the server's own, so that all of this is; None if unknown, or if
+    nothing was dropped."""
 
 
 def read_listen_overflows(pid: int | None = None, *, proc: Path = Path("/proc")) -> ListenOverflows | None:
     """The counts in the network namespace of a process, this process by default; None if they cannot be read."""
-    try:
-        lines = procfs.read_file(proc, str(pid) if pid else "self", "net/netstat").splitlines()
-    except OSError:
-        return None
-    # Pairs of lines: "TcpExt: Name ..." and "TcpExt: number ...".
-    for names, numbers in zip(lines[::2], lines[1::2], strict=False):
-        if names.startswith(b"TcpExt:"):
-            places, counts = names.split(), numbers.split()
-            with suppress(ValueError, IndexError):  # a kernel without these counters
-                overflows, drops = places.index(b"ListenOverflows"), places.index(b"ListenDrops")
-                return ListenOverflows(int(counts[overflows]), int(counts[drops]))
+    counts = _read_counts(proc / (str(pid) if pid else "self") / "net/netstat", b"TcpExt:")
+    with suppress(KeyError):  # a kernel without these counters
+        return ListenOverflows(counts[b"ListenOverflows"], counts[b"ListenDrops"])
     return None
+
+
+def read_passive_opens(pid: int, *, proc: Path = Path("/proc")) -> int | None:
+    """The TCP connections that the network namespace of a process has accepted; None if that cannot be read."""
+    return _read_counts(proc / str(pid) / "net/snmp", b"Tcp:").get(b"PassiveOpens")
+
+
+def _read_counts(path: Path, heading: bytes) -> dict[bytes, int]:
+    """The counters behind a heading, by name, in a file with pairs of lines: `Tcp: Name ...` and `Tcp: number ...`;
+    none if they cannot be read."""
+    with suppress(OSError, ValueError):
+        lines = [line.split()[1:] for line in procfs.read_file(path).splitlines() if line.startswith(heading)]
+        names, numbers = lines[:2]
+        return dict(zip(names, map(int, numbers), strict=False))
+    return {}

@@ -59,6 +59,14 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
+def name_levels(cgroups: Cgroups) -> list[str]:
+    """The path of the cgroup at each of the levels in `folders`, as the kernel names it: `/` is the top of this
+    process's cgroup namespace, such as its container."""
+    parts = [part for part in cgroups.path.split("/") if part]
+    above = len(parts) - (len(cgroups.folders) - 1)
+    return ["/" + "/".join(parts[: above + level]) for level in range(len(cgroups.folders))]
+
+
 def explain_hidden(pid: int, root: Path = ROOT) -> str | None:
     """Why the limits of a process are unknown, and what to do; None if its cgroups are visible."""
     try:

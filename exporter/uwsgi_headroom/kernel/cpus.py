@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups
+from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups, name_levels
 
 
 @dataclass(frozen=True, slots=True)
 class GroupQuota:
     """A cgroup with a quota, in CPUs. `usage_file` counts the CPU time of all its processes; None if the kernel has no
-    such file for the cgroup."""
+    such file for the cgroup. `stat_file` counts the periods of the quota, and how often and for how long its processes
+    were stopped in them. `name` is the cgroup's path as the kernel names it."""
 
     cpus: float
     usage_file: str | None
+    stat_file: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,12 @@ def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
     cgroups = find_cgroups(pid, "cpu", root)
     read_quota = _cfs_quota if cgroups.version == 1 else _cpu_max
     usage_files = _find_usage_files(pid, cgroups, root)
-    quotas = [(read_quota(folder), usage) for folder, usage in zip(cgroups.folders, usage_files, strict=True)]
-    return tuple(GroupQuota(quota, usage) for quota, usage in quotas if quota != math.inf)
+    names = name_levels(cgroups)
+    quotas = [
+        GroupQuota(read_quota(folder), usage, os.path.join(folder, "cpu.stat"), name)
+        for folder, usage, name in zip(cgroups.folders, usage_files, names, strict=True)
+    ]
+    return tuple(quota for quota in quotas if quota.cpus != math.inf)
 
 
 def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None]:

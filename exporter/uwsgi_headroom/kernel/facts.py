@@ -10,7 +10,8 @@ from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
-from uwsgi_headroom.record import Backlog, Setup, Waits
+from uwsgi_headroom.kernel.throttling import Throttling
+from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ class HostFacts:
 
     cpus: UsableCpus | None = None
 
+    throttling: Throttling | None = None
+    """How often the CPU quota has stopped the server's processes, as of the last slow reading; None without a quota."""
+
     limits_off: str | None = None
     """Why the limits of the server's cgroups are unknown, and so `cpus` and the available memory."""
 
@@ -63,6 +67,18 @@ class HostFacts:
 
     waits: Waits | None = None
     """What the request threads wait for at this instant; None if that is switched off."""
+
+    starts: Mapping[int, StartWait] = field(default_factory=dict)
+    """What the workers wait for that do not accept requests yet, by worker id, as of the last slow reading."""
+
+    roles: tuple[RoleUse, ...] = ()
+    """uWSGI's processes that are no workers, by role, as of the last look."""
+
+    shared_connections: tuple[SharedConnection, ...] = ()
+    """Connections that workers share, as of the last look; none if descriptors are hidden."""
+    spooled: Mapping[str, int] = field(default_factory=dict)
+    """The number of tasks in the directory of each spooler, by its name in the document, as of the last slow reading;
+    without those that this user may not list."""
 
     master_pid: int | None = None
     """The pid of the proven master here."""

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TypeVar
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -159,6 +161,34 @@ def read_socket_inodes(pid: int) -> frozenset[int] | None:
     return frozenset(inodes)
 
 
+MOST_DESCRIPTORS = 4096
+"""How many descriptors of a process are counted one by one, 0.7 us each."""
+
+
+def count_descriptors(pid: int) -> int | None:
+    """How many descriptors a process has open; None if they are more than can be counted. Raises OSError.
+
+    Since Linux 6.2 that is the size of `/proc/PID/fd`, which every user may read, in 6 us (proc_pid_fd(5)). Before, and
+    on emulated kernels, the size is 0, and each has to be listed, which needs the privilege of `read_socket_inodes`.
+    """
+    folder = f"/proc/{pid}/fd"
+    if size := os.stat(folder).st_size:
+        return size
+    with os.scandir(folder) as entries:
+        number = sum(1 for _ in islice(entries, MOST_DESCRIPTORS + 1))
+    return number if number <= MOST_DESCRIPTORS else None
+
+
+def read_descriptor_limit(pid: int) -> int | None:
+    """How many descriptors a process may have open: the soft limit; None without one. Every user may read it. Raises
+    OSError, or ValueError if the file is not as in proc_pid_limits(5)."""
+    for line in read_file(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(b"Max open files"):
+            soft = line.split()[3]
+            return None if soft == b"unlimited" else int(soft)
+    raise ValueError("a limits file has no limit of open files")
+
+
 MOST_SECONDS = 0.5
 """How long to wait. Files are read in a few milliseconds; a busy machine takes longer."""
 
@@ -167,28 +197,41 @@ PAUSE_SECONDS = 60.0
 
 
 class Patience:
-    """Asks questions about the files of one process, which may never answer, without waiting for them.
+    """Asks questions about the files or the memory of one process, which may never answer, without waiting for them.
 
     A file may be on a file system whose server does not answer: a network one, or FUSE with a server that the watched
     process itself has written. Nothing can end such a read, so it runs in a thread of its own. If it takes too long,
-    the thread is left alone, and nothing else is read until it ends, nor for a minute.
+    the thread is left alone, and nothing else is read until it ends, nor for a minute. keeps_thread: whether the thread
+    is kept for the next question, as for those of every sample.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, keeps_thread: bool = False) -> None:
         self._clock = clock
-        self._stuck: threading.Thread | None = None
+        self._keeps_thread = keeps_thread
+        self._stuck: Future[Any] | None = None
         self._not_before = float("-inf")
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a question may be asked now."""
+        return self._clock() >= self._not_before and (self._stuck is None or self._stuck.done())
+
+    def pause(self) -> None:
+        """Ask nothing for a minute."""
+        self._not_before = self._clock() + PAUSE_SECONDS
 
     def ask(self, question: Callable[[], T], seconds: float = MOST_SECONDS) -> T:
         """The result of `question`. Raises whatever it raises, or TimeoutError if it takes longer than `seconds` or an
         earlier one has not ended."""
-        if self._clock() < self._not_before or (self._stuck is not None and self._stuck.is_alive()):
+        if not self.may_ask:
             raise TimeoutError("an earlier file was not read in time")
-        thread, answer = ask_in_thread(question, "reading a file")
+        name = "reading a file"
+        answer = _ask_in_kept_thread(question, name) if self._keeps_thread else ask_in_thread(question, name)[1]
         try:
             return answer.result(max(0.0, seconds))
         except FutureTimeoutError:
-            self._stuck, self._not_before = thread, self._clock() + PAUSE_SECONDS
+            self._stuck = answer
+            self.pause()
             raise TimeoutError("a file was not read in time") from None
 
 
@@ -196,16 +239,50 @@ def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Threa
     """Start a thread of this name that asks a question; the future has its result, or what it raises. Raises OSError if
     there can be no further thread."""
     answer: Future[T] = Future()
+    return _start_thread(lambda: _answer(question, answer), name), answer
 
-    def ask() -> None:
-        try:
-            answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            answer.set_exception(error)
 
-    thread = threading.Thread(target=ask, name=name, daemon=True)
+_IDLE: list[SimpleQueue[tuple[Callable[[], Any], Future[Any]]]] = []
+"""The kept threads without a question, each by its queue: one, unless a question is never answered."""
+
+os.register_at_fork(after_in_child=_IDLE.clear)  # threads do not survive a fork
+
+
+def _ask_in_kept_thread(question: Callable[[], T], name: str) -> Future[T]:
+    """The same in a thread that then waits for another question."""
+    answer: Future[T] = Future()
+    try:
+        questions = _IDLE.pop()
+    except IndexError:
+        questions = SimpleQueue()
+        _start_thread(lambda: _serve(questions), name)
+    questions.put((question, answer))
+    return answer
+
+
+def _serve(questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> NoReturn:
+    while True:
+        question, answer = questions.get()
+        _answer(question, answer, lambda: _IDLE.append(questions))
+        del question, answer  # what they keep alive is not kept until the next question
+
+
+def _answer(question: Callable[[], T], answer: Future[T], end: Callable[[], object] = lambda: None) -> None:
+    """Answer a question. end: is called before the one who asked goes on."""
+    try:
+        result = question()
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
+        end()
+        answer.set_exception(error)
+    else:
+        end()
+        answer.set_result(result)
+
+
+def _start_thread(target: Callable[[], object], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()
     except RuntimeError as error:  # too many threads, or too little memory
         raise OSError(str(error)) from None
-    return thread, answer
+    return thread

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
+from uwsgi_headroom.kernel.log_file import find_log_file
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.kernel.procfs import Patience
@@ -45,6 +48,9 @@ class SetupReader:
         is_new = identity != self._identity
         if self._setup is None or is_new or now - self._read_at >= self._keep:
             self._setup = _read_setup(master_pid, workers, names, self._patience)
+            if any(worker.state == "gone" for worker in snapshot.workers) and _counted_as_async(self._setup):
+                # A reload waits for the workers that are left, which have ended their threads.
+                self._setup = replace(self._setup, concurrency_kind="threads")
             self._identity, self._read_at = identity, now
             self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
         return self._setup
@@ -54,13 +60,23 @@ def _read_setup(master_pid: int, workers: Mapping[int, Worker], names: tuple[str
     spawns = [worker.last_spawn for worker in workers.values() if worker.last_spawn]
     options = read_options(master_pid, oldest_worker=min(spawns, default=None), patience=patience)
     holders = find_socket_holders(master_pid, names, {pid: worker.worker_id for pid, worker in workers.items()})
+    log_path = ""
+    with suppress(TimeoutError, OSError):
+        log_path = patience.ask(lambda: find_log_file(master_pid, options))
     return Setup(
         options=options,
         somaxconn=read_somaxconn(master_pid),
         concurrency_kind=find_concurrency_kind(options, {pid: worker.threads for pid, worker in workers.items()}),
         socket_holders=holders,
         mapped=are_mapped(options, holders, len(workers)),
+        log_path=log_path,
     )
+
+
+def _counted_as_async(setup: Setup) -> bool:
+    """Whether only the number of threads shows that a worker has fewer threads than cores."""
+    options = setup.options
+    return setup.concurrency_kind == "async" and not (options.async_cores or options.gevent or options.asyncio)
 
 
 def read_somaxconn(pid: int) -> int | None:
@@ -80,10 +96,13 @@ def find_concurrency_kind(
     that a worker can serve at once, but does not say if a core is a thread.
 
     A process with fewer threads than cores proves `async`. More threads do not prove `threads`, since applications
-    start threads as well; a server then counts as threaded unless its options say otherwise.
+    start threads as well; a server then counts as threaded unless its options say otherwise. Where they set the number
+    of threads, nothing is counted: a worker accepts before it has begun all of its threads.
     """
     if any(number and number > 0 for number in (options.async_cores, options.gevent, options.asyncio)):
         return "async" if max(options.async_cores or 0, options.gevent or 0, options.asyncio or 0) > 1 else "single"
+    if (options.threads or 0) > 1:
+        return "threads"
     known = {pid: number for pid, number in cores.items() if number}
     if not known:
         return None

@@ -267,8 +267,12 @@ def _unix(payload: bytes) -> Listener | None:
 
 def unix_attributes(payload: bytes) -> dict[int, bytes]:
     """The attributes behind a `struct unix_diag_msg`, by type."""
+    return attributes(payload, unix_diag_msg.size)
+
+
+def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
+    """The attributes from an offset of a message on, by type."""
     found: dict[int, bytes] = {}
-    offset = unix_diag_msg.size
     while offset + _nlattr.size <= len(payload):
         length, attribute = _nlattr.unpack_from(payload, offset)
         if length < _nlattr.size:

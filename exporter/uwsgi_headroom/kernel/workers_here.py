@@ -7,12 +7,9 @@ only those that are as deep as the master: a child in a namespace of its own may
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -20,16 +17,10 @@ import psutil
 
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
-from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.processes import WorkerProcess, list_children
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 T = TypeVar("T")
-
-MOST_CHILDREN = 1024
-"""How many children of a master are read at most, 0.03 ms each. A hostile master may have any number."""
-
-_MOST_BYTES = 64 << 10
-_MOST_THREADS = 64
 
 SPAWN_SECONDS = 5.0
 """How far the start of a process may be from `last_spawn`: uWSGI writes whole seconds, of a clock that it reads about
@@ -126,7 +117,7 @@ class WorkersHere:
             self._numbers = {}
         elif all(pid in self._here for pid in pids):
             return
-        children = _list_children(self.master_pid)
+        children = list_children(self.master_pid)
         self._numbers = {child: self._numbers.get(child) or self._read_number(child) for child in children}
         self._snapshots = self._facts = None
         # Two children have one number only if uWSGI puts them into different namespaces of one depth.
@@ -142,26 +133,3 @@ class WorkersHere:
 
 def _rename(by_pid: Mapping[int, T], names: Mapping[int, int]) -> dict[int, T]:
     return {names[pid]: value for pid, value in by_pid.items() if pid in names}
-
-
-def _list_children(pid: int) -> list[int]:
-    """The children of a process, the oldest of each thread first; none if it has ended."""
-    children: list[int] = []
-    try:
-        for thread in islice(os.listdir(f"/proc/{pid}/task"), _MOST_THREADS):
-            with suppress(ProcessLookupError):
-                words = _read_bounded(f"/proc/{pid}/task/{thread}/children").split()
-                children += map(int, words[: MOST_CHILDREN - len(children)])
-    except FileNotFoundError:  # the thread has ended, or the kernel has no such file (CONFIG_PROC_CHILDREN)
-        with suppress(psutil.Error, OSError):
-            return [child.pid for child in psutil.Process(pid).children()][:MOST_CHILDREN]
-    except OSError:
-        pass
-    return children
-
-
-def _read_bounded(path: str) -> bytes:
-    """The first bytes of a file, without a word that is cut off. Raises OSError."""
-    with open(path, "rb") as file:
-        text = file.read(_MOST_BYTES)
-    return text if len(text) < _MOST_BYTES else text.rpartition(b" ")[0]

@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import counter, gauge, label_set
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import Scrape, label_each
 from uwsgi_headroom.watch.tasks import TASKS
 
 _process = ProcessCollector(registry=None)
@@ -28,21 +28,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_exporter_read_errors_total",
         "Failed reads of a stats server, by reason.",
         [
-            (labels_of(observation, reason=reason), observation.read_errors.get(reason, 0))
-            for observation in scrape.observations
-            for reason in REASONS
+            (labels, observation.read_errors.get(reason, 0))
+            for _, observation in scrape.observations
+            for labels, reason in zip(label_each(observation, "reason", REASONS), REASONS, strict=True)
         ],
     )
     yield gauge(
         "uwsgi_exporter_sampling_duty_ratio",
         "Share of the time spent reading the server, from the first to the last byte of a document; the interval "
         "stretches up to 4 s to keep this share below 0.01.",
-        [(labels_of(observation), observation.pace.duty) for observation in scrape.observations],
+        [(labels, observation.pace.duty) for labels, observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_sampling_interval_seconds",
         "Mean time from one sample to the next: as configured, or longer to keep within the budget.",
-        [(labels_of(observation), observation.pace.interval) for observation in scrape.observations],
+        [(labels, observation.pace.interval) for labels, observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_exporter_loop_lag_seconds",

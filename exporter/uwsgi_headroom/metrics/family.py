@@ -29,21 +29,29 @@ def label_set(**labels: str) -> LabelSet:
     return LabelSet(**labels)
 
 
-_asked_before: list[int] = [0]
+@cache
+def label_sets(label: str, values: tuple[str, ...], /, **labels: str) -> tuple[LabelSet, ...]:
+    """Return the label sets of these pairs with each of the values of one more label: one lookup for all of them."""
+    return tuple([LabelSet(**labels, **{label: value}) for value in values])
+
+
+_CACHES = (label_set, label_sets)
+_asked_before = [0] * len(_CACHES)
 
 
 def forget_label_sets() -> None:
     """Forget all label sets if more are cached than were used since the last call. Call this before each scrape.
 
-    Scrapes with the same labels keep the cache. If names change from scrape to scrape, or a server is gone, the cache
+    Scrapes with the same labels keep the caches. If names change from scrape to scrape, or a server is gone, a cache
     never exceeds the labels of two scrapes, whose number and length are limited by the bounds of a document.
     """
-    kept = label_set.cache_info()
-    asked = kept.hits + kept.misses
-    if kept.currsize > asked - _asked_before[0]:
-        label_set.cache_clear()
-        asked = 0
-    _asked_before[0] = asked
+    for place, cached in enumerate(_CACHES):
+        kept = cached.cache_info()
+        asked = kept.hits + kept.misses
+        if kept.currsize > asked - _asked_before[place]:
+            cached.cache_clear()
+            asked = 0
+        _asked_before[place] = asked
 
 
 Line = tuple[str, LabelSet, float]

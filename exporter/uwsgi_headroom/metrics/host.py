@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
-from uwsgi_headroom.metrics.family import counter, gauge, label_set
+from uwsgi_headroom.metrics.family import counter, gauge, label_sets
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 
 
@@ -23,9 +23,13 @@ def process_families(scrape: Scrape) -> Iterator[Metric]:
         "CPU time of the worker process, all threads. A Python interpreter can use one CPU: a rate near 1 means that "
         "the worker is saturated.",
         [
-            (label_set(**labels, mode=mode), seconds)
+            pair
             for labels, process in processes
-            for mode, seconds in (("user", process.cpu_user_seconds), ("system", process.cpu_system_seconds))
+            for pair in zip(
+                label_sets("mode", ("user", "system"), **labels),
+                (process.cpu_user_seconds, process.cpu_system_seconds),
+                strict=True,
+            )
         ],
     )
     yield gauge(
@@ -43,11 +47,12 @@ def process_families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_worker_context_switches_total",
         "Context switches of the worker's main thread: voluntary (it waits) or involuntary (the kernel preempts it).",
         [
-            (label_set(**labels, kind=kind), switches)
+            pair
             for labels, process in processes
-            for kind, switches in (
-                ("voluntary", process.voluntary_context_switches),
-                ("involuntary", process.involuntary_context_switches),
+            for pair in zip(
+                label_sets("kind", ("voluntary", "involuntary"), **labels),
+                (process.voluntary_context_switches, process.involuntary_context_switches),
+                strict=True,
             )
         ],
     )
@@ -56,10 +61,40 @@ def process_families(scrape: Scrape) -> Iterator[Metric]:
         "Open files and sockets of the worker process.",
         [(labels, process.open_fds) for labels, process in processes],
     )
+    yield gauge(
+        "uwsgi_open_fds_limit",
+        "The most files and sockets that a worker process may have open (RLIMIT_NOFILE, which `max-fd` sets): the "
+        "least of all workers.",
+        [
+            (
+                server.labels,
+                min([process.most_fds for _, process in server.processes if process.most_fds], default=None),
+            )
+            for server in scrape.servers
+        ],
+    )
+
+
+def other_process_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of uWSGI's processes that are no workers."""
+    uses = [
+        (labels_of(server.observation, kind=use.role), use) for server in scrape.servers for use in server.record.roles
+    ]
+    yield counter(
+        "uwsgi_process_cpu_seconds_total",
+        "CPU time of uWSGI's processes that are no workers, by kind (master, mule, spooler, router, daemon; other if "
+        "it cannot be seen which), since the exporter first saw them.",
+        [(labels, use.cpu_seconds) for labels, use in uses],
+    )
+    yield gauge(
+        "uwsgi_process_resident_memory_bytes",
+        "Resident memory of the same processes, by kind.",
+        [(labels, use.resident_bytes) for labels, use in uses],
+    )
 
 
 def memory_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the families of memory: unique memory of each worker, and how many more workers fit."""
+    """Build the families of memory: unique memory of each worker, how many more workers fit, kills for lack of it."""
     memories = [(server, memory) for server in scrape.servers if (memory := server.reading.host.memory)]
     yield gauge(
         "uwsgi_worker_unique_memory_bytes",
@@ -87,6 +122,12 @@ def memory_families(scrape: Scrape) -> Iterator[Metric]:
             for server in scrape.servers
             if (known := server.record.memory)
         ],
+    )
+    yield counter(
+        "uwsgi_oom_kills_total",
+        "Processes of the server's cgroup, or of the host where the kernel does not count those, that it killed "
+        "because memory ran out, since the exporter's start.",
+        [(server.labels, server.observation.totals.oom_kills) for server in scrape.servers],
     )
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.metrics.family import Family, Line, counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 _NAME = "uwsgi_response_time_seconds"
+_BUCKET = f"{_NAME}_bucket"
+_PERCENTILES = {share: f"{100 * share:g}" for share in SHARES}
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -27,7 +31,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
                 labels_of(
                     server.observation,
                     window=prometheus_duration(figures.window.asked),
-                    percentile=f"{100 * share:g}",
+                    percentile=_PERCENTILES[share],
                 ),
                 percentile.seconds,
             )
@@ -38,7 +42,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     judged = [
-        (server, server.observation.slo, server.observation.totals.response_times)
+        (server, server.observation.slo, server.observation.totals)
         for server in scrape.servers
         if server.observation.slo
     ]
@@ -54,23 +58,34 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_slo_requests_total",
-        "Requests that count for the objective: completed ones without static files, and lost ones.",
-        [(server.labels, totals.requests + totals.lost) for server, _, totals in judged if totals],
+        "Requests that count for the objective: completed ones without static files, lost ones, dropped connections "
+        "of a full TCP queue of this server, and those in service for longer than the threshold.",
+        [(server.labels, totals.judged) for server, _, totals in judged if totals.judged is not None],
     )
     yield counter(
         "uwsgi_slo_bad_requests_total",
-        "Requests that missed the objective: slower than the threshold inside uWSGI (an estimated number), or lost "
-        "with their worker.",
+        "Requests that missed the objective, each once: slower than the threshold inside uWSGI, or still in service "
+        "for longer (slow), or slower only together with the mean wait in the listen queue (waited; both are estimated "
+        "numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
         [
             (labels_of(server.observation, reason=reason), number)
-            for server, slo, totals in judged
-            if totals
+            for server, _, totals in judged
             for reason, number in (
-                ("slow", totals.requests - totals.count_up_to(slo.threshold)),
-                ("lost", totals.lost),
+                ("slow", totals.missed_slow),
+                ("waited", totals.missed_waited),
+                ("lost", totals.missed_lost),
+                ("refused", totals.missed_refused),
             )
+            if number is not None
         ],
     )
+
+
+@lru_cache(maxsize=64)
+def _buckets(threshold: float | None) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """The bounds of the buckets, with that of the objective, and the values of `le`, which have one more."""
+    bounds = tuple(sorted(BUCKET_BOUNDS if threshold is None else {*BUCKET_BOUNDS, threshold}))
+    return bounds, (*map(str, bounds), "+Inf")
 
 
 def _histogram(scrape: Scrape) -> Family:
@@ -79,11 +94,12 @@ def _histogram(scrape: Scrape) -> Family:
         totals, slo = server.observation.totals.response_times, server.observation.slo
         if totals is None:
             continue
-        bounds = sorted({*BUCKET_BOUNDS, slo.threshold} if slo else BUCKET_BOUNDS)
-        for bound in bounds:
-            below = totals.count_up_to(bound)
-            lines.append((f"{_NAME}_bucket", labels_of(server.observation, le=str(bound)), below))
-        lines.append((f"{_NAME}_bucket", labels_of(server.observation, le="+Inf"), totals.requests))
+        bounds, values = _buckets(slo.threshold if slo else None)
+        counts = [*map(totals.count_up_to, bounds), totals.requests]
+        lines += [
+            (_BUCKET, labels, count)
+            for labels, count in zip(label_each(server.observation, "le", values), counts, strict=True)
+        ]
         lines.append((f"{_NAME}_count", server.labels, totals.requests))
         lines.append((f"{_NAME}_sum", server.labels, totals.seconds))
     return Family(

@@ -7,9 +7,13 @@ from itertools import accumulate
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Totals, sum_if_all_known
 from uwsgi_headroom.metrics.family import Family, Line, Table, counter, label_set, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+
+_OCCUPANCY = "uwsgi_threads_busy_ratio"
+_BUCKET = f"{_OCCUPANCY}_bucket"
+_BOUNDS = (*map(str, OCCUPANCY_BOUNDS), "+Inf")
 
 _CPU: Table[CpuTotals] = (
     (
@@ -27,6 +31,27 @@ _CPU: Table[CpuTotals] = (
         "CPU time that other processes used and the server could have used: on its CPUs, or within its cgroup's quota "
         "if that is tighter.",
         lambda cpu: cpu.others_seconds if cpu.others_since is not None else None,
+    ),
+)
+
+
+_QUOTA: Table[Totals] = (
+    (
+        "uwsgi_cpu_quota_periods_total",
+        "Periods of the CPU quota (0.1 s by default) in which a process of the server's cgroup could run. Of several "
+        "cgroups with a quota, the one that stops the workers most. Absent without a quota.",
+        lambda totals: totals.quota_periods,
+    ),
+    (
+        "uwsgi_cpu_quota_throttled_periods_total",
+        "Those of uwsgi_cpu_quota_periods_total in which the quota was used up, so that the kernel stopped the workers "
+        "until the next period.",
+        lambda totals: totals.throttled_periods,
+    ),
+    (
+        "uwsgi_cpu_quota_throttled_seconds_total",
+        "For how long the kernel stopped them, summed over the CPUs.",
+        lambda totals: totals.throttled_seconds,
     ),
 )
 
@@ -51,6 +76,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     cpus = [(server.labels, totals.cpu) for server, totals in observed if totals.cpu and totals.cpu.since is not None]
     yield from tabulate_families(_CPU, cpus)
+    limited = [(server.labels, totals) for server, totals in observed if totals.quota_periods is not None]
+    yield from tabulate_families(_QUOTA, limited)
     yield counter(
         "uwsgi_socket_queue_seconds_total",
         "Integral of the listen queue's length over time, from samples. Divided by requests, it is their mean wait.",
@@ -68,6 +95,25 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for server, totals in observed
             for name, area in totals.queue_full_seconds.items()
         ],
+    )
+    yield counter(
+        "uwsgi_idle_queue_seconds_total",
+        "Time in which a request waited in a listen queue although a thread was free, from samples: something keeps "
+        "the workers from accepting it. Absent if no queue is measured or threads are unknown.",
+        [(server.labels, totals.idle_queue_seconds) for server, totals in observed],
+    )
+    yield counter(
+        "uwsgi_no_worker_seconds_total",
+        "Time in which uWSGI's master answered and no worker took requests, from samples: all were replaced, paused or "
+        "starting at once.",
+        [(server.labels, totals.no_worker_seconds) for server, totals in observed],
+    )
+    yield counter(
+        "uwsgi_memory_growth_bytes_total",
+        "How far the memory of each worker process rose above what it had after its first request, summed over all "
+        "processes: a leak grows it although workers are replaced. Absent unless uWSGI reports memory "
+        "(`memory-report`, `reload-on-rss`).",
+        [(server.labels, _grown_bytes(totals)) for server, totals in observed],
     )
     yield counter(
         "uwsgi_worker_lost_requests_total",
@@ -94,23 +140,26 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_exporter_samples_total",
         "Readings used for the integrals.",
-        [(labels_of(observation), observation.totals.samples) for observation in every],
+        [(labels, observation.totals.samples) for labels, observation in every],
     )
     yield counter(
         "uwsgi_exporter_observed_seconds_total",
         "Time covered by samples. If there are gaps, divide an integral by this time, not by wall-clock time.",
-        [(labels_of(observation), observation.totals.observed_seconds) for observation in every],
+        [(labels, observation.totals.observed_seconds) for labels, observation in every],
     )
     yield counter(
         "uwsgi_exporter_sample_gap_seconds_total",
         "Time not covered by samples: failed reads, pauses, reloads. No integral includes this time.",
-        [(labels_of(observation), observation.totals.gap_seconds) for observation in every],
+        [(labels, observation.totals.gap_seconds) for labels, observation in every],
     )
 
 
+def _grown_bytes(totals: Totals) -> int | None:
+    kilobytes = sum_if_all_known([worker.grown_kilobytes for worker in totals.workers])
+    return None if kilobytes is None else 1024 * kilobytes
+
+
 def _occupancy(scrape: Scrape) -> Family:
-    name = "uwsgi_threads_busy_ratio"
-    bounds = [*map(str, OCCUPANCY_BOUNDS), "+Inf"]
     lines: list[Line] = []
     for server in scrape.servers:
         totals = server.observation.totals
@@ -118,13 +167,13 @@ def _occupancy(scrape: Scrape) -> Family:
             continue
         counts = list(accumulate(totals.occupancy))
         lines += [
-            (f"{name}_bucket", labels_of(server.observation, le=bound), count)
-            for bound, count in zip(bounds, counts, strict=True)
+            (_BUCKET, labels, count)
+            for labels, count in zip(label_each(server.observation, "le", _BOUNDS), counts, strict=True)
         ]
-        lines.append((f"{name}_count", server.labels, counts[-1]))
-        lines.append((f"{name}_sum", server.labels, totals.occupancy_sum))
+        lines.append((f"{_OCCUPANCY}_count", server.labels, counts[-1]))
+        lines.append((f"{_OCCUPANCY}_sum", server.labels, totals.occupancy_sum))
     return Family(
-        name,
+        _OCCUPANCY,
         "Samples by busy / available threads. Above 0.99: every thread is busy, or fewer than one in a hundred is not.",
         "histogram",
         lines,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from uwsgi_headroom.history.totals import WorkerTotals
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
+from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set, label_sets
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import AnySnapshot
@@ -19,6 +19,11 @@ from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 def labels_of(observation: Observation, **more: str) -> LabelSet:
     """Return the labels of one sample of an observed server."""
     return label_set(server=observation.name, **more)
+
+
+def label_each(observation: Observation, label: str, values: tuple[str, ...], **more: str) -> tuple[LabelSet, ...]:
+    """Return the labels of an observed server with each of the values of one more label."""
+    return label_sets(label, values, server=observation.name, **more)
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,9 @@ class ObservedServer:
 
 @dataclass(frozen=True)
 class Scrape:
-    """All observations of one scrape, grouped by kind of document."""
+    """All observations of one scrape, with their labels, and grouped by kind of document."""
 
-    observations: Sequence[Observation]
+    observations: Sequence[tuple[LabelSet, Observation]]
     health: ExporterHealth
     servers: list[ObservedServer]
     emperors: list[tuple[Observation, EmperorSnapshot]]
@@ -59,7 +64,7 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = 
         if observation.reading
     ]
     return Scrape(
-        observations=observations,
+        observations=[(labels_of(observation), observation) for observation in observations],
         health=health,
         servers=[
             _server(observation, reading, snapshot, observation.server)
@@ -74,7 +79,8 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = 
 
 
 def _server(observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord) -> ObservedServer:
-    workers = [(labels_of(observation, worker_id=str(worker.worker_id)), worker) for worker in snapshot.workers]
+    ids = tuple([str(worker.worker_id) for worker in snapshot.workers])
+    workers = list(zip(label_each(observation, "worker_id", ids), snapshot.workers, strict=True))
     processes = reading.host.processes
     return ObservedServer(
         observation=observation,

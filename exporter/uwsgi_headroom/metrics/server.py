@@ -9,44 +9,47 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.metrics.family import counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Build this module's families, for every server of the scrape."""
-    read = [(observation, observation.reading) for observation in scrape.observations if observation.reading]
+    read = [
+        (labels, observation, observation.reading) for labels, observation in scrape.observations if observation.reading
+    ]
     yield gauge(
         "uwsgi_up",
         "Whether the stats server was read in the last 5 s (or in three sampling intervals, if longer); 0 at once if "
         "nothing listens there. The exporter's page and its log give the reason for a 0.",
-        [(labels_of(observation), 1.0 if observation.reading else 0.0) for observation in scrape.observations],
+        [(labels, 1.0 if observation.reading else 0.0) for labels, observation in scrape.observations],
     )
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
         [
             (labels_of(observation, version=reading.snapshot.version, kind=reading.snapshot.kind), 1.0)
-            for observation, reading in read
+            for _, observation, reading in read
         ],
     )
     yield gauge(
         "uwsgi_scrape_duration_seconds",
         "Duration of the last read of the stats server, from connecting to the last byte.",
-        [(labels_of(observation), reading.read_seconds) for observation, reading in read],
+        [(labels, reading.read_seconds) for labels, _, reading in read],
     )
     yield gauge(
         "uwsgi_stats_document_size_bytes",
         "Size of the stats document. Above 219 kB on a UNIX socket, a client that stops reading blocks uWSGI's master.",
-        [(labels_of(observation), reading.document_bytes) for observation, reading in read],
+        [(labels, reading.document_bytes) for labels, _, reading in read],
     )
     yield counter(
         "uwsgi_events_total",
         "Events by kind: the events that the page, the API and `top` show.",
         [
-            (labels_of(observation, kind=kind), observation.events.get(kind, 0))
-            for observation in scrape.observations
-            for kind in KINDS
+            (labels, observation.events.get(kind, 0))
+            for _, observation in scrape.observations
+            for labels, kind in zip(label_each(observation, "kind", KINDS), KINDS, strict=True)
+            if kind != "log_message" or observation.log  # without a log there are none
         ],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
@@ -54,7 +57,11 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_workers",
         "Worker slots by state: uWSGI's own states, and starting (not yet accepting), gone (ended, not yet "
         "respawned), never_spawned (cheaper's reserve).",
-        [(labels_of(server.observation, state=state), count[state]) for server, count in states for state in STATES],
+        [
+            (labels, count[state])
+            for server, count in states
+            for labels, state in zip(label_each(server.observation, "state", STATES), STATES, strict=True)
+        ],
     )
     yield gauge(
         "uwsgi_signal_queue_length",

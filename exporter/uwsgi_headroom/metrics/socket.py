@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.worker_states import count_workers_with_own_sockets
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
 
@@ -32,6 +33,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_socket_queue_measurable",
         "Whether the exporter can measure the socket's listen queue; if 0, the exporter's page says why.",
         [(labels, backlog.queue is not None) for labels, backlog in queues],
+    )
+    yield gauge(
+        "uwsgi_workers_with_own_sockets",
+        "Workers that take requests only from sockets that no other worker has: the threads of such a worker are a "
+        "limit of their own. Absent without `map-socket`, and if the workers' descriptors are hidden.",
+        [
+            (server.labels, count_workers_with_own_sockets(setup))
+            for server in scrape.servers
+            if (setup := server.reading.host.setup)
+        ],
     )
     yield gauge(
         "uwsgi_listen_queue_length",

@@ -50,6 +50,16 @@ def spooler_families(scrape: Scrape) -> Iterator[Metric]:
         summed((labels, spooler.respawns) for labels, spooler in spoolers),
     )
     yield gauge(
+        "uwsgi_spooler_queue_length",
+        "Tasks in the spooler's directory that are due, at most 5,000; counted every ten seconds. Absent if the "
+        "exporter may not list the directory.",
+        [
+            (labels_of(server.observation, spooler=spooler.directory), spooler.tasks)
+            for server in scrape.servers
+            for spooler in server.record.spoolers
+        ],
+    )
+    yield gauge(
         "uwsgi_spooler_running",
         "Processes of the spooler that are processing a task.",
         summed((labels, spooler.running) for labels, spooler in spoolers),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
-from uwsgi_headroom.metrics.family import Table, counter, tabulate_families
+from uwsgi_headroom.metrics.family import Table, counter, gauge, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.record import STATES
 
@@ -59,6 +59,28 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(labels, worker.interpreter_lock_seconds) for server, _ in known for labels, worker in server.worker_totals],
     )
     yield from tabulate_families(_QUALITY, [(server.labels, waits) for server, waits in known])
+
+
+def connection_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of what single threads are seen in: shared connections, and outputs that are blocked."""
+    yield gauge(
+        "uwsgi_shared_connections",
+        "Connections to other servers that several workers share, because they were opened before the fork: their "
+        "requests wait for each other, and may get each other's answers. Absent if there is none, or if this user may "
+        "not see the descriptors.",
+        [(server.labels, len(server.record.shared_connections) or None) for server in scrape.servers],
+    )
+    totals = [(server.labels, server.observation.totals) for server in scrape.servers]
+    yield counter(
+        "uwsgi_shared_connection_wait_thread_seconds_total",
+        "Integral of the threads that wait for an answer over such a connection. Absent where waits are.",
+        [(labels, total.shared_connection_seconds) for labels, total in totals],
+    )
+    yield counter(
+        "uwsgi_output_blocked_thread_seconds_total",
+        "Integral of the threads that wait for a pipe to take their standard output or error. Absent where waits are.",
+        [(labels, total.output_blocked_seconds) for labels, total in totals],
+    )
 
 
 def routes_families(scrape: Scrape) -> Iterator[Metric]:

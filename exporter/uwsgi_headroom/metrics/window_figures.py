@@ -6,13 +6,14 @@ With Prometheus, the counters give the same figures for any window; the recordin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.metrics.family import LabelSet, Table, gauge, tabulate_families
-from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, label_each, labels_of
 
 _FLOW: Table[Figures] = (
     (
@@ -30,6 +31,15 @@ _FLOW: Table[Figures] = (
         "uwsgi_queue_wait_seconds",
         "Mean time a request waited in a listen queue before a worker accepted it, by Little's law on the queue.",
         lambda figures: figures.flow.queue_wait,
+    ),
+)
+
+_USABLE: Table[Figures] = (
+    (
+        "uwsgi_usable_headroom_ratio",
+        "Factor by which load can grow until requests wait noticeably: a quarter of the response time on average, but "
+        "at least 20 ms and at most 0.1 s. 1 or less means that they do. Absent without a headroom or a response time.",
+        lambda figures: figures.usable.factor if figures.usable else None,
     ),
 )
 
@@ -83,10 +93,14 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Mean requests in service: by Little's law from completed requests, and as observed by sampling. "
         "Observed requests in excess of the law are in flight or stuck.",
         [
-            (_labels(server, figures, method=method), value)
+            pair
             for server in scrape.servers
             for figures in server.observation.figures
-            for method, value in (("littles_law", figures.flow.littles_law), ("observed", figures.flow.observed))
+            for pair in zip(
+                _label_each(server, figures, "method", ("littles_law", "observed")),
+                (figures.flow.littles_law, figures.flow.observed),
+                strict=True,
+            )
         ],
     )
     yield gauge(
@@ -100,6 +114,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for limit, factor in figures.headroom.by_limit.items()
         ],
     )
+    yield from tabulate_families(_USABLE, windows)
     yield from tabulate_families(_BALANCE, windows)
     yield from tabulate_families(_WORKER, _list_workers(scrape))
 
@@ -107,10 +122,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 def _list_workers(scrape: Scrape) -> list[tuple[LabelSet, WorkerFigures]]:
     """List labels and figures of single workers, only for the longest window, to limit the number of series."""
     return [
-        (_labels(server, longest, worker_id=str(worker.worker_id)), worker)
+        pair
         for server in scrape.servers
         for longest in server.observation.figures[-1:]
-        for worker in longest.balance.workers
+        for pair in zip(
+            _label_each(
+                server, longest, "worker_id", tuple([str(worker.worker_id) for worker in longest.balance.workers])
+            ),
+            longest.balance.workers,
+            strict=True,
+        )
     ]
 
 
@@ -118,6 +139,11 @@ def _labels(server: ObservedServer, figures: Figures, **more: str) -> LabelSet:
     return labels_of(server.observation, window=prometheus_duration(figures.window.asked), **more)
 
 
+def _label_each(server: ObservedServer, figures: Figures, label: str, values: tuple[str, ...]) -> tuple[LabelSet, ...]:
+    return label_each(server.observation, label, values, window=prometheus_duration(figures.window.asked))
+
+
+@cache
 def prometheus_duration(seconds: float) -> str:
     """Write seconds as Prometheus does: 300 is `5m`, 90 is `90s`."""
     for unit, length in (("h", 3600), ("m", 60)):

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.metrics.family import Table, gauge, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape
-from uwsgi_headroom.stats.server import Worker
+from uwsgi_headroom.stats.server import Snapshot, Worker
 
 _REQUESTS: Table[Worker] = (
     (
@@ -65,6 +66,21 @@ _SLOT: Table[Worker] = (
     ),
 )
 
+_CLIENTS: Table[Snapshot] = (
+    (
+        "uwsgi_write_errors_total",
+        "Responses that uWSGI could not write, because the client had left; of all workers. Each also counts as an "
+        "exception. Absent with stats-no-cores.",
+        lambda server: sum_if_all_known([worker.write_errors for worker in server.workers]),
+    ),
+    (
+        "uwsgi_read_errors_total",
+        "Request bodies that uWSGI could not read, because the client had left or sent nothing for `socket-timeout`; "
+        "of all workers. Absent with stats-no-cores.",
+        lambda server: sum_if_all_known([worker.read_errors for worker in server.workers]),
+    ),
+)
+
 
 def families(scrape: Scrape) -> Iterator[Metric]:
     """Build this module's families, for every worker slot of the scrape."""
@@ -80,6 +96,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     yield from tabulate_families(_SLOT, workers)
+    yield from tabulate_families(_CLIENTS, [(server.labels, server.snapshot) for server in scrape.servers])
     yield gauge(
         "uwsgi_worker_oldest_request_age_seconds",
         "Age of the oldest request in service, precise to about a second; absent while there is none.",

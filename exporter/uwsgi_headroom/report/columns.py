@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from uwsgi_headroom.record import SocketHolders
+
 Column = NDArray[np.float64]
 
 STEP = 900.0
@@ -72,9 +74,11 @@ class ServerData:
     memory_per_worker, memory_available: bytes.
     bounds, by_time: by_time[i]: requests per second with response times up to bounds[i] and above bounds[i - 1]; the
     last bound is inf. percentiles: of the quarter's response times, by PERCENTILES, in seconds.
-    slow: requests per second that missed the objective's threshold or were lost; judged: those that count for it.
+    slow: requests per second that missed the objective, for any reason; judged: those that count for it.
     reloads, respawns, harakiris, exceptions, overflows: numbers of events in the quarter.
     waits: mean threads by state (`record.waits`); backends, routes: mean threads by name; empty where off.
+    socket_holders: at the end, the workers that take requests from each socket, where some do not take them from every
+    one; None where all do, or it is not known. A Prometheus has it only where each worker has sockets of its own.
     """
 
     server: str
@@ -117,6 +121,7 @@ class ServerData:
     by_worker: tuple[WorkerColumns, ...] = ()
     events: tuple[EventMark, ...] = ()
     thunder_lock: bool | None = None
+    socket_holders: SocketHolders | None = None
 
     @property
     def timed(self) -> Column:

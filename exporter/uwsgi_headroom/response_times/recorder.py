@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.estimator import Division, Estimator
+from uwsgi_headroom.response_times.misses import MissCounter, Misses
 from uwsgi_headroom.response_times.sightings import Observer, Sightings
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
@@ -23,31 +24,53 @@ _LONGEST_BATCH_SECONDS = 10.0
 
 class Completed(NamedTuple):
     """Totals of a server: completed requests without static ones, the sum of their response times in seconds (None if
-    unknown), and requests that were lost with their workers."""
+    unknown), requests that were lost with their workers, and all completed requests, which have left a queue."""
 
     requests: int
     seconds: float | None
     lost: int
+    with_static: int = 0
+
+
+class Queued(NamedTuple):
+    """Totals of the listen queues of a server: the integral of their length in seconds (None while no queue is
+    measured), and connections that were dropped because a queue of this server was full (None if unknown)."""
+
+    seconds: float | None = None
+    refused: int | None = None
 
 
 class ResponseTimeRecorder:
     """The response times of one server. `totals` is None while uWSGI does not list threads: without them nothing is
-    known."""
+    known. `misses` counts what missed an objective; None without one. bounds: response times in seconds at which
+    requests are separated, besides those of the histogram; threshold: that of the objective, one of them."""
 
-    def __init__(self, bounds: Iterable[float] = ()) -> None:
-        self._bins = Bins(bounds)
+    def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
+        self._bins = share_bins(tuple(bounds))
+        self.misses = None if threshold is None else MissCounter(threshold, self._bins)
         self._estimator = Estimator(self._bins)
         self._observer = Observer()
         self._sightings = Sightings()
         self.history = BatchHistory(self._bins)
         self.totals: ResponseTimeTotals | None = None
         self._until = Completed(0, None, 0)  # at the end of the last batch
+        self._queued = Queued()  # at the end of the last batch
+        self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
         self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
 
-    def add(self, reading: Reading, workers: tuple[Worker, ...], completed: Completed, *, joined: bool) -> None:
+    def add(
+        self,
+        reading: Reading,
+        workers: tuple[Worker, ...],
+        completed: Completed,
+        *,
+        joined: bool,
+        queued: Queued = Queued(),  # noqa: B008 - a constant
+        reloads: int = 0,
+    ) -> None:
         """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        completed: the totals until this sample."""
+        completed, queued, reloads: the totals until this sample."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return
@@ -56,6 +79,7 @@ class ResponseTimeRecorder:
         if self.totals is None:
             self.totals = ResponseTimeTotals(self._bins, [0.0] * len(self._bins), [0] * len(self._bins))
             self._until, self._began, joined = completed, reading.at, False
+            self._queued, self._reloads = queued, reloads
         step, self._before = reading.at - self._before, reading.at
         if joined:
             self._observer.follow(reading, workers, self._sightings)
@@ -65,9 +89,11 @@ class ResponseTimeRecorder:
             self._observer.restart(reading, workers)
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
         if reading.at - self._began + min(step, longest) > longest:
-            self._end_batch(self.totals, reading.at, completed)
+            self._end_batch(self.totals, reading.at, completed, queued, reloads)
 
-    def _end_batch(self, totals: ResponseTimeTotals, at: float, completed: Completed) -> None:
+    def _end_batch(
+        self, totals: ResponseTimeTotals, at: float, completed: Completed, queued: Queued, reloads: int
+    ) -> None:
         requests = completed.requests - self._until.requests
         seconds = None
         if completed.seconds is not None and self._until.seconds is not None:
@@ -83,6 +109,39 @@ class ResponseTimeRecorder:
             completed = completed._replace(requests=self._until.requests)
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
-        self.history.add(at, elapsed, interval, max(0, requests), lost, batch)
+        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
+        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed)
         self._until, self._began, self._sightings = completed, at, Sightings()
+        self._queued, self._reloads = queued, reloads
         self._samples, self._sampled_seconds = 0, 0.0
+
+    def _count_misses(
+        self,
+        requests: int,
+        batch: Division,
+        lost: int,
+        elapsed: float,
+        completed: Completed,
+        queued: Queued,
+        reloads: int,
+    ) -> Misses:
+        if self.misses is None:
+            return Misses()
+        refused = (queued.refused or 0) - (self._queued.refused or 0)
+        return self.misses.add(
+            requests,
+            batch.counts,
+            lost=lost,
+            refused=max(0, refused) if self._queued.refused is not None else 0,
+            queue_wait=self._queue_wait(elapsed, completed, queued),
+            overdue=self._observer.count_longer(self.misses.threshold),
+            joined=reloads == self._reloads,
+        )
+
+    def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
+        """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
+        left = completed.with_static - self._until.with_static
+        if queued.seconds is None or self._queued.seconds is None or not self._sampled_seconds or left <= 0:
+            return None
+        length = max(0.0, queued.seconds - self._queued.seconds) / self._sampled_seconds
+        return length * elapsed / left

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,13 +83,21 @@ class Observer:
         self._written_before = 0.0
 
     def restart(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
-        """Begin anew with a sample, after a gap or a reload. Requests in service began at a time that is known to the
-        second at best."""
+        """Begin anew with a sample, after a gap or a reload. Requests in service that were so before keep their
+        beginning; other ones began at a time that is known to the second at best."""
+        before, known = self._workers, self._in_service
         self._note(reading, workers)
         self._in_service = [
             {thread: self._find_beginning(reading, start) for thread, start in worker.serving.items()}
             for worker in workers
         ]
+        for then, worker, earlier, in_service in zip(before, workers, known, self._in_service, strict=False):
+            in_service.update({thread: earlier[thread] for thread in _find_same(then, worker, earlier)})
+
+    def count_longer(self, seconds: float) -> int:
+        """The requests in service at the last sample that had been so for longer than this."""
+        latest = self._written_after - seconds
+        return sum([began.before < latest for in_service in self._in_service for began in in_service.values()])
 
     def _find_beginning(self, reading: Reading, start: int | None) -> _Began:
         """When a request began that uWSGI says to have begun at `start`. It does not say so before 2.0.14; and a start
@@ -143,6 +152,20 @@ def _follow_worker(then: Worker, now: Worker, in_service: dict[int, _Began], sin
         for thread in serving:
             in_service.setdefault(thread, since)
     return ended
+
+
+def _find_same(then: Worker, now: Worker, in_service: Collection[int]) -> list[int]:
+    """The threads of a worker that still serve the same request as at an earlier sample, of those in service then."""
+    counts_then, counts_now = then.thread_requests, now.thread_requests
+    if now.pid != then.pid or len(counts_now) != len(counts_then):
+        return []
+    return [
+        thread
+        for thread in in_service
+        if thread in now.serving
+        and counts_now[thread] == counts_then[thread]
+        and _have_equal_starts(then.serving.get(thread), now.serving[thread])
+    ]
 
 
 def _have_equal_starts(before: int | None, start: int | None) -> bool:

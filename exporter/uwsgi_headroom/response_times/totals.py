@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
+from uwsgi_headroom.response_times.misses import Misses
 
 _LEAST = 1e-4
 """The first and the last bins of a batch are not kept in the history if they have fewer requests."""
@@ -72,6 +73,8 @@ class Batch(NamedTuple):
     values: array[float]
     """From that bin to the last one with requests, the expected numbers, then the variances of the number in each bin
     and all below it. One array takes less memory than two."""
+    misses: Misses = Misses()
+    """What it adds to the count of an objective."""
 
     @property
     def counts(self) -> array[float]:
@@ -97,13 +100,16 @@ class ResponseTimeWindow:
 
 
 class SlowRequests(NamedTuple):
-    """Requests of some time, `seconds` long: how many were completed, how many of these took longer than a bound (an
-    expected number), and how many were lost with their workers."""
+    """Requests of some time, `seconds` long, by how they kept an objective (`misses`): how many were completed, or are
+    in service beyond the threshold; how many of these were slower (an expected number); how many were lost with their
+    workers; how many missed it because of the wait in the queue before; and how many were refused."""
 
     seconds: float
     requests: int
     slower: float
     lost: int
+    waited: float = 0.0
+    refused: int = 0
 
 
 class BatchHistory:
@@ -114,12 +120,21 @@ class BatchHistory:
         self._batches: list[Batch] = []
         self._ends: list[float] = []
 
-    def add(self, at: float, seconds: float, interval: float, requests: int, lost: int, division: Division) -> None:
+    def add(
+        self,
+        at: float,
+        seconds: float,
+        interval: float,
+        requests: int,
+        lost: int,
+        division: Division,
+        misses: Misses = Misses(),  # noqa: B008 - a constant
+    ) -> None:
         """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples."""
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])
-        self._batches.append(Batch(at, seconds, interval, requests, lost, first, values))
+        self._batches.append(Batch(at, seconds, interval, requests, lost, first, values, misses))
         self._ends.append(at)
         if at - self._ends[0] > HISTORY_SECONDS + _SPARE_SECONDS:
             old = bisect_left(self._ends, at - HISTORY_SECONDS)
@@ -137,9 +152,12 @@ class BatchHistory:
             return None
         counts, doubt = [0.0] * len(self.bins), [0.0] * len(self.bins)
         for batch in batches:
-            first, end = batch.first, batch.first + len(batch.values) // 2
-            counts[first:end] = map(add, counts[first:end], batch.counts)
-            doubt[first:end] = map(add, doubt[first:end], batch.doubt)
+            if not any(batch.values):  # nothing was completed, as in most batches of most servers
+                continue
+            length = len(batch.values) // 2
+            first, end = batch.first, batch.first + length
+            counts[first:end] = map(add, counts[first:end], batch.values)  # which begins with the counts
+            doubt[first:end] = map(add, doubt[first:end], batch.values[length:])
         return ResponseTimeWindow(
             bins=self.bins,
             interval=sum([batch.interval for batch in batches]) / len(batches),
@@ -148,18 +166,22 @@ class BatchHistory:
             doubt=doubt,
         )
 
-    def slow_requests(self, bound: float, start: float, until: float) -> SlowRequests | None:
-        """The requests of the same batches that took longer than one of the bounds of the bins; None if there are no
-        batches."""
+    def slow_requests(self, start: float, until: float) -> SlowRequests | None:
+        """The requests of the same batches by how they kept the objective; None if there are no batches."""
         batches = self._between(start, until)
         if not batches:
             return None
-        above = self.bins.find(bound) + 1
+        misses = Misses(*map(sum, zip(*[batch.misses for batch in batches], strict=True)))
+        # A lost request that had been in service beyond the threshold is among the slow ones of the count.
+        lost = sum([batch.lost for batch in batches])
+        refused = round(misses.refused)
         return SlowRequests(
             seconds=sum([batch.seconds for batch in batches]),
-            requests=sum([batch.requests for batch in batches]),
-            slower=sum([sum(batch.counts[max(0, above - batch.first) :]) for batch in batches]),
-            lost=sum([batch.lost for batch in batches]),
+            requests=max(0, round(misses.requests) - lost - refused),
+            slower=max(0.0, misses.slow + misses.lost - lost),
+            lost=lost,
+            waited=misses.waited,
+            refused=refused,
         )
 
     def _between(self, start: float, until: float) -> list[Batch]:

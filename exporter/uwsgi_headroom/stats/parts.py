@@ -62,6 +62,7 @@ class Spooler(Struct, frozen=True, gc=False):
     tasks: Count | None = None
     respawns: Count | None = None
     running: Whole | None = None
+    pid: Whole | None = None
 
     def __post_init__(self) -> None:
         count_part("spoolers")

@@ -28,6 +28,7 @@ class Core(Struct, frozen=True, gc=False):
     requests: Count = 0
     static_requests: Count = 0
     write_errors: Count = 0
+    read_errors: Count = 0
     in_request: Whole = 0
     req_info: RequestInfo | None = None
 

@@ -78,6 +78,10 @@ class Worker(Struct, frozen=True):
     """Responses that could not be written to the client to the end, mostly because it had left; None with
     stats-no-cores."""
 
+    read_errors: int | None = None
+    """Failed reads of a request's body, because the client had left or sent nothing for `socket-timeout`; None with
+    stats-no-cores."""
+
     @property
     def request_starts(self) -> tuple[int, ...]:
         """Epoch seconds at which each request in service began; unknown ones are left out."""
@@ -183,6 +187,7 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
         apps=raw.apps,
         shapes=_find_shapes(cores or (), serving, shapes) if serving and shapes else {},
         write_errors=sum([core.write_errors for core in cores]) if cores else None,
+        read_errors=sum([core.read_errors for core in cores]) if cores else None,
     )
 
 

@@ -26,13 +26,17 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, QUANTITIES, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.record import STATES
+from uwsgi_headroom.record import STATES, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 LAYOUT = 3
 """The first number of a record. A change of anything below, or of the order of figures, needs another one."""
+
+_WITH_SOCKETS = 4
+"""The layout of a record of a server whose sockets belong to some of its workers only: they stand at its end. Other
+records need it not, and stay readable for earlier versions."""
 
 _WITHOUT_CHECKSUM, _WITHOUT_WIDTHS = 1, 2
 """Earlier layouts. Both lack the numbers of numbers; that of version 1.0.0 also lacks the checksum."""
@@ -53,12 +57,14 @@ are bounded by 50."""
 def encode_record(record: Record, number_of: Callable[[str], int]) -> bytes:
     """Encode a record. number_of: returns the number of a text."""
     writer = _Writer(number_of)
-    writer.put(LAYOUT)
+    writer.put(_WITH_SOCKETS if record.levels.socket_holders else LAYOUT)
     writer.put(_TIME.encode(record.until))
     _write_levels(writer, record.levels)
     _write_window(writer, record.window)
     _write_response_times(writer, record.response_times)
     _write_routes(writer, record.routes)
+    if record.levels.socket_holders:
+        _write_sockets(writer, record.levels.socket_holders)
     data = encode_numbers(writer.numbers)
     return data + _checksum(data)
 
@@ -75,6 +81,8 @@ def decode_record(data: object, texts: Mapping[int, str]) -> Record:
             routes=_read_routes(reader),
             levels=levels,
         )
+        if reader.layout == _WITH_SOCKETS:
+            record = replace(record, levels=replace(levels, socket_holders=_read_sockets(reader)))
         reader.end()
         return record
     except (ValueError, KeyError, IndexError, StopIteration, OverflowError):
@@ -101,7 +109,7 @@ def _check(data: object) -> list[int]:
     if layout == [_WITHOUT_CHECKSUM]:
         return decode_numbers(data)
     body = data[:-CHECKSUM_BYTES]
-    if layout not in ([_WITHOUT_WIDTHS], [LAYOUT]) or _checksum(body) != data[-CHECKSUM_BYTES:]:
+    if layout not in ([_WITHOUT_WIDTHS], [LAYOUT], [_WITH_SOCKETS]) or _checksum(body) != data[-CHECKSUM_BYTES:]:
         raise ValueError("another layout, or damaged")
     return decode_numbers(body)
 
@@ -238,7 +246,7 @@ class _Writer:
     def __init__(self, number_of: Callable[[str], int]) -> None:
         self.numbers: list[int] = []
         self.put = self.numbers.append
-        self._number_of = number_of
+        self.number_of = number_of
 
     def put_figures(self, part: Iterable[_Figure], whole: object) -> None:
         for name, form, of in part:
@@ -252,7 +260,7 @@ class _Writer:
             times = {text: times[text] for text in nlargest(_MOST_NAMES, times, key=times.__getitem__)}
         self.put(len(times))
         for text, seconds in times.items():
-            self.put(self._number_of(text))
+            self.put(self.number_of(text))
             self.put(_TIME.encode(seconds))
 
 
@@ -262,8 +270,8 @@ class _Reader:
     def __init__(self, numbers: Iterable[int], texts: Mapping[int, str]) -> None:
         self._numbers = iter(numbers)
         self.take = self._numbers.__next__
-        self._texts = texts
-        self._layout = self.take()
+        self.texts = texts
+        self.layout = self.take()
 
     def end(self) -> None:
         """Raise ValueError unless all numbers are read."""
@@ -279,7 +287,7 @@ class _Reader:
 
     def take_width(self, least: int) -> int:
         """How many numbers a server or a worker has, at least so many."""
-        width = self.take() if self._layout == LAYOUT else least
+        width = self.take() if self.layout >= LAYOUT else least
         if width < least:
             raise ValueError("too few numbers")
         return width
@@ -296,7 +304,7 @@ class _Reader:
     def take_named(self) -> dict[str, float]:
         times: dict[str, float] = {}
         for _ in range(self.take_count()):
-            text = self._texts.get(self.take(), FORGOTTEN)
+            text = self.texts.get(self.take(), FORGOTTEN)
             times[text] = times.get(text, 0.0) + _TIME.decode(self.take())
         return times
 
@@ -427,3 +435,18 @@ def _write_routes(writer: _Writer, window: RouteWindow | None) -> None:
 def _read_routes(reader: _Reader) -> RouteWindow | None:
     observed = _OPTIONAL_TIME.decode(reader.take())
     return None if observed is None else RouteWindow(observed, reader.take_named())
+
+
+def _write_sockets(writer: _Writer, holders: SocketHolders) -> None:
+    sockets = list(holders.items())[:_MOST_NAMES]
+    writer.put(len(sockets))
+    for socket, workers in sockets:
+        writer.numbers += (writer.number_of(socket), len(workers), *workers)
+
+
+def _read_sockets(reader: _Reader) -> SocketHolders:
+    holders: dict[str, tuple[int, ...]] = {}
+    for _ in range(reader.take_count()):
+        socket = reader.texts.get(reader.take(), FORGOTTEN)
+        holders[socket] = tuple(reader.take_many(reader.take_count()))
+    return holders

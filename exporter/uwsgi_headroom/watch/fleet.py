@@ -24,6 +24,7 @@ from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
+from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.pace import CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
@@ -62,6 +63,7 @@ class Fleet:
         self.reload = LastReload(is_successful=True, succeeded_at=self.clock.epoch())
         self._maker = WatchMaker(settings, self.clock, self.lag, writer)
         self.restarts: Counter[str] = Counter()
+        self._log_reader = LogReader(self.watches, self.clock.monotonic)
         self._progress = Progress(self.clock.monotonic, on_turn)
         self._changed = asyncio.Event()
         self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self.restarts) if probe else None
@@ -106,9 +108,14 @@ class Fleet:
             await turns.pause_if_due()
         return observations
 
+    async def read_logs(self) -> NoReturn:
+        """Read the logs of the servers that have one, until cancelled."""
+        await supervise("log", self._log_reader.run, self.restarts)
+
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
+        logs = asyncio.create_task(self.read_logs(), name="read logs")
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -133,6 +140,7 @@ class Fleet:
                 if not self._paused and not self._changed.is_set():
                     self._globbed.take(matches)
         finally:
+            logs.cancel()
             for task in tasks.values():
                 task.cancel()
 
@@ -222,11 +230,17 @@ class Fleet:
         if kept:
             kept.reader.timeout, kept.reader.size_cap = config.timeout, config.size_cap
             kept.stuck_seconds = config.stuck_seconds or self.settings.stuck_seconds
+            kept.set_log(find_log(config, name, self.settings))
             return kept
         return self._maker.make(name, address, config, self.settings)
 
     def _watch_probed(self, name: str, address: Address) -> Watch:
         return self._maker.make(name, address, ServerConfig(name, address), self.settings, keeps_history=False)
+
+
+def find_log(config: ServerConfig, name: str, settings: Settings) -> str:
+    """Return the path of a server's log: of its own entry, or of the flag with its name; "" for none."""
+    return config.log or dict(settings.logs).get(name, "")
 
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:
@@ -247,6 +261,7 @@ class WatchMaker:
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},
             read_pollfds=settings.read_pollfds,
+            read_locks=settings.read_locks,
         )
         self._templates = Templates(settings.route_templates) if settings.routes else None
 
@@ -270,4 +285,5 @@ class WatchMaker:
             lag=self._lag,
             writer=self._writer if keeps_history else None,
             budget=self._budget,
+            log=find_log(config, name, settings),
         )

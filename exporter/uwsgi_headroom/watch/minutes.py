@@ -94,4 +94,5 @@ def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | 
         others_follow=others_follow,
         thunder_lock=reading.snapshot.thunder_lock,
         slo=slo,
+        socket_holders=host.setup.socket_holders if host.setup and host.setup.mapped else None,
     )

@@ -14,6 +14,7 @@ from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.pace import Pace
 
 
@@ -71,7 +72,7 @@ class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
-    stuck."""
+    stuck; log: the counters of its log, None if it is not configured."""
 
     name: str
     address: str
@@ -84,6 +85,7 @@ class Observation:
     events: Mapping[Kind, int] = field(default_factory=dict)
     slo: Slo | None = None
     stuck_seconds: float = STUCK_SECONDS
+    log: LogTotals | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -4,21 +4,28 @@ Beside `Watch` stand the parts that compute something from the history now and t
 
 * `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
 * `NeighbourSlices` judges whether CPU use by others follows the server's requests, from one-minute slices.
+* `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
 * `ObjectiveWatch` judges a service level objective, once for each batch of response times.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+import msgspec
+
+from uwsgi_headroom.analysis import backends
+from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
@@ -34,6 +41,7 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.history.destinations import DestinationHour
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.route_time import RouteHour
@@ -42,10 +50,13 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeWindow, SlowRequests
-from uwsgi_headroom.source import Address
+from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
+from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.watch.holding import HeldFindings
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import CpuBudget, LoopLag, Pace, sample
@@ -71,7 +82,7 @@ reason."""
 
 class Watch:
     """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer; beside it, `judge`
-    judges for the journal.
+    judges for the journal. A `LogReader` reads its log, if it has one.
 
     `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt;
     `writer` writes the history that lasts, None without one; `stuck_seconds` is the age from which on a request counts
@@ -94,6 +105,7 @@ class Watch:
         lag: LoopLag | None = None,
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
+        log: str = "",
     ) -> None:
         self.name = name
         self.address = address
@@ -112,20 +124,40 @@ class Watch:
         self.pace = Pace(samples_per_second, budget=budget)
         self.slo = slo
         self.stuck_seconds = stuck_seconds
-        self.integrals = Integrals((slo.threshold,) if slo else ())
+        self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
         self._objective = ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
         self.routes = RouteHour()
+        self.destinations = DestinationHour()
         self.neighbours = NeighbourSlices()
+        self.backends = BackendWatch()
         self.recorder = Recorder()
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
         )
+        self.log: UwsgiLog | None = None
+        self.set_log(log)
         self._outcome_at = float("-inf")
+        self._failing_since: float | None = None
+        self._is_down = False
+        self._outage: tuple[float, Outage] | None = None  # with the monotonic time of its end
+        self.holds_findings = True
+        self._held: dict[float, HeldFindings] = {}  # by the length of the window
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
         self.judge = Judge(self, self._clock.monotonic, **({"on_cpu": budget.note} if budget else {}))
+
+    def set_log(self, path: str) -> None:
+        """Read uWSGI's log at this path from here on; "" for none."""
+        if path == (self.log.path if self.log else ""):
+            return
+        self.log = UwsgiLog(path, reads_over_tcp=isinstance(self.address, Tcp | Http)) if path else None
+
+    def take_log(self, batch: Batch) -> None:
+        """Take what was read of the log, and add it to the journal."""
+        if self.log:
+            self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it beside that, until cancelled."""
@@ -186,6 +218,7 @@ class Watch:
             events=dict(self.recorder.journal.counts),
             slo=self.slo,
             stuck_seconds=self.stuck_seconds,
+            log=self.log.totals if self.log else None,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -198,11 +231,14 @@ class Watch:
         every = [
             compute_figures(
                 window,
-                server,
+                self._with_log(server, reading, window),
                 others_follow,
                 self.response_times(window),
                 self.routes.of(window),
                 self.stuck_seconds,
+                self.outage_within(window),
+                self.backends.slices,
+                destinations=self.destinations.of(window),
             )
             for window in windows_known
             if window
@@ -219,6 +255,34 @@ class Watch:
             for figures in every
         ]
 
+    def _with_log(self, server: ServerRecord, reading: Reading, window: Window) -> ServerRecord:
+        """Add what the log said in a window, or how to read it."""
+        if self.log:
+            log = self.log.record(window.until - window.seconds, window.until)
+        elif path := reading.host.setup.log_path if reading.host.setup else "":
+            log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
+        else:
+            return server
+        return msgspec.structs.replace(server, log=log)
+
+    def judged(self, figures: Figures, reading: Reading) -> list[Finding]:
+        """Return the findings about a window that ends with this reading, and those that were seen a moment before,
+        unless this watch judges only once (`holds_findings`)."""
+        if not self.holds_findings:
+            return collect_findings(figures)
+        held = self._held.setdefault(figures.window.asked, HeldFindings())
+        return held.hold(figures, collect_findings(figures), reading.at, reading.time)
+
+    def outage_within(self, window: Window) -> Outage | None:
+        """Return the last outage, if it ended in the time that was asked for."""
+        if self._outage is None or self._outage[0] < window.until - window.asked:
+            return None
+        return self._outage[1]
+
+    def seconds_up(self, now: float) -> float:
+        """Return how long it is since the last outage; infinite without one."""
+        return now - self._outage[0] if self._outage else float("inf")
+
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
         """Return the requests by response time in a window."""
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
@@ -227,19 +291,41 @@ class Watch:
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
+            self._note_failure(at, outcome)
         else:
-            self.reading = outcome
+            before, self.reading = self.reading, outcome
             if isinstance(outcome.snapshot, Snapshot):
                 self.integrals.add(outcome, self.pace.longest_step)
                 self.history.add(outcome.at, self.integrals.totals)
+                self._note_success(before, outcome)
                 self.routes.add(outcome.at, self.integrals.totals.routes)
+                self.destinations.add(outcome, self.pace.longest_step)
                 self.neighbours.update(self.history)
+                if self.integrals.totals.waits:
+                    self.backends.update(self.history)
         try:
+            if self.log and not isinstance(outcome, ReadError):
+                self.log.note(outcome)
             self._keep_journal(at, outcome)
             if self._minutes:
                 self._minutes.note(at, self._clock.epoch(), self._levels)
         except Exception as error:  # noqa: BLE001 - an error in the journal must not lose a sample
             self.reader.fault(error)
+
+    def _note_failure(self, at: float, error: ReadError) -> None:
+        if self._failing_since is None:
+            self._failing_since = at
+        self._is_down |= error.reason in _GONE or not self._is_fresh(at)
+
+    def _note_success(self, before: Reading | None, reading: Reading) -> None:
+        """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
+        master has gone on."""
+        since, was_down = self._failing_since, self._is_down
+        self._failing_since, self._is_down = None, False
+        if before is None or since is None or not was_down or reading.has_same_master(before):
+            return
+        self._outage = reading.at, Outage(max(0.0, reading.at - since), reading.time)
+        self.history.end_outage(reading.at)
 
     def finish_minute(self) -> None:
         """Pass what there is of the present minute to the history that lasts: this server is no longer watched."""
@@ -296,6 +382,8 @@ class Judge:
         reading = watch.reading
         if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
             return
+        if watch.seconds_up(now) < _LEAST_SECONDS:
+            return
         if reading is None or reading.at <= self._judged_at or watch.state != "up":
             return
         self._judged_at = reading.at
@@ -310,8 +398,8 @@ class Judge:
 
     def _judge(self, reading: Reading) -> None:
         for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
-            findings = collect_findings(figures)
-            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
+            findings = self._watch.judged(figures, reading)
+            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
             self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
 
 
@@ -321,20 +409,46 @@ class NeighbourSlices:
     def __init__(self) -> None:
         self.others_follow: bool | None = None
         self._pairs: deque[tuple[float, float]] = deque(maxlen=int(HISTORY_SECONDS / SLICE_SECONDS))
-        self._newest: object = None
-        self._until = float("-inf")
+        self._new = _NewSlices(SLICE_SECONDS)
 
     def update(self, history: History) -> None:
         """Take the slices that have ended since the last call. Call this after each sample."""
-        newest = history.newest_slice(SLICE_SECONDS)
+        if windows := self._new.take(history):
+            self._pairs.extend(filter(None, map(extract_pair, windows)))
+            self.others_follow = follow_requests(self._pairs)
+
+
+class BackendWatch:
+    """Takes each slice from a history once, when the slice is over."""
+
+    def __init__(self) -> None:
+        self.slices = BackendSlices()
+        self._new = _NewSlices(backends.SLICE_SECONDS)
+
+    def update(self, history: History) -> None:
+        """Take the slices that have ended since the last call. Call this after each sample."""
+        for window in self._new.take(history):
+            self.slices.add(window)
+
+
+class _NewSlices:
+    """Returns each slice of a history once. seconds: the length of a slice."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._newest: object = None
+        self._until = float("-inf")
+
+    def take(self, history: History) -> list[Window]:
+        """The slices that have ended since the last call."""
+        newest = history.newest_slice(self._seconds)
         if newest == self._newest:
-            return
+            return []
         self._newest = newest
-        for window in history.slices(SLICE_SECONDS, self._until, float("inf")):
-            self._until = window.until
-            if pair := extract_pair(window):
-                self._pairs.append(pair)
-        self.others_follow = follow_requests(self._pairs)
+        windows = list(history.slices(self._seconds, self._until, float("inf")))
+        if windows:
+            self._until = windows[-1].until
+        return windows
 
 
 _MINUTE = 60.0
@@ -369,8 +483,8 @@ class ObjectiveWatch:
             ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
             self._minutes = self._list([(end - _MINUTE, end) for end in ends])
         load_limit = find_load_limit(self._minutes, flow.throughput)
-        return judge_objective(self._slo, self._windows, interval, flow.queue_wait, load_limit)
+        return judge_objective(self._slo, self._windows, interval, load_limit)
 
     def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
-        windows = (self._history.slow_requests(self._slo.threshold, start, until) for start, until in times)
+        windows = (self._history.slow_requests(start, until) for start, until in times)
         return [window for window in windows if window]

@@ -73,8 +73,8 @@ def percent(part: float) -> str:
 
 def fine_percent(part: float, digits: int = 2) -> str:
     """A fraction as a percentage with so many digits, for shares that are compared with a small one, such as an error
-    budget: 0.018 is `1.8 %`, 0.0004 is `0.04 %`, 0.123 is `12 %`."""
-    return f"{significant(100 * part, digits)} %"
+    budget: 0.018 is `1.8 %`, 0.0004 is `0.04 %`, 0.123 is `12 %`. What is estimated may be far below one request."""
+    return "under 0.00001 %" if 0 < part < 1e-7 else f"{significant(100 * part, digits)} %"
 
 
 def factor(value: float) -> str:
@@ -140,14 +140,17 @@ def repeated(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
+def listed(texts: Sequence[str], most: int = 1_000_000) -> str:
+    """A list in a sentence: `A`, `A and B`, `A, B and C`; beyond `most` of them, `A, B and 5 more`."""
+    more = [f"{len(texts) - most:,} more"] if len(texts) > most else []
+    *first, last = [*texts[:most], *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """A noun with numbers: `worker 1`, `workers 1, 2 and 3`. At most MOST_NUMBERS are listed: `workers 1, 2, 3, 4, 5,
     6, 7, 8 and 5 more`."""
-    shown = [str(number) for number in numbers[:MOST_NUMBERS]]
-    if len(numbers) > MOST_NUMBERS:
-        shown.append(f"{len(numbers) - MOST_NUMBERS:,} more")
-    *most, last = shown
-    return f"{noun}s {', '.join(most)} and {last}" if most else f"{noun} {last}"
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {listed([str(number) for number in numbers], MOST_NUMBERS)}"
 
 
 def _two_digits(value: float) -> str:

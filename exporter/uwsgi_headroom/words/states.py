@@ -69,6 +69,7 @@ LIMITS: Mapping[str, Limit] = {
     "interpreters": Limit("all interpreters", "interpreters", "the interpreters of all workers saturate", "purple"),
     "threads": Limit("threads", "threads", "threads run out", "blue"),
     "cpu": Limit("CPUs", "CPUs", "CPUs run out", "orange"),
+    "lock": Limit("lock of the application", "lock", "requests queue for a lock of the application", "green"),
 }
 
 

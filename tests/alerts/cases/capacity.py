@@ -233,7 +233,7 @@ CASES = [
         {"39m": []},
         nothing_fires=["39m"],
     ),
-    Case(f"{FULL}: silent: users do not notice 172 ms beside 749", steady(server(7.6, full=0.4, queue=7)), {"39m": []}),
+    Case(f"{FULL}: silent: users do not notice 98 ms beside 749", steady(server(7.6, full=0.4, queue=4)), {"39m": []}),
     Case(
         f"{FULL}: missing server: where the queue cannot be measured no wait is known",
         steady(server(8, full=1, queue=None)),

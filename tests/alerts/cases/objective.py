@@ -126,10 +126,10 @@ CASES = [
                     NAME,
                     "critical",
                     "uWSGI api on web1:9238: the error budget burns 21.0 times as fast as its objective permits.",
-                    "21.0 % of the requests of the last 5m took longer than 1s inside uWSGI, or were lost with their "
-                    "worker (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective permits 1.0 %. At this rate, "
-                    "the budget of a month lasts 1d 10h 17m 8s. Lost in the last 5m: 30 requests. Before that, "
-                    "requests wait 25ms in the listen queue, which these times leave out.\n"
+                    "21.0 % of the requests of the last 5m took longer than 1s with the wait in the listen queue, were "
+                    "lost with their worker or refused (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective "
+                    "permits 1.0 %. At this rate, the budget of a month lasts 1d 10h 17m 8s. Lost in the last 5m: 30 "
+                    "requests.\n"
                     "Another alert on this server names the cause, if it is a known one: follow that alert. Otherwise "
                     "`uwsgi-headroom check` says what requests spend their time on. If it began with a deploy, roll "
                     "the deploy back.",

@@ -8,6 +8,7 @@ from math import inf, nan
 
 import pytest
 
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import (
     CannotPredictError,
     Measured,
@@ -21,6 +22,7 @@ from uwsgi_headroom.analysis.what_if.demands import calibrate
 from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
 from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.record import State
 
 FACTORS = normalize([1 + 0.8 * (number / 100 - 1) for number in range(201)])
 WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
@@ -314,6 +316,16 @@ def test_what_the_model_cannot_know(waits: dict[str, float] | None, sentence: st
     assert any("up to 10 requests/s" in caution for caution in cautions)
 
 
+@pytest.mark.usefixtures("quick")
+def test_no_wait_for_the_lock_is_no_caution() -> None:
+    """If no request was seen waiting for the interpreter lock, nothing is said to hold it."""
+    window = Observed(throughput=2.0, response_time=0.1, requests=60)
+    waits: dict[State, float] = {"cpu": 0.01, "backend": 0.09}
+    measured = Measured(setting=Setting(2, 1), cpus=2.0, window=window, cpu_per_request=0.01, waits=waits)
+    cautions = predict_settings(measured, [Setting(2, 4)], loads=(1.0,)).cautions
+    assert not any("interpreter lock" in caution for caution in cautions)
+
+
 @pytest.mark.parametrize("neighbours", [0.001, 0.01, 0.04, 0.2])
 def test_neighbours_that_grow_with_the_requests(neighbours: float) -> None:
     """The most throughput uses up the CPUs together with them, also if they take more than the server itself."""
@@ -348,3 +360,59 @@ def test_full_threads_are_simulated_full(concurrency: float, busy: float) -> Non
     server = Server(work=work, cpus=2.0, others=0.0, others_per_request=0.0, look=lambda: None)
     observed = Observed(throughput=36.0, response_time=0.1, concurrency=concurrency)
     assert run_observed(server, Setting(1, 4), observed).busy == pytest.approx(busy, rel=0.01 if busy == 4.0 else 0.03)
+
+
+SERIAL = Work(locked=0.001, unlocked=0.0, waiting=0.008, serial=0.048)
+
+
+def _locked(*, shared: bool = False) -> Measured:
+    """What the exporter measures of a server whose requests hold a lock of the application for 48 ms."""
+    setting, load = Setting(4, 8), 0.5
+    work = replace(SERIAL, serial_is_shared=shared)
+    locks = 1 if shared else setting.processes
+    limit = locks / work.serial
+    outcome = _real(work, setting, load * limit)
+    service = mean(outcome.service)
+    return Measured(
+        setting=setting,
+        cpus=2.0,
+        window=_observed(outcome),
+        cpu_per_request=work.locked,
+        waits={"cpu": work.locked, "sleep": 0.056, "lock": max(0.0, service - 0.056 - work.locked)},
+        lock=LockFigures("file" if shared else "worker", 0.048, load, load, limit, limit, limit),
+    )
+
+
+def test_a_lock_of_each_process() -> None:
+    """More threads serve nothing more, more processes do in proportion, and single threads do best."""
+    found = _predict(_locked(), Setting(4, 16), Setting(8, 4), Setting(32, 1))
+    most = {str(each.setting): each.most_throughput for each in found.predictions}
+    assert most["4x16"] == pytest.approx(4 / 0.048, rel=0.03)
+    assert most["8x4"] == pytest.approx(8 / 0.048, rel=0.06)
+    assert most["32x1"] == pytest.approx(32 / 0.057, rel=0.03)
+    assert [each.limit for each in found.predictions] == ["lock", "lock", "threads"]
+    assert found.check.response_time_error == pytest.approx(0, abs=0.1)
+    assert any("only more processes" in caution for caution in found.cautions)
+    assert not any("takes that as fixed" in caution for caution in found.cautions)
+
+
+def test_a_lock_that_all_processes_share() -> None:
+    """Neither threads nor processes serve more."""
+    found = _predict(_locked(shared=True), Setting(4, 16), Setting(8, 4), Setting(32, 1))
+    assert [each.most_throughput for each in found.predictions] == pytest.approx([1 / 0.048] * 3, rel=0.03)
+    assert {each.limit for each in found.predictions} == {"lock"}
+    assert any("neither threads nor processes" in caution for caution in found.cautions)
+
+
+def test_a_lock_without_wait_states() -> None:
+    """A file's lock is known without the right to see threads: what the response time leaves is waiting."""
+    found = _predict(replace(_locked(shared=True), waits=None), Setting(8, 4))
+    assert found.predictions[0].most_throughput == pytest.approx(1 / 0.048, rel=0.05)
+
+
+def test_a_range_is_said() -> None:
+    """A limit that may not be read is told with its range."""
+    measured = _locked()
+    assert measured.lock
+    lock = replace(measured.lock, least_limit=76.0, most_limit=95.0)
+    assert any("between 76 and 95" in text for text in _predict(replace(measured, lock=lock)).cautions)

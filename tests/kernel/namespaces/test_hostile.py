@@ -15,7 +15,7 @@ import pytest
 from tests.support.contained import family, namespaces_of_threads, read_namespace
 from tests.support.other_namespaces import as_root
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel import procfs, workers_here
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import Backlogs
 from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
@@ -111,7 +111,7 @@ ctypes.CDLL(None).unshare(0x40000000); print("moved", flush=True); time.sleep(60
 
 def test_too_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a master with any number of children, only the first are read."""
-    monkeypatch.setattr(workers_here, "MOST_CHILDREN", 2)
+    monkeypatch.setattr("uwsgi_headroom.kernel.processes.MOST_CHILDREN", 2)
     with family(4) as processes:
         here = WorkersHere(processes.master, 2)
         found = here.translate(processes.document(), again=True)

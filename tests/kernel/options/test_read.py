@@ -57,12 +57,28 @@ def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--cache2 name=pages,items=50,purge_lru=1", ("pages",)),
+        ("--cache2 name=pages,lru=1 --cache2 name=other,items=5", ("pages",)),
+        ("--cache2 purge_lru,name=a --cache2 lru=1,name=b", ("a", "b")),
+        ("--cache2 name=pages,items=50", ()),
+        ("--cache2 purge_lru=1 --cache2 name=a;b,lru=1", ()),
+    ],
+)
+def test_caches_that_purge_items(words: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    """Only the name of such a cache is kept, and only if it is plain."""
+    assert options_of(tmp_path, *words.split()).purging_caches == names
+
+
+@pytest.mark.parametrize(
     ("words", "file"),
     [
         ("--ini /etc/shop.ini --ini more.ini", "more.ini"),
         ("--ini /usr/share/uwsgi/conf/default.ini --ini /etc/uwsgi/shop.ini", "/etc/uwsgi/shop.ini"),
         ("--ini /etc/uwsgi/shop.ini --ini http://user:password@host/more.ini", ""),
         ("--master shop.ini", "shop.ini"),
+        ("--master shop.yaml", "shop.yaml"),
         ("--yaml shop.yml", "shop.yml"),
         ("--ini http://user:password@host/shop.ini", ""),
         ("--ini exec://passwords", ""),
@@ -83,10 +99,11 @@ def test_which_configuration_file_is_named(words: str, file: str, tmp_path: Path
         ("--harakiri=30", {"harakiri": 30}),
         ("-t 30 -l128 -Mp4", {"harakiri": 30, "listen": 128, "master": True, "processes": 4}),
         ("-p 2 --workers 3", {"processes": 3}),
-        ("--http :8080 -p 2 --http-timeout 9", {"processes": 2, "http_timeout": 9}),
+        ("--http :8080 -p 2 --http-timeout 9", {"http": (":8080",), "processes": 2, "http_timeout": 9}),
         ("--master --need-app app.py -p 2", {"master": True, "need_app": True, "processes": 2}),
         ("--map-socket 0:1 --map-socket=1:2,3", {"map_socket": ("0:1", "1:2,3")}),
-        ("--async 10 --ugreen", {"async_cores": 10, "ugreen": True}),
+        ("--async 10 --ugreen", {"async_cores": 10}),
+        ("--chmod-socket --chmod-socket=660 -b 8192", {"chmod_socket": ("", "660"), "buffer_size": 8192}),
         ("--set harakiri=44 --set set=listen=7 --set-ph x=9", {"harakiri": 44, "listen": 7}),
         ("--cheaper-algo busyness --cheaper 2", {"cheaper_algo": "busyness", "cheaper": 2}),
         ("--touch-reload app.ini --reload-on-rss 512", {"reload_on_rss": 512}),
@@ -152,7 +169,7 @@ def test_files_in_files(words: str, known: dict[str, object], tmp_path: Path) ->
         ("--harakiri $(X) -p 2", {"processes": 2}),
         ("--harakiri 30 --set %(x)=3 -p 2", {"processes": 2}),
         ("--harakiri 30 -p 2 missing.ini", {}),
-        ("--harakiri 30 --vacuum c.ini", {}),
+        ("--harakiri 30 --auto-procname c.ini", {}),
         ("--processes 99999999999999999999 --threads 2", {"threads": 2}),
     ],
 )

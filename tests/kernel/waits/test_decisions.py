@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
@@ -36,6 +37,50 @@ def parts(of: Decisions, wait: Wait) -> dict[str, float]:
     for part, decision in of.decide(wait):
         found[decision.address or decision.result] += part  # type: ignore[assignment]
     return dict(found)
+
+
+class AskedPeers(SlowPeers):
+    """Peers of which some have not answered yet."""
+
+    def __init__(self, *unanswered: Peer, doubtful: tuple[Peer, ...] = ()) -> None:
+        super().__init__()
+        self.unanswered, self.doubtful = list(unanswered), list(doubtful)
+        self.asked: list[int] = []
+
+    def list_unanswered(
+        self, inodes: Collection[int], *, elsewhere: int | None = None
+    ) -> tuple[list[Peer], list[Peer]]:
+        self.asked += inodes
+        return self.unanswered, self.doubtful
+
+
+ONE, OTHER = Peer("backend", "a:5432"), Peer("backend", "b:6379")
+
+
+@pytest.mark.parametrize(
+    ("known", "threads", "found"),
+    [
+        (AskedPeers(ONE, OTHER, OTHER), 3, {"a:5432": 1, "b:6379": 2}),
+        (AskedPeers(ONE, OTHER, OTHER, OTHER), 2, {"a:5432": 0.5, "b:6379": 1.5}),
+        (AskedPeers(ONE, doubtful=(OTHER, OTHER)), 2, {"a:5432": 1, "b:6379": 1}),
+        (AskedPeers(ONE), 4, {"a:5432": 1, "a:5432 or b:6379": 3}),
+        (AskedPeers(), 2, {"a:5432 or b:6379": 2}),
+    ],
+)
+def test_threads_that_hide_for_what_they_poll(known: AskedPeers, threads: int, found: dict[str, float]) -> None:
+    """They are divided among the connections without an answer; a rest is one of both. A socket that is not known yet,
+    as of a new client, changes nothing, and a connection for which another thread waits in the open is left out."""
+    known.all = {1: ONE, 2: OTHER, 3: Peer("client"), 4: OTHER}
+    of = Decisions(known)
+    hidden = Wait(None, (1, 2, 3, 4, 99), gap=thread_wait.GAP_POLL, call="poll")
+    waits = [*[hidden] * threads, on(4)]
+    of.learn(waits, tuple)
+    sums: Counter[str] = Counter()
+    for part, decision in of.decide(hidden):
+        assert decision.result == "backend"
+        sums[decision.address or " or ".join(decision.candidates)] += threads * part  # type: ignore[assignment]
+    assert sums == {name: pytest.approx(number) for name, number in found.items()}
+    assert known.asked == [1, 2, 3]
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -94,6 +95,60 @@ def test_udp(opened: ExitStack) -> None:
         Peer("datagram", f"127.0.0.1:{server.getsockname()[1]}"),
         Peer("dns", "127.0.0.77:53"),
     ]
+
+
+def full_queue(opened: ExitStack, family: int, host: str) -> tuple[socket.socket, str]:
+    """A socket that connects to a listener whose queue is full, and the listener's address."""
+    listening = opened.enter_context(socket.socket(family))
+    listening.bind((host, 0))
+    listening.listen(0)
+    for _ in range(5):
+        near = opened.enter_context(socket.socket(family))
+        near.setblocking(False)
+        with suppress(BlockingIOError):
+            near.connect(listening.getsockname())
+    name = f"[{host}]" if ":" in host else host
+    return near, f"{name}:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), pytest.param(socket.AF_INET6, "::1", marks=over_ipv6)]
+)
+def test_a_connection_without_an_answer(opened: ExitStack, family: int, host: str) -> None:
+    """It is known by netlink and by the tables of /proc, and looked up anew each time: it may be made by then."""
+    near, address = full_queue(opened, family, host)
+    silent = Peer("backend", address, connecting=True)
+    assert peers_of(near) == [silent]
+    assert peers._read_all(os.getpid(), {inode(near)}) == {inode(near): silent}
+    known = Peers(lambda: 0.0)
+    known.learn([inode(near)])
+    known._known[inode(near)] = Peer("backend", "of an hour ago", connecting=True)
+    known._not_before = 0.0
+    known.learn([inode(near)])
+    assert known.get(inode(near)) == silent
+
+
+def test_connections_with_a_request_that_is_not_answered(opened: ExitStack) -> None:
+    """Data was sent and none was received since; after the answer it is no more. Closed ones are left out."""
+    _, near, far = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    _, idle, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
+    silent, silent_address = full_queue(opened, socket.AF_INET, "127.0.0.1")
+    asked = [inode(each) for each in (near, idle, silent)]
+    known = Peers()
+    known.learn(asked)
+    time.sleep(0.05)  # the kernel's clock has steps of some milliseconds
+    near.sendall(b"?")
+    time.sleep(0.05)
+    unanswered, _ = known.list_unanswered(asked)
+    address = f"127.0.0.1:{near.getpeername()[1]}"
+    assert [peer.address for peer in unanswered] == [address, silent_address]
+    far.recv(1)
+    far.sendall(b"!")
+    near.recv(1)
+    unanswered, _ = known.list_unanswered(asked)
+    assert [peer.address for peer in unanswered] == [silent_address]
+    near.close()
+    assert len(known.list_unanswered([*asked, 4711])[0]) == 1
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
+import random
+import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +22,16 @@ from tests.support.other_namespaces import as_nobody, as_root, forbid_netlink, i
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.locks import compute_lock
+from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.memory_map import read_memory_map
-from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.kernel.waits.sampler import GAP_TIME, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import State, Waits
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
@@ -158,3 +171,154 @@ def test_another_user_may_not_know() -> None:
         waits = as_nobody(lambda: waits_of(Host(waits=WaitSetting()), server))
     assert waits == Waits(off=waits.off, needs_right=True)
     assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in (waits.off or "")
+
+
+@dataclass
+class Clients:
+    """Clients that ask again and again, each after a time of its own. held: for how many seconds each request held the
+    lock, as the application says."""
+
+    server: Uwsgi
+    path: str
+    think: float
+    held: list[float] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self) -> None:
+        chance = random.Random()
+        while not self._stop.wait(chance.expovariate(1 / self.think) if self.think else 0.0):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.server.http), 20) as client:
+                client.sendall(f"GET {self.path} HTTP/1.0\r\n\r\n".encode())
+                answer = b"".join(iter(partial(client.recv, 4096), b""))
+                if body := answer.rpartition(b"\r\n\r\n")[2]:  # none from a worker that ended
+                    self.held.append(float(body))
+
+    @contextmanager
+    def run(self, number: int) -> Iterator[Clients]:
+        threads = [threading.Thread(target=self.ask) for _ in range(number)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def windows_of(server: Uwsgi, host: Host) -> Iterator[Window]:
+    """What the exporter's samples say, five a second, of all the time until then."""
+    integrals, history = Integrals(), History()
+    begin = time.monotonic()
+    while True:
+        snapshot = snapshot_of(server)
+        at = time.monotonic()
+        facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
+        integrals.add(Reading(at, time.time(), 0.0, 0.0, 0, snapshot, facts), 2.0)
+        history.add(at, integrals.totals)
+        if window := history.window(at - begin):
+            yield window
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("path", "reads", "within", "scope", "clients"),
+    [
+        ("/hold", True, 0.15, "worker", 8),
+        ("/hold", False, 0.3, "worker", 8),
+        ("/hold-again", True, 0.15, "worker", 8),
+        ("/hold-file", True, 0.2, "file", 3),
+    ],
+)
+def test_the_limit_of_a_lock(path: str, reads: bool, within: float, scope: str, clients: int) -> None:
+    """Requests hold a lock for 50 ms: each process serves 20 a second, all together if it is a file's. The clients use
+    most of that, and the limit is known."""
+    with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, path, think=0.15).run(clients) as asking:
+        for window in windows_of(server, Host(waits=WaitSetting(read_locks=reads))):
+            lock = compute_lock(window)
+            assert window.seconds < 60, "the lock is not known"
+            if lock and window.seconds > 18:
+                break
+        held = list(asking.held)
+    assert lock
+    assert (lock.scope, lock.is_known) == (scope, True)
+    assert lock.limit == pytest.approx((2 if scope == "worker" else 1) * len(held) / sum(held), rel=within)
+
+
+def test_threads_that_wait_for_a_condition_show_no_lock() -> None:
+    """A pool of two connections hands them out under a condition: each waiter has a semaphore of its own."""
+    with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, "/pool", think=0.0).run(8):
+        for window in windows_of(server, Host(waits=WaitSetting(read_locks=True))):
+            assert window.seconds < 60, "no waits are seen"
+            if window.waits and window.waits.seconds["lock"] > 6:
+                break
+    lock = compute_lock(window)
+    assert lock is None or not lock.is_known
+
+
+def test_a_lock_that_is_never_released() -> None:
+    """One thread sleeps with the lock and three wait: nothing passes it, so it is no limit of the load."""
+    with uwsgi("--processes", "1", "--threads", "4", app=APP) as server, requests(server, "/lock", 4):
+        host = Host(waits=WaitSetting(read_locks=True))
+        wait_for(host, server, "lock")
+        assert [waits_of(host, server).locks for _ in range(20)] == [{}] * 20
+
+
+def test_a_lock_after_a_respawn() -> None:
+    """What is known of a lock ends with its process, while samples go on, and is found anew in the next one."""
+    with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, "/hold", think=0.0).run(6):
+        host = Host(waits=WaitSetting(read_locks=True))
+        wait_until(lambda: len(waits_of(host, server).locks) == 2, what="the locks of both workers")
+        pids = {worker.pid for worker in snapshot_of(server).workers}
+        for pid in pids:
+            assert pid
+            os.kill(pid, signal.SIGKILL)
+            waits_of(host, server)
+        wait_until(lambda: pids.isdisjoint({worker.pid for worker in snapshot_of(server).workers}), what="respawns")
+        wait_until(lambda: len(waits_of(host, server).locks) == 2, what="the locks of the new workers")
+
+
+def test_a_worker_that_ends_waits_for_no_lock() -> None:
+    """At a reload the main thread of a worker waits until its other threads have served their last requests: that is no
+    lock of the application, and no request in service."""
+    with uwsgi(*TWO_BY_FOUR, "--worker-reload-mercy", "60", app=APP) as server:
+        for _ in range(30):  # which threads serve is chance
+            with requests(server, "/sleep", 2):
+                if _has_only_other_threads_busy(server):
+                    _look_while_it_ends(server)
+                    return
+            wait_until(lambda: busy(server) == 0, what="the end of these requests")
+            (server.directory / "stop").unlink()
+    pytest.fail("a busy worker always has its main thread in service")
+
+
+def _look_while_it_ends(server: Uwsgi) -> None:
+    host = Host(waits=WaitSetting())
+    wait_for(host, server, "sleep", 0.9)
+    os.kill(server.pid, signal.SIGHUP)
+    wait_until(lambda: _joins_a_thread(server), what="a main thread that waits for the others")
+    looks = 0
+    while looks < 10:
+        time.sleep(0.3)  # so that the budget allows a look at every thread
+        waits = waits_of(host, server)
+        if GAP_TIME in waits.gaps:  # another program had the CPU for most of the sample
+            continue
+        assert waits.threads == {"sleep": 2}
+        assert waits.busy == 2
+        looks += 1
+
+
+def _has_only_other_threads_busy(server: Uwsgi) -> bool:
+    """Whether a worker serves requests, and not in its main thread."""
+    workers = json.loads(server.document())["workers"]
+    in_service = [[core["in_request"] for core in worker["cores"]] for worker in workers]
+    return any(any(cores) and not cores[0] for cores in in_service)
+
+
+def _joins_a_thread(server: Uwsgi) -> bool:
+    """Whether the main thread of a worker waits for the end of another one: FUTEX_WAIT_BITSET, not private."""
+    for worker in snapshot_of(server).workers:
+        with suppress(OSError):
+            if " 0x109 " in Path(f"/proc/{worker.pid}/task/{worker.pid}/syscall").read_text():
+                return True
+    return False

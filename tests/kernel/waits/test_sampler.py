@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import random
+import select
+import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
+from tests.support.other_namespaces import as_nobody
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
-from uwsgi_headroom.kernel.waits import sampler, worker_threads
+from uwsgi_headroom.kernel.waits import file_locks, locks, memory, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
-from uwsgi_headroom.record import Options, Setup, Waits
+from uwsgi_headroom.record import Destination, LockUse, Options, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 
 PYTHON, UWSGI = 0x1000, 0x2000
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ())
 
-READ, EPOLL_WAIT = 0, 232
-"""The numbers of read(2) and epoll_wait(2) on x86-64."""
+READ, POLL, EPOLL_WAIT = 0, 7, 232
+"""The numbers of read(2), poll(2) and epoll_wait(2) on x86-64."""
 
 SLEEPS: Blocked = (230, (1, 1, 0, 0, 0, 0, 0, 0))
 LOCKED: Blocked = (202, (PYTHON, 0x89, 0, 0, 0, 0, 0))
@@ -383,6 +389,108 @@ def test_epoll_sets_that_are_not_known(machine: Callable[..., None]) -> None:
     assert waits.gaps == (GAP_SOCKET,)
 
 
+@contextmanager
+def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
+    """A call of poll(2) for a connection of this process, to a server on loopback, and that server's socket."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        array = ctypes.create_string_buffer(struct.pack("=ihh", near.fileno(), select.POLLIN, 0))
+        at = ctypes.addressof(array) if array_is_read else 8
+        yield (POLL, (at, 1, 30_000, 0, 0, 0, at - 104)), server
+
+
+@pytest.mark.parametrize(("named", "is_equal"), [(False, True), (True, True), (False, False)])
+def test_what_is_polled(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, named: bool, is_equal: bool
+) -> None:
+    """The array of poll(2) is read, and its sockets are known by address; a name is counted as well. A process that
+    could not end the exporter is looked at in another thread."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
+    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(call))
+    with polling(array_is_read=True) as (call, server):
+        machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        hands = MovableClock()
+        of = WaitSampler(WaitSetting(backends={address: "db"} if named else {}), hands.clock.monotonic)
+        hands.move(10)
+        waits = sampled(of, own_server())
+    assert (waits.threads, waits.gaps) == ({"backend": 8}, ())
+    assert waits.destinations == {Destination("backend", (address,)): 8}
+    assert waits.backends == ({"db": 8} if named else {})
+
+
+def test_threads_that_go_on(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the threads leave poll(2) before the other thread looks: they waited for the same as the rest."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: False)
+    looks = count()
+    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(call if next(looks) % 2 else SLEEPS))
+    with polling(array_is_read=True) as (call, server):
+        machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
+        hands = MovableClock()
+        of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+        hands.move(10)
+        waits = sampled(of, own_server())
+        assert waits.destinations == {Destination("backend", (f"127.0.0.1:{server.getsockname()[1]}",)): 8}
+
+
+def test_who_could_end_the_exporter() -> None:
+    """A process of the same user in the same PID namespace; init of another user and a process that has ended not."""
+    assert worker_threads._is_equal(os.getpid())
+    assert not worker_threads._is_equal(2**22)
+    if os.geteuid() == 0:
+        assert not as_nobody(lambda: worker_threads._is_equal(os.getppid()))
+
+
+def own_server() -> Server:
+    """A server whose only worker is this process."""
+    server = Server(processes=1, threads=16)
+    server.respawn(1, 1.0, os.getpid())
+    server.busy(8)
+    return server
+
+
+def test_an_array_that_cannot_be_read(machine: Callable[..., None]) -> None:
+    """An invalid address says nothing, and so it is inferred; nothing fails."""
+    with polling(array_is_read=False) as (call, _):
+        machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
+        hands = MovableClock()
+        of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+        hands.move(10)
+        assert sum(sampled(of, own_server()).threads.values()) == 8
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_arrays_that_may_not_be_read(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
+) -> None:
+    """A filter of system calls refuses: the reason says what to allow, and nothing is asked again at each sample."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
+    monkeypatch.setattr(worker_threads.procfs, "read_line", lambda _: line_of(elsewhere))
+    asked: list[int] = []
+
+    def refuse(pid: int, _: object) -> None:
+        asked.append(pid)
+        raise memory.RefusedToReadError
+
+    monkeypatch.setattr(worker_threads, "read_pieces", refuse)
+    elsewhere: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))  # not on the stack
+    machine(lambda _, thread: elsewhere if thread % 1000 < 8 else IDLE)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    for _ in range(5):
+        hands.move(5)
+        waits = sampled(of, own_server())
+    assert (waits.threads, waits.gaps) == ({"unknown": 8}, (sampler.GAP_REFUSED,))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "printable"), [("/run/db\x1b[2J", "/run/db?[2J"), ("/run/\udcff", "/run/?"), ("x" * 500, "x" * 120)]
+)
+def test_addresses_that_a_terminal_would_obey(address: str, printable: str) -> None:
+    """The path of a UNIX socket may hold any byte."""
+    assert sampler._destination("backend", Decision("backend", address)).addresses == (printable,)
+
+
 def test_nothing_in_service(machine: Callable[..., None]) -> None:
     """An idle server has no thread in any state, which is known."""
     machine(by_place)
@@ -390,3 +498,85 @@ def test_nothing_in_service(machine: Callable[..., None]) -> None:
     server.busy(0, 0, 0, 0)
     waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), server)
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
+
+
+def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
+    rest it is free. A worker that has no time left is left out."""
+    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
+    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    at = 0
+    machine(lambda _, thread: semaphore if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
+    hands = MovableClock()
+    server = busy_server(2)
+    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    for at in range(3):  # noqa: B007 - which threads wait depends on it
+        hands.move(1)
+        waits = sampled(of, server)
+    held = LockUse(waited=True, held=True)
+    assert (waits.locks, waits.reads_locks) == ({1: held, 2: held}, True)
+    server.busy(8, 0)
+    hands.move(1)
+    sampled(of, server)
+    hands.move(1)
+    assert sampled(of, server).locks == {1: held, 2: LockUse(waited=False, held=False)}
+    server.busy(0, 0)
+    for _ in range(2):
+        hands.move(0.1)
+        resting = sampled(of, server)
+    assert set(resting.locks.values()) == {LockUse(waited=False, held=False)}
+    assert sampled(of, server) is resting
+
+
+def test_locks_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter of system calls refuses: it is said that nothing could be read, and who waits is known."""
+
+    def refuse(*_: object) -> None:
+        raise locks.RefusedToReadError
+
+    monkeypatch.setattr(locks, "read_semaphores", refuse)
+    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
+    machine(lambda _, thread: semaphore if (thread + at) % 4 else SLEEPS)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    server = busy_server(1)
+    for at in range(4):  # noqa: B007 - which threads wait depends on it
+        hands.move(1)
+        waits = sampled(of, server)
+    assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
+
+
+def test_no_memory_is_read_without_a_lock(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most servers show none: a sample then costs what it did."""
+    monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
+    monkeypatch.setattr(file_locks, "_read", lambda: pytest.fail("the kernel's list is read"))
+    machine(by_place)
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
+    for _ in range(5):
+        hands.move(1)
+        assert sampled(of, busy_server()).locks == {}
+
+
+def test_a_lock_of_a_file_without_rights(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel does not show what threads wait for, its list of locks still says who waits for a file's."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no right")
+
+    machine(refuse)
+    server = busy_server(1)
+    pid = next(iter(server.read(1.0).host.processes))
+    line = f"FLOCK ADVISORY WRITE {pid} 0:1:2 0 EOF\n"
+    texts = [f"1: {line}1: -> {line}", f"1: {line}", ""]
+    lists = iter(texts)
+    monkeypatch.setattr(file_locks, "_read", lambda: next(lists).encode())
+    hands = MovableClock()
+    of = WaitSampler(WaitSetting(), hands.clock.monotonic)
+    found = []
+    for _ in range(3):
+        hands.move(2)
+        waits = sampled(of, server)
+        assert waits.needs_right
+        found.append(waits.file_lock)
+    assert found == [None, LockUse(waited=False, held=True), LockUse(waited=False, held=False)]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import select
 import socket
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from uwsgi_headroom.kernel.waits import descriptors, thread_wait
-from uwsgi_headroom.kernel.waits.descriptors import Epolls
+from uwsgi_headroom.kernel.waits.descriptors import Epolls, Polled
 from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, classify, decide
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, classify, decide, decide_polled
 
 PID = os.getpid()
 PYTHON, UWSGI, HEAP, IMAGE = 0x1000, 0x2000, 0x9000, 0x3000
@@ -45,6 +46,7 @@ NUMBERS = {
     "flock": 73,
     "semtimedop": 220,
     "recvfrom": 45,
+    "connect": 42,
     "openat": 257,
     "restart_syscall": 219,
 }
@@ -104,6 +106,15 @@ def test_calls_that_decide(name: str, arguments: tuple[int, ...], result: str) -
     assert classified(name, *arguments).result == result
 
 
+def test_the_end_of_another_thread_is_no_lock() -> None:
+    """pthread_join(3) waits for the value of a thread's id, with a futex that other processes could use as well; no
+    lock of the application does."""
+    assert classified("futex", HEAP, 0x109, 4711).joins == 4711
+    assert classified("futex", HEAP, 0x189, 4711).joins is None
+    assert classified("futex", HEAP, 0x109, 2).joins is None
+    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
+
+
 def test_locks_that_idle_threads_may_wait_for() -> None:
     """uWSGI's locks between processes and semaphores may mean idleness; locks on the heap never do."""
     assert classified("futex", HEAP, 0x6).lock == ("futex", HEAP)
@@ -139,15 +150,48 @@ def test_timeouts_of_polls() -> None:
         assert (found.result, found.call, found.gap) == (None, "poll", thread_wait.GAP_POLL)
 
 
-def test_what_is_polled_goes_before_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_polled_goes_before_the_timeout() -> None:
     """If it may be read, the descriptor decides: a backend may have uWSGI's own timeout."""
+    reads = process(read_pollfds=True)
     left, right = socket.socketpair()
     with left, right:
-        monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [left.fileno()])
-        found = classified("poll", ON_STACK, 1, 4000, of=process(read_pollfds=True))
-        assert (found.result, found.sockets) == (None, (os.fstat(left.fileno()).st_ino,))
-    monkeypatch.setattr(thread_wait, "read_poll_descriptors", lambda *_: [])
-    assert classified("poll", HEAP, 3, 9, of=process(read_pollfds=True)).result == "unknown"
+        found = classified("poll", ON_STACK, 1, 4000, of=reads)
+        assert found.polled == (ON_STACK, 1)
+        for writes in (False, True):
+            decided = decide_polled(reads, found, [Polled(left.fileno(), writes)])
+            assert (decided.result, decided.sockets) == (None, (os.fstat(left.fileno()).st_ino,))
+            assert (decided.polled, decided.writes, decided.gap) == (None, writes, None)
+    unread = decide_polled(reads, classified("poll", HEAP, 3, 9, of=reads), [])
+    assert (unread.result, unread.gap) == ("unknown", thread_wait.GAP_POLL)
+    assert decide_polled(reads, classified("poll", ON_STACK, 1, 4000, of=reads), None).result == "client"
+
+
+def test_other_things_that_are_polled() -> None:
+    """Pipes are pipes, also beside a closed descriptor. If all are closed, the thread has gone on meanwhile."""
+    reads = process(read_pollfds=True)
+    wait = classified("poll", HEAP, 2, 9, of=reads)
+    near, far = os.pipe()
+    closed = os.dup(near)
+    os.close(closed)
+    assert decide_polled(reads, wait, [Polled(near, False), Polled(closed, False)]).result == "pipe"
+    assert decide_polled(reads, wait, [Polled(closed, False), Polled(2**31 - 1, False)]) is thread_wait.GONE_ON
+    os.close(near)
+    os.close(far)
+
+
+@pytest.mark.parametrize("number", [17, 10_000, 2**32, 2**64 - 1])
+def test_long_arrays_are_not_read(number: int) -> None:
+    """Of a thread that polls many descriptors, none is looked at."""
+    reads = process(read_pollfds=True)
+    found = decide_polled(reads, classified("poll", ON_STACK, number, 9, of=reads), None)
+    assert (found.result, found.gap, found.polled) == ("unknown", thread_wait.GAP_MANY, None)
+
+
+def test_a_connection_that_is_made() -> None:
+    """connect(2) waits until it can write."""
+    with socket.socket() as connection:
+        assert classified("connect", connection.fileno()).writes
+        assert not classified("recvfrom", connection.fileno()).writes
 
 
 @pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
@@ -254,7 +298,7 @@ DNS, POSTGRES, REDIS = Peer("dns", "10.0.0.1:53"), Peer("backend", "10.0.0.5:543
         ((POSTGRES, REDIS), "unknown", ""),
         ((POSTGRES, None), "unknown", ""),
         ((CLIENT,), "client", ""),
-        ((DNS,), "dns", ""),
+        ((DNS,), "dns", "10.0.0.1:53"),
         ((PAIR,), "pipe", ""),
         ((UNCONNECTED,), "unknown", ""),
         ((PAIR, LISTENING), "idle", ""),
@@ -277,7 +321,7 @@ def test_peers_of_the_sockets_that_are_waited_for(peers: tuple[Peer | None, ...]
         ((POSTGRES, CLIENT, LISTENING, PAIR, UNCONNECTED, STATSD, LOG), "backend", None),
         ((STATSD, LOG), "unknown", thread_wait.GAP_POLL),
         ((DNS, CLIENT), "dns", None),
-        ((POSTGRES, REDIS), "unknown", thread_wait.GAP_POLL),
+        ((POSTGRES, REDIS), "backend", thread_wait.GAP_POLL),
         ((POSTGRES, DNS), "unknown", thread_wait.GAP_POLL),
         ((CLIENT, LISTENING), "unknown", thread_wait.GAP_POLL),
         ((POSTGRES, None), "unknown", thread_wait.GAP_SOCKET),
@@ -289,8 +333,66 @@ def test_any_socket_of_the_process(peers: tuple[Peer | None, ...], result: str, 
     wait = Wait(None, tuple(range(len(peers))), gap=thread_wait.GAP_POLL)
     decision = decide(wait, Known(*peers))
     assert (decision.result, decision.gap) == (result, gap)
+    if (result, gap) == ("backend", thread_wait.GAP_POLL):  # one of them, and it is not guessed which
+        assert (decision.address, decision.candidates) == ("", ("10.0.0.5:5432", "10.0.0.6:6379"))
+
+
+@pytest.mark.parametrize(
+    ("wait", "connecting"),
+    [
+        (Wait(None, (0,), writes=True), True),
+        (Wait(None, (0,)), False),
+        (Wait(None, (0,), gap=thread_wait.GAP_POLL), True),
+    ],
+)
+def test_a_backend_that_has_not_answered_to_the_connection(wait: Wait, connecting: bool) -> None:
+    """It is connecting, unless the thread by now waits for something to read."""
+    silent = Peer("backend", "10.0.0.9:80", connecting=True)
+    assert decide(wait, Known(silent)) == Decision("backend", "10.0.0.9:80", connecting=connecting)
+    assert not decide(wait, Known(Peer("backend", "10.0.0.9:80"))).connecting
 
 
 def test_a_result_needs_no_peers() -> None:
     """A decided wait keeps its result and its gap."""
     assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "semaphore"),
+    [
+        ((HEAP, 0x189, 0), HEAP),
+        ((HEAP, 0x89, 0), HEAP),
+        ((HEAP, 0x189, 2), None),
+        ((HEAP, 0x80, 2), None),
+        ((HEAP, 0x80, 0), None),
+        ((HEAP + 4, 0x189, 0), None),
+        ((ON_STACK, 0x189, 0), None),
+        ((STACK + (1 << 20), 0x189, 0), STACK + (1 << 20)),
+        ((PYTHON + 0x188, 0x189, 0), None),
+        ((IMAGE, 0x189, 0), None),
+    ],
+)
+def test_semaphores_of_locks(arguments: tuple[int, ...], semaphore: int | None) -> None:
+    """A lock of CPython's is a semaphore on the heap, at which threads wait while it is 0. A mutex of the C library is
+    not, nor is what CPython 3.14 has on the waiter's own stack."""
+    assert classified("futex", *arguments).semaphore == semaphore
+
+
+def test_locks_of_files() -> None:
+    """The kernel knows them by another call."""
+    assert (classified("flock", 3).file, classified("futex", HEAP, 0x189, 0).file) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("same", "named"), [(True, ["standard output and error"] * 2), (False, ["standard output", "standard error"])]
+)
+def test_an_output_that_is_a_pipe(same: bool, named: list[str]) -> None:
+    """A write to descriptor 1 or 2 is one to the process's own output; one to another pipe is not."""
+    error = subprocess.STDOUT if same else subprocess.PIPE
+    with subprocess.Popen(
+        ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, pass_fds=()
+    ) as child:
+        calls = [classify(process(pid=child.pid), child.pid, (1, (each, *[0] * 5, STACK))) for each in (1, 2, 0)]
+        child.kill()
+    assert [wait.result for wait in calls] == ["pipe"] * 3
+    assert [wait.output for wait in calls] == [*named, None]

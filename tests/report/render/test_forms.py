@@ -60,7 +60,7 @@ def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
         raise AssertionError(name)
 
     document = json.loads(render_json(plain), parse_constant=refuse)
-    assert document["format"] == 1
+    assert document["format"] == 2
     assert document["judgement"] == "act"
     (service,) = document["services"]
     assert set(service) == {

@@ -116,16 +116,37 @@ def test_with_one_server_lost_the_others_take_its_load_in_proportion() -> None:
     assert threads.one_lost == pytest.approx(12 / 32 * 4 / 3, rel=1e-3)
 
 
-def test_unknown_cpu_makes_headroom_an_upper_bound() -> None:
-    """Without CPU times, threads are the only limit, and the verdict says `at most`."""
-    server = _server()
+def _without_cpu(server: ServerData) -> ServerData:
     nan = np.full_like(server.time, np.nan)
     workers = tuple(replace(worker, cpu=nan) for worker in server.by_worker)
-    blind = replace(server, cpus=nan, cpu_own=nan, cpu_idle=nan, cpu_others=nan, by_worker=workers)
-    service = build_review(_review_of(blind)).services[0]
+    return replace(server, cpus=nan, cpu_own=nan, cpu_idle=nan, cpu_others=nan, by_worker=workers)
+
+
+def test_unknown_cpu_makes_headroom_an_upper_bound() -> None:
+    """Without CPU times, threads are the only limit, and the verdict says `at most`."""
+    service = build_review(_review_of(_without_cpu(_server()))).services[0]
     assert service.utilization.upper_bound
-    assert service.verdict.sentence.startswith("Headroom at most 4.0x at peak: threads run out first")
+    until = "Headroom at most 3.8x until requests wait at peak; 4.0x until threads run out"
+    assert service.verdict.sentence.startswith(until)
+    assert service.utilization.usable == pytest.approx(3.8, abs=0.05)
     assert "CPU use is not known" in service.verdict.certainty
+
+
+def test_usable_headroom_follows_how_much_response_times_vary() -> None:
+    """By the histogram's buckets: requests of one length wait later than those of very different ones. Without
+    response times, and where nearly all are in the first bucket, they are taken as exponential."""
+    server, bounds = _without_cpu(_server(days=1)), (0.01, 0.25, 0.5, 10.0, float("inf"))
+    place = np.array([int(np.nanargmax(server.busy))])
+
+    def usable(*parts: float) -> float:
+        by_time = tuple(part * server.requests for part in parts)
+        found = figures_at(replace(server, bounds=bounds if parts else (), by_time=by_time), place).usable
+        assert found
+        return found.factor
+
+    regular, varied, unknown = usable(0, 1, 0, 0, 0), usable(0, 0.95, 0, 0.05, 0), usable()
+    assert regular > unknown > varied
+    assert usable(1, 0, 0, 0, 0) == unknown
 
 
 def test_a_server_whose_workers_are_unknown_is_judged_by_its_threads() -> None:

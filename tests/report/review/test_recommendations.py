@@ -55,8 +55,9 @@ def test_killed_requests_are_those_of_the_whole_range() -> None:
     harakiris = np.zeros(192)
     harakiris[3:6] = 1
     found = _recommended(harakiris=harakiris)["harakiri"]
-    assert found.title == "uWSGI killed a worker 3 times for a request over `harakiri`."
-    assert "In the last 48 h" in found.evidence or "In the last 2 days" in found.evidence
+    assert found.title == "uWSGI kills workers for requests over `harakiri`."
+    assert "3 times in the last" in found.evidence
+    assert "in the last 48 h" in found.evidence or "in the last 2 days" in found.evidence
 
 
 def test_lost_requests_are_counted() -> None:
@@ -73,7 +74,10 @@ def test_an_objective_that_is_missed() -> None:
     server = _server()
     found = _recommended(slow=0.02 * server.requests, judged=server.requests)["objective_missed"]
     assert found.judgement == "act"
-    assert found.title == "2 % of the requests were slower than 1.0 s or lost, where the objective permits 1 %."
+    assert found.title == (
+        "2 % of the requests were slower than 1.0 s, lost or refused, where the objective permits 1 %: the cause is "
+        "not seen."
+    )
     assert "2.0x of the error budget" in found.evidence
 
 
@@ -145,3 +149,80 @@ def test_a_prediction_that_is_impossible_says_why(monkeypatch: pytest.MonkeyPatc
 def _busiest() -> tuple[ServerData, Figures]:
     data = make_review_data(History(services=(CALM,), days=1, until=stories.UNTIL))
     return find_peaks(group_services(data)[0], UTC).present[0]
+
+
+def test_refused_clients_and_their_cause_are_one_recommendation() -> None:
+    """While the queue was full, requests waited for a lock of the application: one block, whose change is about the
+    lock, with the harm as a line."""
+    server = _server()
+    full = np.zeros(192)
+    full[40:52] = 0.9
+    waits = {state: np.zeros(192) for state in server.waits} | {"lock": server.busy}
+    found = _recommended(
+        queue_full=full,
+        queue=20 * np.sign(full),
+        busy=np.where(full, 31.0, server.busy),
+        waits=waits | {"lock": 31 * np.sign(full)},
+    )
+    assert "clients_refused" not in found
+    lock = found["application_lock"]
+    assert lock.judgement == "act"
+    assert lock.title == (
+        "Listen queues were full, and clients refused or left to try again: the threads wait for a lock of the "
+        "application."
+    )
+    assert any("at its limit for 5.6 % of the time" in harm for harm in lock.harms)
+    assert "hold it for less time" in lock.action
+    assert "Raise `threads`" not in lock.action
+
+
+def test_page_one_says_what_users_feel_and_what_the_change_brings() -> None:
+    """The verdict begins with the block of the first recommendation."""
+    server = _server()
+    full = np.zeros(192)
+    full[40:52] = 0.9
+    data = make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL))
+    servers = (replace(server, queue_full=full, queue=20 * np.sign(full)),)
+    (review,) = build_review(replace(data, servers=servers)).services
+    verdict, first = review.verdict, review.recommendations[0]
+    assert verdict.problem.startswith(f"Yes. {first.title} At peak")
+    assert verdict.sentence.startswith(f"{first.title} Headroom")
+    assert verdict.action.startswith(first.action)
+    assert verdict.gain == first.effect
+    assert verdict.users.startswith("At peak a request takes 100 ms on average, and 95 of 100 at most ")
+    assert "Clients were turned away in 5.6 % of the time." in verdict.users
+
+
+def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
+    """A worker whose 8 threads are nearly all busy is full, however many threads the others have."""
+    server = _server()
+    hot = replace(server.by_worker[0], busy=np.full_like(server.time, 7.6))
+    workers = (hot, *server.by_worker[1:])
+    data = make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL))
+    holders = {"a.sock": (1,), "b.sock": (2, 3, 4)}
+    factors = []
+    for known in (None, holders):
+        changed = replace(server, by_worker=workers, socket_holders=known)
+        (review,) = build_review(replace(data, servers=(changed,))).services
+        factors.append({use.limit: use.factor for use in review.utilization.limits}["threads"])
+    assert factors == [pytest.approx(32 / 10.6, rel=1e-3), pytest.approx(8 / 7.6, rel=1e-3)]
+
+
+def test_today_has_one_maximum() -> None:
+    """What-if gives for today's setting what the headroom says, and the others in the same ratio as the model."""
+    data = make_review_data(History(services=(replace(CALM, peak=20.0, wait=0.19),), days=1, until=stories.UNTIL))
+    server, judged = find_peaks(group_services(data)[0], UTC).present[0]
+    found = what_if.review_what_if(server, judged)
+    assert not isinstance(found, Absent)
+    today = found.rows[0]
+    assert today.limit == judged.headroom.first == "threads"
+    assert today.most_throughput == pytest.approx(judged.flow.throughput * judged.headroom.factor, rel=1e-9)
+    more = next(row for row in found.rows if row.setting == "8x8")
+    assert 1.8 < more.most_throughput / today.most_throughput < 2.1
+
+
+def test_a_harm_without_a_known_cause_is_in_the_review() -> None:
+    """Requests wait at peak while threads are free: the review says so, and advises neither threads nor processes."""
+    found = _recommended(queue=np.full(192, 4.0))["queue_wait"]
+    assert found.title == "Requests wait in the listen queue: the cause is not seen."
+    assert found.action.startswith("No change is known to help: ")

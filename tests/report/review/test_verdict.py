@@ -27,7 +27,9 @@ def _judge(calm: Review, one_lost: float | None) -> Verdict:
     """The verdict if the loss of the worst server would leave this headroom on the others."""
     (service,) = calm.services
     used = replace(service.utilization, one_lost=one_lost)
-    return judge(Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC")))
+    return judge(
+        Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC"), service.users)
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,8 @@ def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
     """The verdict says that the service is then down, and is that of the load alone."""
     (service,) = calm.services
     used = replace(service.utilization, lone_server=True, one_lost=None)
-    verdict = judge(Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC")))
+    verdict = judge(
+        Facts("calm", used, service.balance, service.trend, (), calm.quality, False, ZoneInfo("UTC"), service.users)
+    )
     assert verdict.judgement == "ok"
     assert verdict.problem.endswith("It has one server: if that is lost, the service is down.")

@@ -69,6 +69,36 @@ def test_what_prometheus_does_not_know_is_unknown() -> None:
     assert (server.waits, server.percentiles, server.objective, server.bounds) == ({}, (), None, ())
 
 
+@pytest.mark.parametrize(
+    ("own", "known"),
+    [
+        (None, None),
+        (0.0, None),
+        (1.0, None),
+        (2.0, {"the socket of worker 1": (1,), "the socket of worker 2": (2,)}),
+    ],
+)
+def test_workers_with_sockets_of_their_own(own: float | None, known: object) -> None:
+    """With `map-socket`, each worker has a limit of its own where all that accept have their own sockets; where only
+    some do, it is not known which. Worker 3 is in cheaper mode's reserve."""
+
+    def mapped(request: Request) -> Reply:
+        query, step = request.form["query"], float(request.form["step"])
+        times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
+        if query.startswith("uwsgi_workers_with_own_sockets") and own is not None:
+            return values((SHOP, [(at, own) for at in times]))
+        if query.startswith("increase(uwsgi_worker_requests_total"):
+            return values(*(({**SHOP, "worker_id": each}, [(at, 960.0) for at in times]) for each in "123"))
+        if query.startswith("avg_over_time(uwsgi_worker_accepting"):
+            return values(
+                *(({**SHOP, "worker_id": each}, [(at, float(each != "3")) for at in times]) for each in "123")
+            )
+        return answer(request)
+
+    (server,) = load(mapped, TimeRange(0.0, DAY, "UTC")).servers
+    assert server.socket_holders == known
+
+
 def fail_before(end: float, reply: Reply) -> Callable[[Request], Reply]:
     """Answers queries of busy threads before a time with an error."""
 

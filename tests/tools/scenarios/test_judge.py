@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from tools.scenarios.judge import differences, read_document
+import pytest
+
+from tools.scenarios.judge import Seen, differences, read_document
+from tools.scenarios.report import full_text
+from tools.scenarios.run import Result
 from tools.scenarios.scenario import Expected, Load, Scenario, Server
 from tools.scenarios.table import ROWS, find_rows
-from tools.scenarios.variations import vary
+from tools.scenarios.variations import vary, vary_widely
 
 
 def document(*findings: tuple[str, str], **limits: float) -> dict[str, Any]:
@@ -68,6 +73,41 @@ def test_a_variation_is_the_same_for_the_same_seed() -> None:
     load = vary(row, 1, seed=1).loads[0]
     assert 0.4 <= load.part <= 0.6
     assert 80 <= load.io_ms <= 120
+
+
+def test_a_wide_variation_keeps_the_kind_of_server_and_the_share_of_the_load() -> None:
+    """One thread stays one and several stay several; rates follow size and service time; events stay in the check."""
+    for row in ROWS:
+        for seed in range(20):
+            varied = vary_widely(row, seed)
+            assert (varied.server.processes == 1) == (row.server.processes == 1)
+            assert (varied.server.threads > 1) == (row.server.threads > 1)
+            assert varied.server == row.server or not row.fixed
+            assert row.seconds <= varied.seconds <= 1.2 * row.seconds + 0.1
+            for before, after in zip(row.loads, varied.loads, strict=True):
+                assert after.part == before.part
+                if before.rate and 0 < before.io_ms <= 5000:
+                    share = before.rate * before.io_ms / row.server.capacity
+                    assert after.rate * after.io_ms / varied.server.capacity == pytest.approx(share)
+
+
+def test_a_wide_variation_is_the_same_for_the_same_seed() -> None:
+    """Another seed gives other arrivals and other service times."""
+    row = ROWS[0]
+    assert vary_widely(row, 1) == vary_widely(row, 1)
+    first, second = vary_widely(row, 1).loads[0], vary_widely(row, 2).loads[0]
+    assert first.seed != second.seed
+    assert first.io_ms != second.io_ms
+
+
+def test_the_text_of_a_row_says_what_was_expected_and_seen() -> None:
+    """A row that was not run says why; a server that was not judged has its reason as text."""
+    row = replace(ROWS[0], why="Because.")
+    assert "Not run: no root" in full_text(Result(row, None, skipped="no root"))
+    text = full_text(Result(row, Seen("unknown", 3, verdict="Cannot be read."), ("unknown, not ok",)))
+    assert "Because." in text
+    assert "Not as expected: unknown, not ok" in text
+    assert "    Cannot be read." in text
 
 
 def test_rows_are_found_by_a_part_of_their_name() -> None:

@@ -58,14 +58,33 @@ def test_the_top_answers_the_question() -> None:
     server = hot()
     assert server.headroom
     top = lines(screen_model(server), AT_IT)
-    assert top[1].startswith("CRITICAL  Worker 4 takes 63 % of the requests")
-    assert top[3].startswith("change       Use more processes and fewer threads")
+    assert top[1].startswith("CRITICAL  Worker 4 takes too much of the load: its interpreter is the limit.")
+    assert top[2].startswith("change       Use more processes and fewer threads")
     assert top[4].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[6:10]] == ["in", "requests", "response", "queue"]
     assert top[10].split()[0] == "instance"
     assert top[12].split()[:3] == ["W", "PID", "STATE"]
     assert top[13].split()[:2] == ["4", "104"]
     assert top[17].split()[:2] == ["all", "11/32"]
+
+
+@pytest.mark.parametrize(
+    ("usable", "width", "line"),
+    [
+        (1.6, 80, "headroom     2.4x, first limit: threads; 1.6x until requests wait"),
+        (1.0, 80, "headroom     2.4x, first limit: threads; requests begin to wait"),
+        (2.4, 80, "headroom     2.4x, first limit: threads"),
+        (None, 80, "headroom     2.4x, first limit: threads"),
+        (1.6, 64, "headroom     2.4x, first limit: threads"),
+    ],
+)
+def test_usable_headroom_stands_beside_the_limit(usable: float | None, width: int, line: str) -> None:
+    """The line has the words of the verdict where it has room, and if both factors are not the same."""
+    server = hot()
+    assert server.headroom
+    room = msgspec.structs.replace(server.headroom, factor=2.4, first="threads", usable=usable)
+    shown = lines(screen_model(msgspec.structs.replace(server, headroom=room)), AT_IT, width)
+    assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]
 
 
 def test_it_answers_at_40_by_10_too() -> None:

@@ -16,7 +16,7 @@ from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import time_lines, why_not_known
+from uwsgi_headroom.top.view.headline import stuck_line, time_lines, why_not_known
 from uwsgi_headroom.top.view.screen import draw_plain
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
@@ -167,3 +167,15 @@ def test_an_exporter_that_was_set_not_to_look_has_no_line() -> None:
     assert why_not_known(server) is None
     advice = lines(screen_model(server), replace(AT_IT, view="findings"), 80, 60)
     assert any("off: enable it with --waits" in line for line in advice)
+
+
+def test_stuck_requests_stand_beside_the_time() -> None:
+    """They are in the bar's threads, but not in the time of a request."""
+    section = msgspec.structs.replace(EXAMPLE, stuck=0.5)
+    line = stuck_line(with_waits(hot(), section), 80)
+    assert line is not None
+    assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
+    assert stuck_line(with_waits(hot(), EXAMPLE), 80) is None
+    narrow = stuck_line(with_waits(hot(), section), 40)
+    assert narrow is not None
+    assert narrow.cell_len <= 40

@@ -90,7 +90,7 @@ def _server(setting: Setting) -> Iterator[real_uwsgi.Uwsgi]:
     options += ["--http-socket", "{directory}/web", "--stats", "{directory}/stats"]
     options += ["--req-logger", "file:{directory}/requests", "--logformat", "%(micros)"]
     with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
-        binary = real_uwsgi.wrapped(Path(directory), real_uwsgi.uwsgi_binary(), " ".join(_prefix()))
+        binary = real_uwsgi.wrapped(Path(directory), real_uwsgi.uwsgi_binary(), " ".join(prefix()))
         with real_uwsgi.bare(*options, binary=binary) as running:
             real_uwsgi.wait_until(lambda: b'"accepting":0' not in running.document(), what="the workers to accept")
             yield running
@@ -99,7 +99,7 @@ def _server(setting: Setting) -> Iterator[real_uwsgi.Uwsgi]:
 @contextlib.contextmanager
 def _clients(running: real_uwsgi.Uwsgi, plan: Plan) -> Iterator[subprocess.Popen[bytes]]:
     """Runs the clients; they end with their standard input and print what they measured."""
-    command = [*_prefix(), sys.executable, "-m", "tools.bench.model.clients"]
+    command = [*prefix(), sys.executable, "-m", "tools.bench.model.clients"]
     process = subprocess.Popen(
         [*command, str(running.directory / "web"), plan.as_json()],
         cwd=ROOT,
@@ -113,7 +113,7 @@ def _clients(running: real_uwsgi.Uwsgi, plan: Plan) -> Iterator[subprocess.Popen
         process.wait()
 
 
-def _prefix() -> list[str]:
+def prefix() -> list[str]:
     nice = ["nice", "-n", str(NICE)] if os.geteuid() == 0 else []
     return ["taskset", "-c", CPUS, *nice]
 

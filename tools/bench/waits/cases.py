@@ -20,7 +20,7 @@ class Case:
     plans: tuple[str, ...]
     pause: float = 0.0
     slow: float = 0.0
-    read_pollfds: bool = False
+    read_pollfds: bool = True
     pinned: bool = False
     options: tuple[str, ...] = ()
 
@@ -44,12 +44,12 @@ CASES = (
     Case("2x8 one backend, time-out", 2, 8, 10, ("postgres-timeout:50",)),
     Case("2x8 two backends, time-outs", 2, 8, 10, ("postgres-timeout:50", "redis-timeout:50")),
     Case(
-        "2x8 two backends, time-outs, --read-pollfds",
+        "2x8 two backends, time-outs, --read-pollfds false",
         2,
         8,
         10,
         ("postgres-timeout:50", "redis-timeout:50"),
-        read_pollfds=True,
+        read_pollfds=False,
     ),
     Case("2x8 a connection for each query", 2, 8, 10, ("postgres-new:50",)),
     Case("2x8 a connection for each query, time-out", 2, 8, 10, ("postgres-new-timeout:50",)),

@@ -61,7 +61,7 @@ def run(case: Case, seconds: float, binary: str | None = None) -> Result:
         )
         command = exporters.OURS[exporters.EVERYTHING]
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
-        command += " --read-pollfds" if case.read_pollfds else ""
+        command += "" if case.read_pollfds else " --read-pollfds false"
         exporter = stack.enter_context(exporters.running("ours", command, server.stats))
         if case.pinned:
             _pin(exporter.process.pid, {0})

@@ -1,4 +1,4 @@
-"""What threads wait for: locks, and work that a library does without the interpreter lock.
+"""What threads wait for: locks, backends, clients, and work that a library does without the interpreter lock.
 
 They need the right to see it: as an ordinary user beside uWSGI of the same user, without Yama, or as root. One row
 shows what is said without it.
@@ -11,6 +11,9 @@ from tools.scenarios.servers import why_not_root
 
 SERVER = Server(2, 8)
 
+SWINGING = Load(clients=80, fewest=8, period=10.0, think_ms=1000, path="/backend", vary=(1.0, 1.0))
+"""About 8 requests a second, up to 80 and back, in 10 s."""
+
 ROWS = (
     Scenario(
         "2x8, a lock of the application",
@@ -21,7 +24,7 @@ ROWS = (
     ),
     Scenario(
         "4x8, a lock of the application, as another user",
-        Server(4, 8, ("--chmod-socket=666",), before="chmod 755 ."),
+        Server(4, 8, ("--hook-master-start=safeexec:chmod 666 {directory}/stats",), before="chmod 755 ."),
         Expected(
             "critical",
             ("saturation",),
@@ -58,5 +61,51 @@ ROWS = (
         alone=True,
         fixed=True,
         why="The CPUs are the limit. The interpreter seems saturated by its CPU use, but no thread waits for a lock.",
+    ),
+    Scenario(
+        "4x4, a saturated backend",
+        Server(4, 4, backend=2),
+        Expected(
+            "warning",
+            ("backend_saturated",),
+            words=("backend", "faster", "saturated"),
+            not_words=("raise `threads`", "raise `processes`"),
+        ),
+        (SWINGING,),
+        seconds=60.0,
+        fixed=True,
+        why="The backend works on two requests at once, 50 ms on each: 40/s. At times twice as many arrive, and all 16 "
+        "threads wait for it. More threads would wait as well. On average, they wait 0.3 s for one.",
+    ),
+    Scenario(
+        "4x4, the same backend at 30 %",
+        Server(4, 4, backend=2),
+        Expected("ok", not_words=("saturated",)),
+        (Load(rate=12, path="/backend"),),
+        seconds=30.0,
+        why="It takes as long as for a single request, and most threads are free.",
+    ),
+    Scenario(
+        "4x4, a backend with room, at the same load",
+        Server(4, 4, backend=16),
+        Expected("ok", not_words=("saturated",)),
+        (SWINGING,),
+        seconds=60.0,
+        fixed=True,
+        why="It works on as many requests at once as there are threads.",
+    ),
+    Scenario(
+        "2x2, clients keep their connections",
+        Server(2, 2, ("--http11-socket", "{directory}/web")),
+        Expected(
+            "critical",
+            ("queue_wait", "clients_refused"),
+            words=("keep their connections", "http11-socket"),
+            not_words=("raise `threads`", "raise `processes`"),
+        ),
+        (Load(clients=4, io_ms=50, think_ms=1000, keep_alive=True), Load(rate=4, io_ms=50, most=50, start=1.0)),
+        seconds=20.0,
+        fixed=True,
+        why="A kept connection takes a thread, also between its requests. All other clients wait until one is closed.",
     ),
 )

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
+    accepting,
     causes,
+    clients,
+    diagnosis,
     emperor,
     evenness,
     health,
     limits,
     load,
+    log,
     memory,
     neighbours,
     objective,
+    open_files,
+    parts,
     queue,
     setup,
+    static_files,
     waits,
     workers,
 )
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity
 from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
+    open_files.find,
+    waits.find_blocked_output,
+    accepting.find,
     health.find_stuck,
     queue.find,
     objective.find,
+    log.find,
     workers.find,
+    clients.find,
+    parts.find,
     health.find,
+    load.find_throttled,
+    load.find_full_cpus,
     evenness.find,
-    load.find,
+    load.find_full_interpreters,
+    static_files.find,
     waits.find,
     limits.find,
     neighbours.find,
@@ -41,23 +58,20 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
-ABOUT_LOAD = (queue.find, evenness.find, load.find, waits.find, limits.find, neighbours.find, memory.find)
-"""Those about a level of load, in the same order. The others are about a moment, or about uWSGI's setup."""
 
-
-def collect_findings(figures: Figures) -> list[Finding]:
-    """The findings about a server, worst first; among equally severe ones, those that users feel first come first."""
-    collected = [finding for module in MODULES for finding in module(figures)]
+def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> list[Finding]:
+    """The findings about a server, worst first; among equally severe ones, those that users feel first come first.
+    Harms are joined to their cause. known_harms: harms that the figures do not have, such as those of a review's
+    range."""
+    collected = [*known_harms, *(finding for module in MODULES for finding in module(figures))]
     if any(finding.code == "unevenness_hurts" for finding in collected):  # it says the same, with the remedy
         collected = [
             finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
         ]
-    return sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
-
-
-def collect_load_findings(figures: Figures) -> list[Finding]:
-    """The findings about the level of load of a window, for a reader who looks back on it."""
-    return [finding for module in ABOUT_LOAD for finding in module(figures)]
+    if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
+        collected = [finding for finding in collected if finding.code != "slow_clients"]
+    ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
+    return diagnosis.diagnose(figures, ranked)
 
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
@@ -66,12 +80,13 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
 
 
 __all__ = [
+    "CAUSES",
     "COSTLY",
+    "OF_WAITING",
     "RUNBOOKS",
     "SEVERITIES",
     "Finding",
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
-    "collect_load_findings",
 ]

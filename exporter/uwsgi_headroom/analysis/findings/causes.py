@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.workers import find_recycling
+from uwsgi_headroom.analysis.findings.workers import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.littles_law import STANDING
-from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application
-from uwsgi_headroom.words.formats import counted, numbered
+from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
+from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application, show_calls
+from uwsgi_headroom.record import StartWait, WorkerRecord
+from uwsgi_headroom.words.formats import counted, duration, numbered
+from uwsgi_headroom.words.states import WAITS
+
+HANGS = 10.0
+"""Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
+takes longer."""
+
+RELOAD_WAITS = 3.0
+"""For so many seconds workers have to be away, and requests in service, before a reload waits for them."""
 
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
+OUTAGES = ("bind_failed", "queue_above_somaxconn", "need_app_ends", "unknown_option", "stop_began", "brutal_reload")
+"""Messages that say why a whole uWSGI ended."""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that cannot serve."""
+    yield from _outage(figures)
     yield from _paused(figures)
     yield from _no_application(figures)
-    recycling = list(find_recycling(figures))
-    yield from recycling or _missing(figures)
+    recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
+    yield from recycling or _reload_waits(figures) or [*_hanging(figures), *_missing(figures)]
+
+
+def _outage(figures: Figures) -> Iterator[Finding]:
+    outage = figures.outage
+    if outage is None:
+        return
+    until = time.strftime("%H:%M:%S %Z", time.localtime(outage.until))
+    yield Finding(
+        code="was_down",
+        severity="warning",
+        title=f"Was down for {duration(outage.seconds)}, until {until}.",
+        evidence=f"Another master of uWSGI answers since. The figures are of the {duration(figures.window.seconds)} "
+        "after that.",
+        meaning="Nobody was served meanwhile, and requests in service at its end are lost.",
+        change=see_log(
+            figures.server,
+            "why it ended",
+            OUTAGES,
+            "See uWSGI's log, and that of its service manager, for why it ended.",
+        ),
+    )
 
 
 def _paused(figures: Figures) -> Iterator[Finding]:
@@ -38,6 +75,9 @@ def _paused(figures: Figures) -> Iterator[Finding]:
         evidence=f"{len(paused)} of {counted(len(up), 'worker')}"
         + ("." if waiting is None else f"; {waiting:.1f} requests wait in the listen queue on average."),
         meaning="A paused worker takes no request until it is resumed.",
+        clause="all workers are paused"
+        if every
+        else f"{numbered('worker', numbers)} {'is' if len(paused) == 1 else 'are'} paused",
         change=RESUME,
     )
 
@@ -47,23 +87,103 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     if not known or not known[1]:
         return
     accepting, without = known[0], [worker.worker_id for worker in known[1]]
+    place = proven_place(figures.server, STARTS)
+    raised = f": {place}." if place else "."
     yield Finding(
         code="no_application",
         severity="critical" if len(without) == len(accepting) else "warning",
-        title="No worker has its application loaded."
+        title=f"No worker has its application loaded{raised}"
         if len(without) == len(accepting)
-        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded.",
+        else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded{raised}",
         evidence="The configuration names an application, and uWSGI has loaded none in "
         f"{'it' if len(accepting) == 1 else 'them'}.",
         meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
-        change="See uWSGI's log for why the import fails; set `need-app`, so that uWSGI does not start without one.",
+        change=f"{see_log(figures.server, 'why the import fails', STARTS).rstrip('.')}; set `need-app`, so that uWSGI "
+        "does not start without one.",
     )
+
+
+def _reload_waits(figures: Figures) -> list[Finding]:
+    """A full reload, or a stop, that waits for requests: uWSGI has ended the workers that served none, and starts no
+    other before the rest have ended. At any other time it replaces a worker within a second or two."""
+    workers, window = figures.server.workers, figures.window
+    gone = [worker for worker in workers if worker.state == "down" and worker.pid is None]
+    left = [worker for worker in workers if worker.state == "accepting" and not worker.ended]
+    oldest = min((max((age for age in worker.ages.values() if age), default=0.0) for worker in left), default=0.0)
+    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
+    away = min((window.observed_seconds - up.get(worker.worker_id, 0.0) for worker in gone), default=0.0)
+    if not gone or not left or len(gone) + len(left) < len(workers) or min(away, oldest) < RELOAD_WAITS:
+        return []
+    numbers, options = [worker.worker_id for worker in left], figures.server.setup.options
+    which = numbered("worker", numbers)
+    mercy = options.worker_reload_mercy or (DEFAULT_MERCY if options.complete else None)
+    waiting = figures.flow.queue_length or 0.0
+    return [
+        Finding(
+            code="reload_waits",
+            severity="critical" if waiting >= STANDING else "warning",
+            title=f"A reload waits for requests in {which}, and nobody is served.",
+            evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
+            f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
+            f"for {duration(oldest)}; {waiting:.1f} requests wait in the listen queue on average.",
+            meaning="A full reload ends every worker that serves no request, and starts new ones only when the last "
+            "request of the old ones has ended.",
+            clause=f"a reload waits for requests in {which}",
+            change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for. Set "
+            "`worker-reload-mercy` to the seconds that a request may take"
+            + (f" (now {mercy})" if mercy else "")
+            + ": uWSGI then kills the worker. Or use a chain reload (`lazy-apps` and `touch-chain-reload`), which "
+            "replaces one worker after another.",
+        )
+    ]
+
+
+def _hanging(figures: Figures) -> Iterator[Finding]:
+    """Workers that have been starting for long, and what they wait for."""
+    workers = figures.server.workers
+    hanging = _find_hanging(workers)
+    if not hanging:
+        return
+    numbers, longest = [worker.worker_id for worker in hanging], max(worker.starting or 0.0 for worker in hanging)
+    wait = next((worker.start_wait for worker in hanging if worker.start_wait), None)
+    what = _describe_start(wait) if wait else ""
+    works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
+    is_one = len(numbers) == 1
+    hangs = "hangs at the start" if is_one else "hang at the start"
+    takes_long = "takes long to start" if is_one else "take long to start"
+    how = takes_long if works else hangs
+    names = numbered("Worker", numbers)
+    yield Finding(
+        code="start_hangs",
+        severity="critical" if len(hanging) == len(workers) else "warning",
+        title=f"{names} {how}, {what}." if what else f"{names} {how}.",
+        evidence=f"Spawned {duration(longest)} ago, and no request is accepted yet; {len(hanging)} of "
+        f"{counted(len(workers), 'worker')}.",
+        meaning="A worker accepts requests when the application is imported: what the import waits for keeps it from "
+        "that.",
+        clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
+        change=f"Run {show_calls(figures.server, numbers[0])} to see the line of the "
+        "import. Give what it calls a timeout, or do it after the start.",
+    )
+
+
+def _find_hanging(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    return [worker for worker in workers if (worker.starting or 0.0) >= HANGS]
+
+
+def _describe_start(wait: StartWait) -> str:
+    """What a starting worker waits for, as the end of a clause."""
+    if wait.state == "backend" and wait.address:
+        return f"waiting for {wait.address}"
+    words = {"cpu": "computing", "sleep": "sleeping", "unknown": "", "other": ""}
+    return words.get(wait.state, WAITS[wait.state].does.replace("waits", "waiting", 1))
 
 
 def _missing(figures: Figures) -> Iterator[Finding]:
     workers = figures.server.workers
     ended = [worker.worker_id for worker in workers if worker.ended]
-    away = [worker.worker_id for worker in workers if worker.state == "down"]
+    hanging = {worker.worker_id for worker in _find_hanging(workers)}
+    away = [worker.worker_id for worker in workers if worker.state == "down" and worker.worker_id not in hanging]
     missing = [worker_id for worker_id in away if worker_id not in ended]
     absent = sorted({*ended, *missing})
     if not absent:
@@ -77,5 +197,6 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
         evidence=f"{len(ended)} ended unnoticed by uWSGI, {len(missing)} gone or still starting.",
         meaning="Capacity is smaller meanwhile. For a moment this is a reload or a worker restart.",
-        change="See uWSGI's log for why they do not come up." if longer else "",
+        change=see_log(figures.server, "why they do not come up", (*STARTS, *ENDS)) if longer else "",
+        clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
     )

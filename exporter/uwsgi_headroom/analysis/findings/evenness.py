@@ -14,9 +14,10 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.load import INTERPRETER_FULL
 from uwsgi_headroom.analysis.littles_law import judge_waiting, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.worker_states import show_calls
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, percent
 
 UNEVEN = 1.25
@@ -42,25 +43,30 @@ def find(figures: Figures) -> Iterator[Finding]:
     """The findings about uneven workers."""
     balance, hottest = figures.balance, figures.balance.hottest
     workers = len(balance.active)
-    if workers > 1:
-        yield from _enough(figures, workers)
     ratio_, floor, cost = balance.hot_ratio, balance.noise_floor, balance.cost
-    if workers < 2 or hottest is None or ratio_ is None or floor is None:
+    if workers < 2:
+        return
+    if hottest is None or ratio_ is None or floor is None:
+        yield from _enough(figures, workers)
         return
     loaded = _most_loaded(figures)
-    if loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
+    is_uneven = ratio_ >= max(UNEVEN, floor)
+    # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
+    if is_uneven and loaded and cost is not None and cost >= COSTLY and _slower(figures, loaded):
         yield _hurts(figures, loaded)
-    elif ratio_ >= max(UNEVEN, floor):
+    elif is_uneven:
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
         if figures.server.setup.mapped and judge_waiting(figures.flow) != "none":
             yield _unreachable(shares, hottest, figures)
         elif slow := _slow_worker(figures):
-            yield _slow(shares, *slow)
+            yield _slow(figures.server, shares, *slow)
         elif load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
             yield _harmless(shares, load, cost, figures.server.setup.mapped)
         else:
             yield _undecided(shares, hottest, load, describe_route(figures.routes, figures.server))
+    else:
+        yield from _enough(figures, workers)
 
 
 def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
@@ -92,15 +98,8 @@ def _slower(figures: Figures, worker: WorkerFigures) -> bool:
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
-    how = (
-        "saturated"
-        if load >= INTERPRETER_FULL
-        else "close to saturated"
-        if load >= LOADED[1]
-        else "busier than the others'"
-    )
     idle = _idle_elsewhere(figures, hot)
-    spare = f", while {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
+    spare = f"; {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
     waiting = (
         "" if hot.lock_waiters is None else f"; {hot.lock_waiters:.1f} of its threads wait for the interpreter lock"
     )
@@ -108,13 +107,15 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     return Finding(
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
-        title=f"Worker {hot.worker_id} takes {percent(share)} of the requests and its interpreter is {how}{spare}.",
-        evidence=f"Its interpreter is at {load:.2f} of a CPU and its requests take {duration(slow)}, against "
-        f"{duration(calm)} on the less busy workers; the mean is {duration(mean)}{waiting}."
+        title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
+        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. Its interpreter is at {load:.2f} of "
+        f"a CPU and its requests take {duration(slow)}, against {duration(calm)} on the less busy workers; the mean is "
+        f"{duration(mean)}{waiting}{spare}."
         f"{describe_route(figures.routes, figures.server)}",
         meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
         f"({percent(figures.balance.cost or 0)}) of the mean response time.",
         change=even_out(figures),
+        clause=f"the interpreter of worker {hot.worker_id} is the limit",
     )
 
 
@@ -170,7 +171,7 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
-    why = "hardly any request waits" if mapped else "another free thread serves a request just as well"
+    why = "their listen queues are nearly empty" if mapped else "another free thread serves a request just as well"
     saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
     return Finding(
         code="unevenness_harmless",
@@ -185,7 +186,7 @@ def _unreachable(shares: str, hottest: WorkerFigures, figures: Figures) -> Findi
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
+        title=f"Worker {hottest.worker_id} takes more requests than the others.",
         evidence=f"{shares}; {waiting_clause(figures.flow)}.",
         meaning="`map-socket` gives workers sockets of their own: a free thread takes no request from another socket.",
         change=SPREAD,
@@ -203,16 +204,16 @@ def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
     return (slowest, rest) if rest and (slowest.response_time or 0.0) >= least * rest else None
 
 
-def _slow(shares: str, slow: WorkerFigures, rest: float) -> Finding:
+def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -> Finding:
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Requests of worker {slow.worker_id} take {factor((slow.response_time or 0.0) / rest)} the time of the "
-        "others.",
-        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)}. {shares}.",
+        title=f"Requests of worker {slow.worker_id} take much longer than those of the others.",
+        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)}: "
+        f"{factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
         meaning="Either it served other requests than the rest, or something in this worker makes them wait, such as a "
         "lock or a broken connection.",
-        change="Run `py-spy dump --pid PID` on that worker to see what its requests wait for.",
+        change=f"Run {show_calls(server, slow.worker_id)} to see what its requests wait for.",
     )
 
 
@@ -221,7 +222,7 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Worker {hottest.worker_id} takes {percent(hottest.share or 0)} of the requests.",
+        title=f"Worker {hottest.worker_id} takes more requests than the others.",
         evidence=f"{shares}. Interpreter load {known}.{route}",
         meaning="Too little is known to say whether it costs anything: that takes the workers' response times and "
         "their interpreter load.",

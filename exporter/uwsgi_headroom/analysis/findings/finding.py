@@ -14,7 +14,8 @@ class Finding:
     """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
 
     code: a stable name; title: one sentence; evidence: the figures behind it; meaning: why it matters; change: what to
-    do, with uWSGI's option; empty if there is nothing to do.
+    do, with uWSGI's option; empty if there is nothing to do. A title has no measured figure, so that it is the same
+    from window to window while the load is steady.
     """
 
     code: str
@@ -23,9 +24,18 @@ class Finding:
     evidence: str
     meaning: str = ""
     change: str = ""
+    clause: str = ""
+    """The title of a cause as a clause, to follow a harm and a colon; empty if it is no cause of harms."""
+    settings: tuple[tuple[str, int], ...] = ()
+    """The options of uWSGI that `change` sets to a number, and these numbers."""
+    serves: float | None = None
+    """The requests per second that the server serves at least with these settings; None if unknown."""
+    harms: tuple[Finding, ...] = ()
+    """The findings that this one explains (see `diagnosis`)."""
 
 
 RUNBOOKS = {
+    "was_down": "UwsgiDown",
     "unevenness_hurts": "UwsgiHotWorkerSaturated",
     "uneven": "UwsgiWorkersUneven",
     "unevenness_harmless": "UwsgiWorkersUneven",
@@ -35,9 +45,14 @@ RUNBOOKS = {
     "interpreter_lock_held": "UwsgiInterpreterBound",
     "computes_outside_the_lock": "UwsgiInterpreterBound",
     "slow_clients": "UwsgiConcurrencyNearCapacity",
+    "static_files": "UwsgiConcurrencyNearCapacity",
     "application_lock": "UwsgiConcurrencyNearCapacity",
+    "backend_saturated": "UwsgiConcurrencyNearCapacity",
+    "pool_exhausted": "UwsgiConcurrencyNearCapacity",
     "waits_for_backend": "UwsgiConcurrencyNearCapacity",
     "waits_not_known": "UwsgiConcurrencyNearCapacity",
+    "cpu_throttled": "UwsgiCpuBound",
+    "cpu_wait": "UwsgiCpuBound",
     "cpu_bound": "UwsgiCpuBound",
     "cpu_used_by_others": "UwsgiCpuBound",
     "more_workers_than_cpus": "UwsgiCpuBound",
@@ -49,12 +64,16 @@ RUNBOOKS = {
     "objective_missed": "UwsgiErrorBudgetBurning",
     "request_stuck": "UwsgiRequestStuck",
     "harakiri": "UwsgiHarakiri",
+    "out_of_memory": "UwsgiRequestsLost",
     "requests_lost": "UwsgiRequestsLost",
     "respawn_loop": "UwsgiRespawnLoop",
     "workers_ended": "UwsgiRequestsLost",
+    "recycled_together": "UwsgiQueueWaitHigh",
+    "memory_recycled": "UwsgiWorkerMemoryGrowing",
     "no_application": "UwsgiNoApplication",
     "workers_missing": "UwsgiRespawnLoop",
     "exceptions": "UwsgiExceptionsHigh",
+    "clients_left": "UwsgiExceptionsHigh",
     "memory_growing": "UwsgiWorkerMemoryGrowing",
     "vassals_throttled": "UwsgiVassalThrottled",
 }

@@ -1,29 +1,31 @@
-"""Findings about requests that are stuck or raise exceptions, and about growing memory."""
+"""Findings about requests that are stuck, and about growing memory."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import FIND_BLOCKING_CALL
+from uwsgi_headroom.analysis.advice import find_blocking_call
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
-from uwsgi_headroom.analysis.worker_states import ASYNC, MANY_STUCK, fill_cores, find_harmful_requests, name_slots
-from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered, percent
-
-EXCEPTIONS = (3, 0.01)
-"""Requests with an exception are a warning at or above this number and this fraction of all requests: the application
-decides what is an error."""
+from uwsgi_headroom.analysis.worker_states import (
+    ASYNC,
+    MANY_STUCK,
+    fill_cores,
+    find_harmful_requests,
+    name_slots,
+    show_calls,
+)
+from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about exceptions and growing memory."""
-    yield from _exceptions(figures)
+    """The finding about growing memory."""
     yield from _growing(figures)
 
 
@@ -31,19 +33,21 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests: they explain why others wait."""
     requests, seconds = find_harmful_requests(figures), figures.stuck_seconds
     if requests:
-        oldest, _ = requests[0]
+        oldest, worst = requests[0]
         affected = sorted({worker_id for _, worker_id in requests})
         slots, are_many = name_slots(figures.server), len(requests) >= MANY_STUCK * (figures.ceiling or math.inf)
         yield Finding(
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
-            title=f"{counted(len(requests), 'request')} in service for longer than {chosen(seconds)}.",
-            evidence=f"The oldest for {duration(oldest)}; in {numbered('worker', affected)}."
+            title=f"Requests are in service for longer than {chosen(seconds)}.",
+            evidence=f"{counted(len(requests), 'request')}, the oldest for {duration(oldest)}; in "
+            f"{numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
             meaning=_what_they_hold(figures),
-            change=FIND_BLOCKING_CALL
+            clause="stuck requests hold the " + slots if are_many else "",
+            change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
+            else f"Run {show_calls(figures.server, worst)} to see what it waits for. Then set timeouts on what the "
             f"application calls{_last_resort(figures)}",
         )
 
@@ -67,24 +71,13 @@ def _last_resort(figures: Figures) -> str:
         return ". If these requests are meant to last, raise `gevent` (or `async`)."
     if kind is None:
         return ". If these requests are meant to last, raise `--stuck`."
+    limit = figures.server.setup.options.harakiri
+    if limit and figures.stuck_seconds > limit and (figures.configured or 0) > len(figures.server.workers):
+        return (
+            f". `harakiri` ({limit} s) does not end them: with `threads` a worker has one timer, which every other "
+            "request of it resets. If these requests are meant to last, raise `--stuck`."
+        )
     return ", and `harakiri` as the last resort. If these requests are meant to last, raise `--stuck`."
-
-
-def _exceptions(figures: Figures) -> Iterator[Finding]:
-    raised, requests = figures.window.exceptions, figures.flow.requests
-    if not raised:
-        return
-    part = raised / max(raised, requests)
-    is_warning = raised >= EXCEPTIONS[0] and part >= EXCEPTIONS[1]
-    some = f"{percent(part)} of requests" if part >= 0.005 else "a few requests"
-    yield Finding(
-        code="exceptions",
-        severity="warning" if is_warning else "info",
-        title=f"Unhandled exceptions in {some}.",
-        evidence=f"{raised} of {requests} requests.",
-        meaning="uWSGI counts exceptions that escape the application, and clients that leave before the answer ends.",
-        change="See uWSGI's log for the tracebacks." if is_warning else "",
-    )
 
 
 def _growing(figures: Figures) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
@@ -44,13 +44,13 @@ def _threads(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
-        title=f"{percent(used)} of the {slots} are in use, and requests wait for one."
-        if waits
-        else f"{percent(used)} of the {slots} are in use.",
-        evidence=f"{observed:.1f} of {ceiling} {slots}{up} busy on average, all at once {percent(full)} of the time; "
+        title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
+        evidence=f"{percent(used)}: {observed:.1f} of {ceiling} {slots}{up} busy on average, all at once "
+        f"{percent(full)} of the time; "
         f"{waiting_clause(figures.flow)}.",
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
-        change=add_capacity(figures),
+        **advise_capacity(figures)._asdict(),
+        clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
     )
 
 
@@ -63,10 +63,12 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="cheaper_does_not_scale",
             severity="warning",
-            title=f"Requests wait while cheaper mode keeps {counted(len(reserve), 'worker')} in reserve.",
-            evidence=f"Every thread that is up was busy {percent(full)} of the time, no worker was spawned, and "
+            title="Requests wait while cheaper mode keeps workers in reserve.",
+            evidence=f"{counted(len(reserve), 'worker')} in reserve. Every thread that is up was busy "
+            f"{percent(full)} of the time, no worker was spawned, and "
             f"{waiting_clause(figures.flow)}.",
             meaning="By default cheaper mode spawns a worker after `cheaper-overload` (3) checks, a second apart, that "
             "find no worker idle. Shorter bursts and memory limits (`cheaper-rss-limit-soft`) prevent that.",
+            clause="cheaper mode keeps workers in reserve",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
         )

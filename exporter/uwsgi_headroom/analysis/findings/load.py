@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.advice import CPU_FULL, add_capacity, lacks_cpu
+from uwsgi_headroom.analysis.advice import (
+    CPU_FULL,
+    CPU_WAIT,
+    GET_CPU,
+    Advice,
+    advise_capacity,
+    are_waits_known,
+    lacks_cpu,
+    waits_for_cpu,
+)
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.wait_states import is_contended, queues_for_lock
-from uwsgi_headroom.words.formats import counted, duration, numbered
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
+from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 
-def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about CPU."""
-    yield from _interpreters(figures)
-    yield from _cpus(figures)
-
-
-def _interpreters(figures: Figures) -> Iterator[Finding]:
+def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
+    """The finding about interpreters that compute all the time."""
     active = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
     full = [
         worker
@@ -38,7 +43,8 @@ def _interpreters(figures: Figures) -> Iterator[Finding]:
     elif everywhere:
         saturated = f"The interpreters of all {len(full)} workers are"
     else:
-        saturated = f"The interpreters of {numbered('worker', [worker.worker_id for worker in full])} are"
+        saturated = "The interpreters of several workers are"  # which ones changes from window to window
+    which = "" if len(full) == 1 or everywhere else f"{numbered('Worker', [worker.worker_id for worker in full])}: "
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
     waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
@@ -46,14 +52,16 @@ def _interpreters(figures: Figures) -> Iterator[Finding]:
         code="interpreter_bound",
         severity="critical" if everywhere and waits else "warning",
         title=f"{saturated} saturated.",
-        evidence=f"{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
+        clause=f"{saturated[0].lower()}{saturated[1:]} saturated" if everywhere else "",
+        evidence=f"{which}{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
         f"up to {most:.1f} requests at once in such a worker; {_lock_clause(full)}{waiting_clause(figures.flow)}.",
         meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."
         + (" Throughput cannot grow any further." if everywhere else ""),
-        change=add_capacity(figures)
-        if everywhere
-        else "Use more `processes` and fewer `threads`, as far as there are CPUs.",
+        **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
     )
+
+
+_MORE_PROCESSES = "Use more `processes` and fewer `threads`, as far as there are CPUs."
 
 
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
@@ -62,43 +70,157 @@ def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     return f"up to {max(waiting):.1f} of them wait for the interpreter lock; " if waiting else ""
 
 
-def _cpus(figures: Figures) -> Iterator[Finding]:
+def _cpu_wait_clause(figures: Figures) -> str:
+    """How much of their time requests wait for a CPU, as the end of a clause; empty if that is not measured."""
+    return f", {percent(figures.waits.share('cpu_wait'))} of whose time is a wait for a CPU" if figures.waits else ""
+
+
+THROTTLED = (0.1, 0.25)
+"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
+for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
+it by up to a tenth of a second."""
+
+
+OF_WAIT = 0.03
+"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
+kernel counts a stop once for each CPU, however many threads wait on it."""
+
+FELT = 0.02
+"""Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
+
+LEAST_THROTTLED = 5
+"""Fewer stops than this in a window are no finding: the start of a worker takes as many."""
+
+
+def find_throttled(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that a CPU quota stops again and again, although their mean use is below it."""
+    window, quota, cpus = figures.window, figures.server.quota, figures.server.cpus
+    periods, throttled = window.quota_periods, window.throttled_periods
+    if not quota or not periods or throttled is None or cpus is None:
+        return
+    part, (seen, alone) = throttled / periods, THROTTLED
+    waits = waits_for_cpu(figures, CPU_WAIT, is_throttled=True) if are_waits_known(figures) else part >= alone
+    waiting = (figures.waits.threads.get("cpu_wait", 0.0) if figures.waits else 0.0) * window.observed_seconds
+    is_small = (window.throttled_seconds or 0.0) < OF_WAIT * waiting
+    if part < seen or throttled < LEAST_THROTTLED or is_small or not waits:
+        return
+    used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
+    if used >= CPU_FULL * cpus.count and cpus.limited_by == "quota":
+        return  # `find_full_cpus` reports that
+    severe = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True)
+    yield Finding(
+        code="cpu_throttled",
+        severity="critical" if severe else "warning",
+        title="Requests wait for the CPU quota of their container."
+        if quota.cgroup == "/"
+        else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
+        evidence=f"It stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
+        f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs in use on average, "
+        f"{figures.flow.observed or 0.0:.1f} requests in service{_cpu_wait_clause(figures)}; "
+        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
+        meaning="When the quota of a period (0.1 s by default) is used up, all its processes stop until the next one, "
+        "also while CPUs are idle. More threads or processes use it up sooner.",
+        clause="they wait for the CPU quota of "
+        + ("their container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"),
+        change=_raise_quota(figures),
+    )
+
+
+def _raise_quota(figures: Figures) -> str:
+    """How to raise the quota, from what to what. Workers of one interpreter each never use more CPUs than there are
+    workers, so a quota of so many does not stop them."""
+    quota, how = figures.server.quota, "CPUQuota, --cpus, resources.limits.cpu"
+    if quota is None:
+        return f"Raise the CPU quota of its cgroup ({how})."
+    most = min(quota.most, max(1, len(figures.balance.active)))
+    where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
+    if most <= quota.cpus:
+        return f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how}), or move the other programs out of it."
+    return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
+
+
+def _find_waits(figures: Figures) -> Iterator[Finding]:
+    """The finding about requests that wait for a CPU although the workers' CPUs are not all in use, or where that is
+    not known: others have a higher weight, run in bursts, or share a single CPU with them."""
+    waits = figures.waits
+    each = (waits.per_request or {}).get("cpu_wait", 0.0) if waits else 0.0
+    if waits is None or each < FELT or not are_waits_known(figures) or waits.share("cpu_wait") < MOSTLY:
+        return
+    if next(find_throttled(figures), None):
+        return  # it says why
+    idle = "how much CPU is idle is not known" if figures.cpu is None else f"{figures.cpu.idle:.2f} CPUs are idle"
+    yield Finding(
+        code="cpu_wait",
+        severity="warning",
+        title="Requests wait for a CPU for most of their time.",
+        evidence=f"{percent(waits.share('cpu_wait'))} of it, {duration(each)} of a request's "
+        f"{duration(sum((waits.per_request or {}).values()))}; {idle}; {waiting_clause(figures.flow)}."
+        f"{describe_busy(figures)}",
+        meaning="They could run, and other programs or workers have the CPUs. More threads or processes would wait as "
+        "well.",
+        change=GET_CPU,
+        clause="requests wait for a CPU",
+    )
+
+
+def find_full_cpus(figures: Figures) -> Iterator[Finding]:
+    """The findings about CPUs that are all in use."""
     cpus = figures.server.cpus
     if cpus is None:
         return
     active = figures.balance.active
+    left, workers = figures.cpu, len(active)
     used = sum(worker.interpreter_load or 0 for worker in active)
-    left = figures.cpu
+    if not active and left is not None:  # workers that were replaced in the window are not compared, but use CPU
+        used, workers = left.own, len(figures.window.workers)
     if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
+        yield from _find_waits(figures)
         return
     limit = {
         "affinity": "Widen `cpu-affinity`, or the affinity mask that the service manager sets.",
-        "quota": "Raise the CPU quota of its cgroup (CPUQuota, --cpus, resources.limits.cpu).",
+        "quota": _raise_quota(figures),
         "host": "Add CPUs, or move load to another host.",
     }
     in_service = figures.flow.observed or 0.0
-    waits = shows_a_limit(figures.flow) or in_service >= used + cpus.count
     alone = used >= CPU_FULL * cpus.count
-    if not (alone or waits) and left is not None and (left.others or 0.0) > left.own:
+    waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
+    # Beside others, a short wait in the queue may be that of a burst for a thread.
+    is_hurt = judge_waiting(figures.flow) == "severe" or waits_for_cpu(figures, MOSTLY)
+    lack = waits or waits_for_cpu(figures, CPU_WAIT)
+    if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `neighbours` reports who uses the rest
+    role = find_main_neighbour(figures)
     idle = "" if alone or left is None else f", {left.idle:.2f} idle"
     yield Finding(
         code="cpu_bound",
-        severity="critical" if waits else "warning",
-        title=f"The workers use all the CPU that they can get: {used:.1f} of {cpus.count:g} CPUs."
+        severity="critical" if (waits if alone else is_hurt) else "warning",
+        title="The workers use all the CPU that they can get."
         if alone
+        else f"The workers and uWSGI's own {name_role(role)} use all the CPU there is."
+        if role
         else "The workers and other programs use all the CPU there is.",
-        evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(len(active), 'worker')}{idle}, "
-        f"{in_service:.1f} requests in service; {waiting_clause(figures.flow)}.",
+        evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(workers, 'worker')}{idle}, "
+        f"{in_service:.1f} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
+        + ("" if alone else describe_busy(figures)),
         meaning="No option of uWSGI adds CPUs; response times grow with load.",
-        change=limit[cpus.limited_by] if alone else "Move the other programs to another host, or add CPUs.",
+        change=limit[cpus.limited_by]
+        if alone
+        else f"Find what the {name_role(role)} of this uWSGI compute, and move it to another host, or add CPUs."
+        if role
+        else "Move the other programs to another host, or add CPUs.",
+        clause="the workers use all the CPU that they can get"
+        if alone
+        else f"no CPU is idle beside uWSGI's own {name_role(role)}"
+        if role
+        else "no CPU is idle",
     )
-    if len(active) > cpus.count:
+    if alone and len(active) > cpus.count:
         yield Finding(
             code="more_workers_than_cpus",
             severity="info",
-            title=f"More busy workers ({len(active)}) than CPUs ({cpus.count:g}).",
-            evidence=f"{used:.2f} CPUs in use; mean response time {duration(figures.flow.response_time or 0)}.",
+            title="There are more busy workers than CPUs.",
+            evidence=f"{len(active)} busy workers, {used:.2f} of {cpus.count:g} CPUs in use; mean response time "
+            f"{duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs; more of them add memory, not speed.",
             change=f"Use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` for work that "
             "mostly computes.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.roles import name_role
 from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import byte_size
 
@@ -19,8 +20,40 @@ requests can make the workers grow by that much. Without this threshold, one lar
 size were still available."""
 
 
+LARGE_ROLE = 500_000_000
+"""Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
+
+
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about memory."""
+    yield from _large_roles(figures)
+    yield from _headroom(figures)
+
+
+def _large_roles(figures: Figures) -> Iterator[Finding]:
+    """uWSGI's own processes that take more memory than its workers."""
+    memory = figures.server.memory
+    for use in figures.server.roles:
+        if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
+            continue
+        one = use.processes == 1
+        yield Finding(
+            code="role_takes_memory",
+            severity="warning" if count_more_workers(memory) < FEW_WORKERS else "info",
+            title=f"uWSGI's {name_role(use)} {'takes' if one else 'take'} more memory than all workers together.",
+            evidence=f"{byte_size(use.resident_bytes)}, where the workers take {byte_size(memory.together)}; "
+            f"{byte_size(memory.available)} are available.",
+            meaning="A router has a table with a place for each descriptor that it may open: in containers that may be "
+            "a thousand million."
+            if use.role == "router"
+            else "Memory that it takes is missing for workers.",
+            change="Set `max-fd` to the connections that it is to hold, such as 100000."
+            if use.role == "router"
+            else "Find what it keeps.",
+        )
+
+
+def _headroom(figures: Figures) -> Iterator[Finding]:
     memory = figures.server.memory
     if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import LEAST_OWN
+from uwsgi_headroom.analysis.advice import CPU_WAIT, are_waits_known, waits_for_cpu
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.load import find_full_cpus
+from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
 from uwsgi_headroom.words.formats import factor
 
 SCARCE = 0.5
@@ -24,18 +27,32 @@ def find(figures: Figures) -> Iterator[Finding]:
     if cpu is None or cpu.others is None or room is None or room >= MODERATE:
         return
     capacity = cpu.own + cpu.idle + cpu.others
+    if next(find_full_cpus(figures), None):
+        return  # it says so
     if cpu.others <= cpu.own or cpu.idle >= SCARCE * capacity:
         return
+    own = find_main_neighbour(figures)
     yield Finding(
         code="cpu_used_by_others",
-        severity="warning" if room < LOW and cpu.own >= LEAST_OWN * capacity else "info",
-        title=f"Other programs use {cpu.others:.1f} of the {_number(capacity)} CPUs.",
-        evidence=f"{cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, {cpu.others:.2f} in use by others; "
-        f"CPU headroom {factor(room)}.",
+        severity="warning" if room < LOW and cpu.own >= LEAST_OWN * capacity and _may_wait(figures) else "info",
+        title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
+        if own
+        else "Other programs use more CPU than the workers do.",
+        evidence=f"Of {_number(capacity)} CPUs, {cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, "
+        f"{cpu.others:.2f} in use by others; "
+        f"CPU headroom {factor(room)}.{describe_busy(figures)}",
         meaning="More load makes the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",
-        change="Move the other programs to another host, or limit their CPU with a cgroup quota.",
+        change=f"Find what the {name_role(own)} of this uWSGI compute, and move it to another host or limit it."
+        if own
+        else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
     )
+
+
+def _may_wait(figures: Figures) -> bool:
+    """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
+    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy neighbours."""
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
 
 
 def _number(cpus: float) -> str:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.objective import Burn, ObjectiveFigures
-from uwsgi_headroom.words.formats import chosen, duration, fine_percent, mean_count
+from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn, ObjectiveFigures
+from uwsgi_headroom.words.formats import chosen, counted, duration, fine_percent, mean_count
 
 _USED_UP = 1.0
 """Burn rate above which the budget of a month lasts less than a month."""
+
+_PART = 0.05
+"""Below this share of the misses, a reason is not in the title."""
+
+Reason = Literal["slow", "waited", "lost", "refused"]
 
 
 def find(figures: Figures) -> Iterator[Finding]:
@@ -21,29 +27,88 @@ def find(figures: Figures) -> Iterator[Finding]:
     rates = [burn.rate for burn in objective.windows if burn.rate is not None]
     if len(rates) < len(objective.windows) or min(rates) <= _USED_UP:
         return
+    burns = min(rates) >= SLOW_BURN
     yield Finding(
         code="objective_missed",
-        severity="critical" if objective.level == "fast" else "warning" if objective.level == "slow" else "info",
+        severity="critical" if objective.level == "fast" else "warning" if burns else "info",
         title=_title(objective, objective.windows[-1]),
-        evidence=f"In {'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
+        evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests; in "
+        f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
         meaning=f"The error budget burns {mean_count(rates[-1])} times as fast as it may: a month's lasts "
         f"{duration(30 * 86400 / rates[-1])}.",
-        change="Follow the first finding about threads, interpreters, CPU or a backend; without one, look at what the "
-        "slow requests wait for.",
+        change=_advise(figures, objective.windows[0]),
     )
+
+
+def _reasons(burn: Burn) -> list[Reason]:
+    """Why requests missed the objective, the most frequent reason first."""
+    numbers: dict[Reason, float] = {
+        "slow": burn.slow,
+        "waited": burn.waited,
+        "lost": burn.lost,
+        "refused": burn.refused,
+    }
+    least = max(_PART * sum(numbers.values()), 0.0)
+    found = [reason for reason, number in numbers.items() if number and number >= least]
+    return sorted(found, key=lambda reason: -numbers[reason])
 
 
 def _title(objective: ObjectiveFigures, burn: Burn) -> str:
-    slo, missed = objective.slo, fine_percent(burn.share or 0.0)
-    return (
-        f"{missed} of the requests were slower than {chosen(slo.threshold)} or lost, where the objective permits "
-        f"{fine_percent(1 - slo.objective)}."
-    )
+    threshold = chosen(objective.slo.threshold)
+    what: dict[Reason, str] = {
+        "slow": f"were slower than {threshold}",
+        "waited": f"were slower than {threshold} with the wait in the listen queue",
+        "lost": "were lost",
+        "refused": "were refused",
+    }
+    # In the order of the table, so that the title stays the same while the numbers change.
+    reasons = [text for reason, text in what.items() if reason in _reasons(burn)]
+    return f"More requests than the {_permitted(objective)} that the objective permits {' or '.join(reasons)}."
+
+
+def _permitted(objective: ObjectiveFigures) -> str:
+    return fine_percent(1 - objective.slo.objective)
 
 
 def _evidence(burn: Burn) -> str:
-    lost = f", {burn.lost} lost" if burn.lost else ""
+    other = "".join(
+        f", {number:.0f} {what}"
+        for number, what in (
+            (burn.waited, "too slow with the wait in the listen queue"),
+            (burn.lost, "lost"),
+            (burn.refused, "refused"),
+        )
+        if round(number)
+    )
     return (
-        f"the last {duration(burn.seconds)}, {burn.slow:.0f} of {burn.requests} requests too slow{lost} "
+        f"the last {duration(burn.seconds)}, {burn.slow:.0f} of {burn.requests} requests too slow{other} "
         f"(burn rate {burn.rate:.1f})"
+    )
+
+
+def _advise(figures: Figures, burn: Burn) -> str:
+    """What to do about most of the misses of the last minutes."""
+    reasons = _reasons(burn)
+    most = reasons[0] if reasons else "slow"
+    if most == "waited":
+        return (
+            "In service they were quick enough: follow the finding about the listen queue, or about what keeps the "
+            "threads busy. A longer `listen` would make them wait longer."
+        )
+    if most == "refused":
+        return "Follow the finding about the full listen queue: no thread was free in time to take them."
+    if most == "lost":
+        if figures.window.harakiris:
+            return (
+                f"`harakiri` ended {counted(figures.window.harakiris, 'worker')} in the last "
+                f"{duration(figures.window.seconds)}, with the requests in service there: follow the finding about "
+                "harakiri, and find out what these requests wait for."
+            )
+        return (
+            "Their workers ended while they served them: follow the finding about lost requests, and see uWSGI's log "
+            "for why the workers ended."
+        )
+    return (
+        "Most of them were slow in service: follow the finding about threads, interpreters, CPU or a backend; without "
+        "one, look at what the slow requests wait for."
     )

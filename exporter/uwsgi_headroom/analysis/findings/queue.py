@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import add_capacity, waits_for_a_reload
+from uwsgi_headroom.analysis.advice import Advice, advise_capacity, waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import counted, duration, factor, percent
 
@@ -47,19 +48,14 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
     window = figures.window
     if is_tcp(name):
-        counted_ = (
-            "how often the kernel dropped a connection is not known"
-            if window.overflows is None
-            else f"the kernel dropped connections {counted(window.overflows, 'time')}, over all TCP listeners of the "
-            "network namespace"
-        )
-        title = f"Clients are turned away: the listen queue of {name} is full."
+        counted_ = _count_drops(window)
+        title = f"Clients are turned away at {name}, whose listen queue is full."
         meaning = (
             "A client whose connection is dropped tries again after a second, then two: it sees a slow or no answer."
         )
     else:
         counted_ = "refusals at a UNIX socket are not counted"
-        title = f"Clients are refused: the listen queue of {name} is full."
+        title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
     return Finding(
         code="clients_refused",
@@ -68,19 +64,48 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
         f"{mean:.1f} waiting on average, {backlog.queue} now; {counted_}.",
         meaning=meaning,
-        change=f"{add_capacity(figures)} {_longer_queue(figures, backlog)}",
+        **_add_to_queue(figures, backlog)._asdict(),
     )
+
+
+def _count_drops(window: Window) -> str:
+    """How often the kernel dropped a connection to this server, and how often it may have been another's."""
+    if window.overflows is None:
+        return "how often the kernel dropped a connection is not known"
+    if window.refused is None:  # of an earlier version's history
+        return (
+            f"the kernel dropped connections {counted(window.overflows, 'time')}, over all TCP listeners of the "
+            "network namespace"
+        )
+    others = window.overflows - window.refused
+    rest = f", and {others} more that may be those of other TCP listeners of the network namespace" if others else ""
+    return f"the kernel dropped connections {counted(window.refused, 'time')} about then{rest}"
 
 
 def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:
     return Finding(
         code="queue_filling",
         severity="warning",
-        title=f"The listen queue of {name} is {percent(mean / (backlog.limit or 1))} full on average.",
-        evidence=f"{mean:.1f} of {backlog.limit} connections on average, {backlog.queue} now.",
+        title=f"The listen queue of {name} is filling.",
+        evidence=f"{percent(mean / (backlog.limit or 1))} full on average: {mean:.1f} of {backlog.limit} connections, "
+        f"{backlog.queue} now.",
         meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
-        change=f"{add_capacity(figures)} {_longer_queue(figures, backlog)}",
+        **_add_to_queue(figures, backlog)._asdict(),
     )
+
+
+def advise_longer_queue(figures: Figures) -> str:
+    """What a longer queue would help against, and how to raise the limit of the fullest one."""
+    seconds = figures.window.queue_full_seconds
+    name = max(seconds, key=lambda name: seconds[name], default=None)
+    backlog = figures.server.queues.get(name or "")
+    return _longer_queue(figures, backlog) if backlog else ""
+
+
+def _add_to_queue(figures: Figures, backlog: Backlog) -> Advice:
+    """More capacity, and then a longer queue."""
+    advice = advise_capacity(figures)
+    return advice._replace(change=f"{advice.change} {_longer_queue(figures, backlog)}")
 
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
@@ -98,21 +123,19 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
 
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, waiting = figures.flow, judge_waiting(figures.flow)
-    if waiting not in ("noticed", "severe"):
+    if waiting in (None, "none"):
         return
     over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
-        title, evidence = f"Requests wait {wait} in the listen queue.", f"{compared}{over}."
-        if reloaded:
-            title = f"Requests wait {wait} in the listen queue: uWSGI was reloaded."
+        title, evidence = "Requests wait in the listen queue.", f"{wait} on average, {compared}{over}."
     yield Finding(
         code="queue_wait",
         severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
-        evidence=evidence[0].upper() + evidence[1:],
+        evidence=evidence,
         meaning="Users wait for both; uWSGI's own response times do not include the queue.",
-        change=add_capacity(figures),
+        **advise_capacity(figures)._asdict(),
     )

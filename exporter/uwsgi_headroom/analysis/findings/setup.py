@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.settings import Evidence, parse_version, review
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 
 UNIX_SOCKET_ROOM = 219_264
 """The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""
 
+_MOST_SETTINGS = 3
 
 BUSY = 0.3
 """At or above this CPU use (CPU seconds per second), a worker suffers from sharing its only CPU with another worker."""
@@ -63,6 +65,30 @@ def find(figures: Figures) -> Iterator[Finding]:
             evidence="uWSGI has a lock of that name.",
             meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
             change="Turn it off under load, and compare throughput and response time.",
+        )
+    yield from _settings(figures)
+
+
+def _settings(figures: Figures) -> Iterator[Finding]:
+    """What `review` warns of, in one finding: none of it is urgent."""
+    server = figures.server
+    threads = {worker.threads for worker in server.workers}
+    seen = Evidence(
+        version=parse_version(server.version),
+        workers=len(server.workers) or None,
+        threads=threads.pop() if len(threads) == 1 else None,
+        mounted=1,  # whatever the number is, it is no reason for a warning without the modules
+        somaxconn=server.setup.somaxconn,
+    )
+    warnings = [advice for advice in review(server.setup.options, seen) if advice.severity == "warning"]
+    if warnings:
+        yield Finding(
+            code="settings_hurt",
+            severity="info",
+            title="Settings of this uWSGI will hurt one day.",
+            evidence=" ".join(advice.title for advice in warnings[:_MOST_SETTINGS]),
+            change=f"Run `uwsgi-headroom review{f' {server.address}' if server.address else ''}`: it prints the lines "
+            "to write.",
         )
 
 

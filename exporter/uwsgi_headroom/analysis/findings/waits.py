@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import MOSTLY, lacks_evidence
+from uwsgi_headroom.analysis.advice import (
+    CPU_WAIT,
+    LEAST_BACKEND,
+    explain_saturation,
+    fills_threads,
+    lacks_evidence,
+    name_saturated,
+    raise_processes,
+    waits_for_cpu,
+)
+from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.destinations import DestinationFigures, advise, describe, list_hanging, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
-from uwsgi_headroom.analysis.wait_states import WaitFigures, is_contended, largest_backend, list_gaps, queues_for_lock
-from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
+from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.formats import duration, percent, rate
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -31,6 +43,15 @@ HOLDER_READY = 0.5
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
 
+LEAST_SHARED = 0.05
+"""Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
+
+LEAST_BLOCKED = 0.9
+"""The same for what stops a server: its only thread is blocked for nearly all of the time."""
+
+OF_MOST = 0.5
+"""So many threads for each active worker in one place, on average, are one of nearly every worker."""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about what requests wait for; where it is not known, that it is needed for advice."""
@@ -38,8 +59,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _not_known(figures)
     if waits is None:
         return
+    yield from _shared(figures, waits)
     yield from _clients(figures, waits)
-    yield from _locks(waits)
+    yield from _locks(figures, waits)
     yield from _held(figures)
     yield from _backends(figures, waits)
     yield from _disagreement(figures)
@@ -63,6 +85,60 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
     )
 
 
+def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
+    """Whether requests mostly wait for one thing, in which this mean number of threads is seen: these threads
+    themselves, or, where a thread of most workers is in it, those that wait for its lock."""
+    if threads < LEAST_BLOCKED or not waits.total:
+        return False
+    of_most = threads >= OF_MOST * len(figures.balance.active)
+    behind = waits.threads.get("lock", 0.0) + waits.threads.get("interpreter_lock", 0.0)
+    return threads + (behind if of_most else 0.0) >= MOSTLY * waits.total
+
+
+def find_blocked_output(figures: Figures) -> Iterator[Finding]:
+    """The finding about a pipe that does not take what the workers write to it."""
+    waits = figures.waits
+    if waits is None or not blocks(figures, waits, waits.output):
+        return
+    stands = not figures.flow.requests or shows_a_limit(figures.flow)
+    known = figures.server.waits
+    what = (known.output_name if known else None) or "standard output or error"
+    pid = next((worker.pid for worker in figures.server.workers if worker.pid and worker.ages), None)
+    yield Finding(
+        code="output_blocked",
+        severity="critical" if stands else "warning",
+        title=f"Workers are blocked writing to a pipe (their {what}).",
+        evidence=f"{waits.output:.1f} of {waits.total:.1f} threads in service are in a write to it, and "
+        f"{waits.threads.get('lock', 0.0):.1f} wait for a lock, which such a thread holds; "
+        f"{figures.flow.requests} requests were completed.",
+        meaning="A pipe holds 64 KB by default. Once it is full, each write to it waits until the program at its "
+        "other end reads, as log collectors and service managers do.",
+        clause=f"the workers are blocked writing to a pipe (their {what})",
+        change=f"Make the program at the other end read it: `lsof +E -a -p {pid or 'PID'} -d 1,2` names it. Else write "
+        "to a file (`logto`), and log less.",
+    )
+
+
+def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
+    """Connections that were opened before the fork: answers go to whichever worker reads first."""
+    connections = figures.server.shared_connections
+    if not connections:
+        return
+    is_cause, largest = blocks(figures, waits, waits.shared), max(connections, key=lambda each: each.workers)
+    others = f", and {len(connections) - 1} more" if len(connections) > 1 else ""
+    yield Finding(
+        code="connection_shared",
+        severity="warning" if waits.shared >= LEAST_SHARED else "info",
+        title=f"Workers share one connection to {largest.address}{others}.",
+        evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; {waits.shared:.1f} "
+        f"threads wait for an answer over it on average{_each(waits, 'backend')}.",
+        meaning="It was opened before uWSGI forked the workers. Their requests wait for each other at the other end, "
+        "and a worker may read the answer of another one.",
+        clause=f"the workers share one connection to {largest.address}" if is_cause else "",
+        change="Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+    )
+
+
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     threads, available = waits.threads.get("client", 0.0), figures.available or 0
     known, warning = SLOW_CLIENTS
@@ -71,28 +147,87 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     yield Finding(
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
-        title=f"{threads:.1f} of {available} threads wait for slow clients.",
-        evidence=f"{percent(waits.share('client'))} of the threads' time goes into sending to clients and receiving "
+        title="Threads wait for slow clients.",
+        evidence=f"{threads:.1f} of {available} threads on average; {percent(waits.share('client'))} of the "
+        f"threads' time goes into sending to clients and receiving "
         f"from them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
+        clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
         change="Let the web server in front buffer requests and responses, as nginx does by default: more threads "
         "would only be taken as well.",
     )
 
 
-def _locks(waits: WaitFigures) -> Iterator[Finding]:
+def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     threads, share = waits.threads.get("lock", 0.0), waits.share("lock")
-    if threads < LEAST_THREADS or share < LOCKED:
+    if threads < LEAST_THREADS or share < LOCKED or any(blocks(figures, waits, each) for each in _holders(waits)):
         return
+    pools = figures.server.waits.pools if figures.server.waits else {}
+    if pools:
+        yield _pool(figures, waits, max(pools.values()))
+        return
+    is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     yield Finding(
         code="application_lock",
         severity="warning" if share >= MOSTLY else "info",
-        title=f"{threads:.1f} threads wait for a lock of the application.",
-        evidence=f"{percent(share)} of the threads' time{_each(waits, 'lock')}. It is not the interpreter lock.",
+        title="Threads of all processes wait for the lock of one file."
+        if is_file
+        else "Threads wait for a lock of the application.",
+        evidence=f"{threads:.1f} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. It is "
+        f"not the interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: whatever holds the lock is done by one request at a time.",
-        change="Find the lock with `py-spy dump` and hold it for less time. More threads would wait for it as well; "
-        "more `processes` help if each of them has its own.",
+        clause=""
+        if share < MOSTLY
+        else "the threads of all processes wait for the lock of one file"
+        if is_file
+        else "the threads wait for a lock of the application",
+        change=f"Find the lock with {show_calls(figures.server)} and hold it for less time. {_who_waits(figures.lock)}",
     )
+
+
+def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
+    """A pool of connections that has fewer of them than there are threads."""
+    is_cause, threads = waits.share("lock") >= MOSTLY, max(each.threads or 0 for each in figures.server.workers)
+    return Finding(
+        code="pool_exhausted",
+        severity="warning" if is_cause else "info",
+        title=f"Threads wait for a pool of {size}: {size} requests of a worker work at once, the others wait.",
+        evidence=f"While threads of a worker wait for a lock, {size} others of it wait for a backend, no more and no "
+        f"fewer; {waits.threads.get('lock', 0.0):.1f} threads wait on average, {percent(waits.share('lock'))} of their "
+        f"time{_each(waits, 'lock')}.",
+        meaning="Pools of connections, as those of SQLAlchemy and of HTTP clients, let so many requests at a time "
+        "through. More threads would wait as well.",
+        clause=f"the threads wait for a pool of {size}" if is_cause else "",
+        change=f"Raise the pool from {size} to the {threads} `threads` of a worker (SQLAlchemy: `pool_size` and "
+        f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections and is not "
+        "slower with them; else make what requests do with a connection shorter.",
+    )
+
+
+def _holders(waits: WaitFigures) -> tuple[float, ...]:
+    """The mean number of threads in each place that a thread may be in while it holds the lock that others wait for,
+    and that has a finding of its own."""
+    return waits.shared, waits.output
+
+
+def _describe_lock(lock: LockFigures | None) -> str:
+    """How much a lock is used and what it permits, as a sentence; empty if that is not known."""
+    if lock is None or not lock.is_known:
+        return ""
+    where = " in the worker that uses it most" if lock.scope == "worker" else ""
+    most = rate(lock.limit)
+    if lock.least_limit < lock.limit < lock.most_limit:
+        most = f"{rate(lock.least_limit)} to {rate(lock.most_limit)}"
+    return f" It is held for {percent(lock.hottest)} of the time{where}, and permits {most} at most."
+
+
+def _who_waits(lock: LockFigures | None) -> str:
+    """What more threads and processes would do, as a sentence."""
+    if lock is None:
+        return "More threads would wait for it as well; more `processes` help if each of them has its own."
+    if lock.scope == "file":
+        return "All processes use this one, the lock of a file: more threads or processes would wait for it as well."
+    return "More threads would wait for it as well; more `processes` help, because each of them has its own."
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
@@ -101,20 +236,27 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if not held or figures.waits is None:
         return
     ready, running = (figures.waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
-    if ready > max(running, HOLDER_READY * len(held)):
+    if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
         return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
+    more = raise_processes(figures, is_modelled=False)
     yield Finding(
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
-        title=f"{worst.lock_waiters:.1f} threads of worker {worst.worker_id} wait for its interpreter lock, but it "
-        f"uses only {worst.interpreter_load:.2f} of a CPU.",
-        evidence=f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
+        title="Threads wait for an interpreter lock whose worker uses little CPU.",
+        evidence=f"In worker {worst.worker_id}, {worst.lock_waiters:.1f} threads wait, and it uses "
+        f"{worst.interpreter_load:.2f} of a CPU; "
+        f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
         meaning="The thread that holds the lock waits for something itself. An extension module that does not release "
         "the lock does that.",
-        change="Find it with `py-spy dump --native`: the holder is in a call of an extension. Raise `processes` until "
-        "that is solved: each has a lock of its own.",
+        clause="a call that does not compute holds the interpreter lock"
+        if figures.waits.share("interpreter_lock") >= LOCKED
+        else "",
+        change=f"Find it with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: the holder is in a call "
+        "of an extension. Until that is solved, more processes help, because each has a lock of its own. "
+        f"{more.change}.",
+        settings=more.settings,
     )
 
 
@@ -124,24 +266,76 @@ def _is_held(worker: WorkerFigures) -> bool:
 
 
 def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    threads, share = waits.threads.get("backend", 0.0), waits.share("backend")
-    if share < MOSTLY or threads < max(LEAST_THREADS, USED * (figures.available or 0)):
+    """What the threads wait for outside of this server, by address and name."""
+    available, slots = figures.available or 0, name_slots(figures.server)
+    is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
+    are_most = waits.outside >= MOSTLY and is_used
+    hanging = list_hanging(waits.destinations, available)
+    if not hanging and waits.share("backend") >= MOSTLY:
+        saturated = _saturated(figures, waits, is_used=is_used)
+        if saturated:
+            yield saturated
+            return
+    main = hanging or list_main(waits.destinations)
+    if not hanging and not are_most:
         return
-    slots = name_slots(figures.server)
-    named = largest_backend(waits)
-    address = (figures.server.waits.addresses if figures.server.waits else {}).get(named or "", "")
-    what = "backends"
-    if named and waits.backends[named] >= MOSTLY * threads:
-        what = f"{named} ({address})" if address else named
-    part = waits.backends[named] / waits.total if named and what != "backends" else share
+    what = describe(main)
+    is_cause = are_most or sum(each.threads for each in hanging) >= MOSTLY * waits.total
     yield Finding(
         code="waits_for_backend",
-        severity="info",
-        title=f"{percent(part)} of the {slots}' time is spent waiting for {what}.",
-        evidence=f"{threads:.1f} of {figures.available or 0} {slots} wait for other servers{_each(waits, 'backend')}.",
+        severity="warning" if hanging else "info",
+        title=f"Requests wait for {what}." if hanging else f"Most of the {slots}' time is spent waiting for {what}.",
+        evidence=f"{_by_destination(waits, available, slots)}.",
         meaning="Such requests hold a thread and no CPU.",
-        change=f"Faster queries, or more `threads`: not more CPU. See first that {what} can take more at once.",
+        clause=f"the {slots} wait for {what}" if is_cause else "",
+        change=advise(main),
     )
+
+
+def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Finding | None:
+    """A backend that is saturated, if one is known to be. is_used: whether enough threads wait for backends now."""
+    saturation, explained = figures.saturation, explain_saturation(figures)
+    if saturation is None or explained is None or not (is_used or fills_threads(figures, saturation)):
+        return None
+    named, slots = name_saturated(figures, saturation), name_slots(figures.server)
+    return Finding(
+        code="backend_saturated",
+        severity="warning" if is_used else "info",
+        title=f"The backend {named} is saturated." if named else "A backend is saturated.",
+        evidence=f"{_by_destination(waits, figures.available or 0, slots)}. {_compare(saturation)}",
+        meaning="A backend with room to spare takes no longer with more requests in it. In this one they wait for "
+        "each other.",
+        clause=explained.cause,
+        change=explained.change,
+    )
+
+
+def _compare(saturation: Saturation) -> str:
+    """What shows that a backend is saturated, as a sentence."""
+    return (
+        f"At {rate(saturation.low)} it had {saturation.few:.1f} requests in it at once, and took "
+        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, {saturation.many:.1f} and "
+        f"{duration(saturation.many_seconds)}."
+    )
+
+
+_MOST_DESTINATIONS = 4
+"""The most destinations that evidence lists."""
+
+
+def _by_destination(waits: WaitFigures, available: int, slots: str) -> str:
+    """The share of each destination, its threads, and its part of the response time, as a list."""
+    listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
+    return "; ".join(
+        f"{percent(each.share)} of the {slots}' time: {each.threads:.1f} of {available} {slots} wait for {each.label}"
+        + _part_of_request(waits, each)
+        for each in listed
+    )
+
+
+def _part_of_request(waits: WaitFigures, destination: DestinationFigures) -> str:
+    times, part = waits.per_request, destination.per_request
+    return "" if times is None or part is None else f", {duration(part)} of a request's {duration(sum(times.values()))}"
 
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
@@ -153,11 +347,11 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="computes_outside_the_lock",
         severity="info",
-        title=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU, and its threads do not wait for "
-        "its interpreter lock.",
-        evidence=f"{worst.concurrency or 0:.1f} requests in service, {worst.lock_waiters:.2f} of them wait for it.",
-        meaning="It computes in a library that releases the lock, as compression and numpy do. Its CPU use alone would "
-        "look like a saturated interpreter.",
+        title="Threads use most of a CPU, and do not wait for the interpreter lock.",
+        evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; {worst.concurrency or 0:.1f} "
+        f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
+        meaning="They compute in a library that releases the lock, as compression and numpy do. The CPU use alone "
+        "would look like a saturated interpreter.",
         change="Add CPUs rather than `processes` for such work.",
     )
 

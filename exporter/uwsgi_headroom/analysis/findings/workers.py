@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
-from uwsgi_headroom.analysis.littles_law import judge_waiting, waiting_clause
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.log_words import ENDS, proven_place, proven_signal, see_log
+from uwsgi_headroom.analysis.settings import DEFAULT_MERCY, MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     are_reloaded,
@@ -15,7 +20,7 @@ from uwsgi_headroom.analysis.worker_states import (
     part_away,
     scales,
 )
-from uwsgi_headroom.words.formats import counted, duration, numbered, percent, repeated
+from uwsgi_headroom.words.formats import byte_size, counted, duration, numbered, percent, repeated
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -35,6 +40,10 @@ RECYCLED = 0.7
 """A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
 worker."""
 
+KILLED = 0.5
+"""The part of the workers that ended which the kernel has to have killed for lack of memory, so that this is why they
+ended. Its counts are read a few seconds later."""
+
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
@@ -42,15 +51,18 @@ SHORT_LIFE = 60.0
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about workers that end, except for costly recycling, which `causes` reports."""
     yield from _harakiri(figures)
-    yield from _lost(figures)
-    if not list(find_recycling(figures)):
+    killed = list(_out_of_memory(figures))
+    yield from killed or _lost(figures)
+    if not killed and not list(find_recycling(figures)):
         yield from _respawns(figures)
-    if figures.window.reloads:
+    yield from _memory_recycled(figures)
+    if figures.window.reloads and not lost_in_a_reload(figures):
         yield Finding(
             code="reloaded",
             severity="info",
-            title=f"uWSGI was reloaded {repeated(figures.window.reloads)}.",
-            evidence=f"In the last {duration(figures.window.seconds)}; its counters restarted.",
+            title="uWSGI was reloaded.",
+            evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}; "
+            "its counters restarted.",
         )
 
 
@@ -78,9 +90,9 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="harakiri",
         severity=_severity(figures, lost),
-        title=f"uWSGI killed a worker {repeated(window.harakiris)} for a request over `harakiri`"
-        f"{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"In the last {duration(window.seconds)}, with at least {counted(lost, 'request')} in service"
+        title=f"uWSGI kills workers for requests over `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
+        evidence=f"{repeated(window.harakiris).capitalize()} in the last {duration(window.seconds)}, with at least "
+        f"{counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
         meaning="All requests in that worker are lost, and counted nowhere."
         + (
@@ -89,8 +101,73 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             if threads
             else ""
         ),
-        change="Find the request in uWSGI's log, at `HARAKIRI`; then set timeouts on what it calls, or raise "
-        "`harakiri` if it is meant to take so long.",
+        change=f"Find the request in uWSGI's log, at `HARAKIRI`{_how_to_read(figures)}; then set timeouts on what it "
+        "calls, or raise `harakiri` if it is meant to take so long.",
+    )
+
+
+def _out_of_memory(figures: Figures) -> Iterator[Finding]:
+    """Workers that ended while the kernel killed about as many processes for lack of memory."""
+    kills, ends = figures.window.oom_kills, find_ends(figures)
+    number = sum(times for _, times, _ in ends) - figures.window.harakiris
+    if not kills or number <= 0 or kills < KILLED * number:
+        return
+    lost, memory = _lost_count(figures), figures.server.memory
+    is_cgroup = memory is not None and memory.limited_by == "cgroup"
+    numbers = [worker_id for worker_id, _, _ in ends]
+    often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
+    yield Finding(
+        code="out_of_memory",
+        severity="critical" if often else _severity(figures, max(lost, number)),
+        title=f"{numbered('Worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out.",
+        evidence=f"The kernel killed a process {repeated(kills)} for lack of memory in the last "
+        f"{duration(figures.window.seconds)}, and workers ended {repeated(number)}, with at least "
+        f"{counted(lost, 'request')} in service."
+        + (f" A worker takes {byte_size(memory.per_worker)}." if memory else ""),
+        meaning="The kernel ends a process at once (signal 9) when "
+        + ("the cgroup reaches its memory limit." if is_cgroup else "the host, or a cgroup, has no memory left."),
+        clause=f"{numbered('worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out",
+        change=(
+            "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory)"
+            if is_cgroup
+            else "Add memory to the host"
+        )
+        + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss` so that they are "
+        "replaced between two requests.",
+    )
+
+
+def lost_in_a_reload(figures: Figures) -> bool:
+    """Whether requests were lost, and only full reloads ended workers."""
+    window = figures.window
+    return bool(window.reloads and not window.harakiris and not find_ends(figures)) and _lost_count(figures) > 0
+
+
+def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
+    """The one finding about a reload that ended requests in service: a graceful one waits for them."""
+    if not lost_in_a_reload(figures):
+        return
+    options, lost = figures.server.setup.options, _lost_count(figures)
+    mercy = options.worker_reload_mercy
+    by_signal = not options.die_on_term
+    yield Finding(
+        code="requests_lost",
+        severity=_severity(figures, lost),
+        title="uWSGI was reloaded brutally, most likely by SIGTERM without `die-on-term`, and requests were lost."
+        if by_signal
+        else "uWSGI was reloaded, and requests that were still in service were lost.",
+        evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}, "
+        f"with at least {counted(lost, 'request')} in service: {_part_of(figures, lost)} of all.",
+        meaning=(
+            "Without `die-on-term`, SIGTERM does not end uWSGI: it reloads it and ends what is in service. SIGHUP lets "
+            "requests end first"
+            if by_signal
+            else "A reload waits for requests"
+        )
+        + f", for {mercy or DEFAULT_MERCY} s at most (`worker-reload-mercy`).",
+        change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI, and reload with SIGHUP."
+        if by_signal
+        else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the longest request.",
     )
 
 
@@ -98,17 +175,21 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     lost = _lost_count(figures)
     if not lost or figures.window.harakiris:
         return
+    if lost_in_a_reload(figures):
+        yield from _reloaded_brutally(figures)
+        return
     ends = sum(times for _, times, _ in find_unexplained_ends(figures))
     ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
-        title=f"{numbered('Worker', ended)} ended with at least {counted(lost, 'request')} in service.",
-        evidence=f"In the last {duration(figures.window.seconds)}, not by `harakiri`, and the requests were never "
-        f"finished: {_part_of(figures, lost)} of all."
+        title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
+        evidence=f"{numbered('Worker', ended)}: at least {counted(lost, 'request')} in the last "
+        f"{duration(figures.window.seconds)}, not by `harakiri`, and the requests were never finished: "
+        f"{_part_of(figures, lost)} of all."
         + (f" In all, workers ended {counted(ends, 'time')}; no option of uWSGI explains it." if ends > lost else ""),
-        meaning="It crashed, was killed (by the kernel, when memory is short), or ended itself.",
-        change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
+        meaning="They crashed, were killed (by the kernel, when memory is short), or ended themselves.",
+        change=_see_why(figures),
     )
 
 
@@ -125,12 +206,16 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="respawn_loop",
             severity="critical" if is_many else "warning",
-            title=f"{numbered('Worker', looping)} {_keep(looping)} restarting.",
+            title=f"{numbered('Worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}.",
+            clause=f"{numbered('worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}",
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
             f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers.",
             meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
-            change="See uWSGI's log for what ends it: an import error, `died, killed by signal`, or an exit of the "
-            "application itself.",
+            change=see_log(
+                figures.server,
+                "what ends it: an import error, `died, killed by signal`, or an exit of the application itself",
+                ENDS,
+            ),
         )
     elif respawns > 0 and not scales(figures):
         seconds = window.seconds * len(window.workers) / respawns
@@ -142,10 +227,9 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="workers_respawned",
             severity="info",
-            title=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} "
-            f"{'was' if len(ended) == 1 else 'were'} restarted.",
-            evidence=f"{counted(respawns, 'time')} in the last {duration(window.seconds)}"
-            + (f", each after {duration(seconds)} on average." if short else "."),
+            title="Workers were restarted.",
+            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])}: {repeated(respawns)} in the "
+            f"last {duration(window.seconds)}" + (f", each after {duration(seconds)} on average." if short else "."),
             meaning="They were replaced as in a reload of the workers, and no request was lost."
             if are_reloaded(figures, ended)
             else f"A worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
@@ -162,8 +246,21 @@ def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
     return often and requests < _served_enough(figures) * respawns
 
 
+LIFE = 3600.0
+"""Seconds that a worker should live at least: each respawn then costs next to nothing."""
+
+
+def _round_up(requests: float) -> int:
+    """The number of requests as a round number to set, at least 1,000."""
+    return max(1, math.ceil(requests / 1000)) * 1000
+
+
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests` so early that it costs capacity."""
+    """The finding about workers that reach `max-requests`, or a limit of memory, so early that it costs capacity."""
+    yield from list(_reach_max_requests(figures)) or _reach_memory_limit(figures)
+
+
+def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
     window, ended = figures.window, find_ends(figures)
     most, away = figures.server.setup.options.max_requests, part_away(figures)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
@@ -173,28 +270,155 @@ def find_recycling(figures: Figures) -> Iterator[Finding]:
     lives = window.seconds * len(window.workers) / respawns
     if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
         return
+    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
     yield Finding(
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
-        title=f"Each worker is replaced after {duration(lives)} on average: `max-requests` is {most}.",
-        evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}; "
+        title=f"Workers are replaced too often: `max-requests` is {most}.",
+        evidence=f"Each after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
+        f"{duration(window.seconds)}; "
         + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
         + f"{waiting_clause(figures.flow)}.",
         meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
-        change="Raise `max-requests`, so that a worker lives for an hour or more, or leave it out.",
+        clause="workers are replaced too often",
+        change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or leave it out.",
+        settings=(("max-requests", enough),),
     )
+
+
+TOGETHER_SECONDS = 5
+"""The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
+spawns about two a second."""
+
+APART = 4
+"""Only if workers live at least this many times as long, it is no chance that they end so close to each other."""
+
+
+def find_recycled_together(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that all reach `max-requests` at the same time, so that requests wait."""
+    window, options = figures.window, figures.server.setup.options
+    most, ended, records = options.max_requests, find_ends(figures), figures.server.workers
+    spawned = [worker.last_spawn for worker in records if worker.last_spawn]
+    if not most or most < SERVED or len(records) < 2 or len(ended) < len(records) or len(spawned) < len(records):
+        return
+    if any((worker.requests_per_life or 0.0) < RECYCLED * most for worker in records):
+        return  # they ended for another reason, such as a reload of the workers
+    spread = max(spawned) - min(spawned)
+    lives = window.seconds * len(records) / sum(times for _, times, _ in ended)
+    if spread > TOGETHER_SECONDS or lives < APART * spread or not shows_a_limit(figures.flow):
+        return
+    nobody, delta = window.no_worker_seconds or 0.0, max(1, most // len(records))
+    yield Finding(
+        code="recycled_together",
+        severity="warning",
+        title="All workers reach `max-requests` at the same time, and are replaced together.",
+        evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {most} requests each"
+        + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
+        + f"; {waiting_clause(figures.flow)}.",
+        meaning="Workers that started together and share the requests evenly end together, again and again: requests "
+        "wait until the first of them has loaded the application.",
+        clause="all workers reach `max-requests` together",
+        **_stagger(figures, delta)._asdict(),
+    )
+
+
+def _stagger(figures: Figures, delta: int) -> Advice:
+    version = parse_version(figures.server.version)
+    if version and version < MAX_REQUESTS_DELTA:
+        return Advice(
+            "Update uWSGI to 2.0.29, and set `max-requests-delta`, which lets each worker end after another number of "
+            "requests; until then, raise `max-requests`, so that it happens less often."
+        )
+    now = figures.server.setup.options.max_requests_delta
+    what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
+    return Advice(
+        f"{what} to {delta}: each worker then ends after {delta} requests more than the one before it.",
+        (("max-requests-delta", delta),),
+    )
+
+
+class _Leak(NamedTuple):
+    """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
+    a process; limit: megabytes at which a worker is replaced; life: seconds that it lives on average."""
+
+    each: float
+    limit: int
+    respawns: int
+    processes: int
+    life: float
+
+
+def _find_leak(figures: Figures) -> _Leak | None:
+    """The leak that ends workers by a limit of memory; None if there is none, or if uWSGI reports no memory."""
+    options, window = figures.server.setup.options, figures.window
+    limit = options.reload_on_rss or options.evil_reload_on_rss
+    grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
+    respawns = sum(times for _, times, _ in find_ends(figures)) - window.harakiris
+    if not limit or respawns <= 0 or not figures.flow.requests or grown < LEAK * limit * 2**20 * respawns:
+        return None
+    processes = respawns + len(window.workers)
+    # What a process has after its first request is where it begins.
+    each = grown / max(1, figures.flow.requests - processes)
+    return _Leak(each, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+
+
+def _describe_leak(figures: Figures, leak: _Leak) -> str:
+    return (
+        f"At least {byte_size(round(leak.each))} a request, summed over {leak.processes:,} processes of "
+        f"{counted(len(figures.window.workers), 'worker')}; each is replaced after {duration(leak.life)} on average, "
+        f"at {leak.limit} MB"
+    )
+
+
+def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
+    leak, away = _find_leak(figures), part_away(figures)
+    if leak is None or leak.respawns < LOOP[0] or leak.life >= SHORT_LIFE or away is None or away < AWAY:
+        return
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title="Workers are replaced too often: the application's memory grows with every request.",
+        evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
+        f"{waiting_clause(figures.flow)}.",
+        meaning="Each worker soon reaches `reload-on-rss`, and the next one has to load the application first.",
+        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
+        change=f"Find what the application keeps of each request. Until then, raise `reload-on-rss` ({leak.limit} MB) "
+        "as far as the memory allows, so that a worker lives for some minutes.",
+    )
+
+
+def _memory_recycled(figures: Figures) -> Iterator[Finding]:
+    """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
+    of them looks well, and only the sum over their lives shows the leak."""
+    leak = _find_leak(figures)
+    if leak is None or list(find_recycling(figures)):
+        return
+    lost = _lost_count(figures)
+    yield Finding(
+        code="memory_recycled",
+        severity="info",
+        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
+        evidence=f"{_describe_leak(figures, leak)}; "
+        + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
+        meaning="`reload-on-rss` keeps a leak from filling the memory, and costs a start of the application each time.",
+    )
+
+
+LEAK = 0.2
+"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks. Below it,
+the limit is hardly above what the application needs."""
 
 
 def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
     return Finding(
         code="workers_ended",
         severity=_severity(figures, ends),
-        title=f"{numbered('Worker', ended)} ended unexpectedly.",
-        evidence=f"{counted(ends, 'time')} in the last {duration(figures.window.seconds)}; no option of uWSGI "
-        "explains it.",
-        meaning="Either a chain reload is under way, or it crashed, was killed (by the kernel, when memory is short), "
-        "or ended itself. A request that it was serving is lost.",
-        change="See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`.",
+        title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
+        evidence=f"{numbered('Worker', ended)}: {repeated(ends)} in the last "
+        f"{duration(figures.window.seconds)}; no option of uWSGI explains it.",
+        meaning="Either a chain reload is under way, or they crashed, were killed (by the kernel, when memory is "
+        "short), or ended themselves. A request that such a worker was serving is lost.",
+        change=_see_why(figures),
     )
 
 
@@ -209,6 +433,22 @@ def _set_to(figures: Figures, option: str, unit: str = "") -> str:
     """An option's value in parentheses, if it is known from the command line or a file."""
     value = getattr(figures.server.setup.options, option)
     return "" if value is None else f" ({value}{unit})"
+
+
+def _see_why(figures: Figures) -> str:
+    """Where to find why workers ended, or what the log says of it."""
+    return see_log(figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS)
+
+
+def _ended_by(figures: Figures) -> str:
+    """What ends workers, as the end of a clause, if the log says so and their processes agree."""
+    signal, place = proven_signal(figures.server), proven_place(figures.server, ENDS)
+    return f", killed{signal}" if signal else f": {place}" if place else ""
+
+
+def _how_to_read(figures: Figures) -> str:
+    log = figures.server.log
+    return f" (`{log.turn_on}` has it read here)" if log and log.turn_on else ""
 
 
 def _keep(workers: Sequence[int]) -> str:

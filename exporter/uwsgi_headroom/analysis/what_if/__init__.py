@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
     Measured,
     Observed,
     describe_flow,
+    find_floor,
     find_uneven_shares,
     measure_server,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "WhatIf",
     "choose_settings",
     "describe_flow",
+    "find_floor",
     "find_uneven_shares",
     "measure_server",
     "parse_setting",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum, inf, isfinite, log
 
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Work, exponential_factors, normalize, spread_shares
@@ -21,7 +22,7 @@ from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.record import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
-"""States that are not part of the demand."""
+"""States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
 
 LEAST_LOCK_WAIT = 0.05
 """The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
@@ -59,16 +60,26 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
     response_time, cpu = _known(measured)
     waits = measured.waits
     from_waits = waits is not None and fsum(waits.values()) > 0
-    waiting = _waiting(waits, response_time) if waits and from_waits else max(0.0, response_time - cpu)
+    lock = measured.lock
+    waiting = own_waiting(waits, response_time, lock) if waits and from_waits else max(0.0, response_time - cpu)
     if cpu + waiting < _LEAST_DEMAND * response_time:
         waiting = response_time
+    serial = lock.seconds if lock else 0.0
+    waiting = max(0.0, waiting - serial)
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     factors = observed_factors(window)
     neighbours = measured.others if isfinite(measured.others) else 0.0
     others = 0.0 if measured.others_follow else neighbours
     server = Server(
-        work=Work(locked=locked, unlocked=cpu - locked, waiting=waiting, factors=factors),
+        work=Work(
+            locked=locked,
+            unlocked=cpu - locked,
+            waiting=waiting,
+            serial=serial,
+            serial_is_shared=lock is not None and lock.scope == "file",
+            factors=factors,
+        ),
         cpus=measured.cpus,
         others=others,
         others_per_request=(neighbours - others) / window.throughput,
@@ -101,9 +112,11 @@ def _known(measured: Measured) -> tuple[float, float]:
     return measured.window.response_time, measured.cpu_per_request
 
 
-def _waiting(waits: Mapping[State, float], response_time: float) -> float:
-    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time."""
-    own = fsum(seconds for state, seconds in waits.items() if state not in ("cpu", *QUEUEING))
+def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
+    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time. What it waits
+    for while it holds the lock of the application is part of it."""
+    others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
+    own = fsum(seconds for state, seconds in waits.items() if state not in others)
     return response_time * own / fsum(waits.values())
 
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
+from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.demand import Demand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
@@ -42,6 +45,9 @@ class Observed:
     """Mean requests in service."""
     requests: int | None = None
     """How many were completed."""
+    offered_at_least: float | None = None
+    """The mean number of requests in the system, if more was offered than was completed: `throughput` is then what the
+    server managed, not what was asked for. None if all that was offered was served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,8 @@ class Measured:
     """CPU seconds of all workers per request; None if unknown."""
     waits: Mapping[State, float] | None = None
     """Seconds of a mean request in each state, from `WaitFigures.per_request`; None if unknown."""
+    lock: LockFigures | None = None
+    """Of the application's lock; None if none was seen, or its limit is not known."""
     workers_up: float | None = None
     """Mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper."""
     others: float = 0.0
@@ -79,6 +87,13 @@ class Measured:
     """Whether workers have sockets of their own."""
     shares: tuple[float, ...] = ()
     """The parts of the requests that the workers take, if these differ by more than chance; empty: even."""
+
+    @property
+    def offered_at_least(self) -> float | None:
+        """The largest number of requests in the system that was only a floor, in the window or at the peak; None if all
+        that was offered was served."""
+        floors = [seen.offered_at_least for seen in (self.window, self.peak) if seen is not None]
+        return max((floor for floor in floors if floor is not None), default=None)
 
     @property
     def running(self) -> Setting:
@@ -112,6 +127,10 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
     if cpus is None:
         why = f": {off}" if off else ", so what CPU time does to requests is not known."
         raise CannotPredictError(f"The number of CPUs is not known{why}")
+    if figures.saturation is not None:
+        raise CannotPredictError(
+            f"{_which(figures.saturation)} is saturated: in any other setting, requests would wait in it as well."
+        )
     workers = figures.window.workers
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds
@@ -120,10 +139,11 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
     return Measured(
         setting=Setting(len(workers), max(1, round(figures.configured / len(workers)))),
         cpus=cpus.count,
-        window=describe_flow(figures.flow, figures.response_times),
+        window=describe_flow(figures.flow, figures.response_times, figures.demand),
         peak=peak,
         cpu_per_request=cpu / figures.flow.requests if cpu is not None and figures.flow.requests else None,
         waits=figures.waits.per_request if figures.waits else None,
+        lock=figures.lock if figures.lock and figures.lock.is_known else None,
         workers_up=up if up < CHEAPER * len(workers) else None,
         others=(figures.cpu.others or 0.0) if figures.cpu else 0.0,
         others_follow=bool(others_follow),
@@ -136,6 +156,10 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
     )
 
 
+def _which(saturation: Saturation) -> str:
+    return f"The backend {saturation.name}" if saturation.name else "A backend"
+
+
 def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
     """The share of each worker, if all were active and the largest is more than chance explains; else none."""
     shares = [worker.share or 0.0 for worker in balance.workers]
@@ -144,7 +168,7 @@ def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
     return tuple(shares) if is_uneven and all(worker.active for worker in balance.workers) else ()
 
 
-def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:
+def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Demand) -> Observed:
     """The observation of a window. Raises CannotPredictError if no request was completed."""
     if not flow.requests or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
@@ -160,4 +184,10 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None) -> Observed:
         queue_wait=flow.queue_wait,
         concurrency=flow.observed,
         requests=flow.requests,
+        offered_at_least=find_floor(demand),
     )
+
+
+def find_floor(demand: Demand) -> float | None:
+    """`Observed.offered_at_least`: the offered work if it is a floor; 0 if it is one of unknown size."""
+    return (demand.at_once or 0.0) if demand.is_floor else None

@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.what_if.runs import (
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.formats import amount, duration, percent
 
 
 def predict_settings(
@@ -75,6 +75,7 @@ def predict_setting(
                 most=most,
                 most_use=use,
                 percentiles=calibrated.from_percentiles,
+                is_floor=measured.offered_at_least is not None,
             )
             for load, rate in zip(loads, rates, strict=True)
         ),
@@ -138,12 +139,27 @@ def list_cautions(
 ) -> tuple[str, ...]:
     """The sentences that apply, most important first."""
     found = [
+        *_about_demand(measured),
         *_about_waits(measured, calibrated),
         *_about_lock(measured, calibrated),
+        *_about_lock_of_application(measured),
         *_about_server(measured, settings),
         *_about_observation(measured, max(rates, default=0.0)),
     ]
     return tuple(found)
+
+
+def _about_demand(measured: Measured) -> list[str]:
+    offered = measured.offered_at_least
+    if offered is None:
+        return []
+    completed = amount((measured.peak or measured.window).throughput)
+    at_once = f", with at least {offered:.0f} requests at once for {measured.setting.in_all} threads" if offered else ""
+    return [
+        f"The {completed} requests/s are what was completed, not what was asked for: all threads were busy or a listen "
+        f"queue was full{at_once}. So it is not known how long requests would take in another setting, and no "
+        "time is predicted. The most throughput holds."
+    ]
 
 
 def _about_waits(measured: Measured, calibrated: Calibrated) -> list[str]:
@@ -167,7 +183,7 @@ def _about_waits(measured: Measured, calibrated: Calibrated) -> list[str]:
         )
     for state, what in QUEUES.items():
         share = waits.get(state, 0.0) / total
-        if share >= NOTABLE:
+        if share >= NOTABLE and not (state == "lock" and measured.lock):
             found.append(
                 f"Requests wait {percent(share)} of their time for {what}. The model takes that as fixed, but it grows "
                 "with the requests at once."
@@ -190,6 +206,25 @@ def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
         share = percent(work.unlocked / (work.locked + work.unlocked))
         return [f"{share} of the CPU time counts as outside the interpreter lock, because few threads wait for it."]
     return []
+
+
+def _about_lock_of_application(measured: Measured) -> list[str]:
+    lock = measured.lock
+    if lock is None:
+        return []
+    whose = "its process" if lock.scope == "worker" else "a file"
+    more = "only more processes raise it" if lock.scope == "worker" else "neither threads nor processes raise it"
+    between = (
+        ""
+        if lock.most_limit - lock.least_limit < NOTABLE * lock.limit
+        else (
+            f" (between {lock.least_limit:.3g} and {lock.most_limit:.3g}, since it may not be read if the lock is held)"
+        )
+    )
+    return [
+        f"A mean request holds a lock of {whose} for {duration(lock.seconds)}, so the present setting serves at most "
+        f"{lock.limit:.3g} requests/s{between}: {more}."
+    ]
 
 
 def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:

@@ -15,17 +15,18 @@ from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, left_beside
 from uwsgi_headroom.nearest_rank import percentile
 
-Resource = Literal["threads", "interpreters", "cpu"]
+Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilization:
     """The fraction of each resource in use, 0 to 1: threads in service; interpreter locks held, on average over the
-    workers; CPUs, with those that other programs use."""
+    workers; CPUs, with those that other programs use; locks of the application held, on average as well."""
 
     threads: float
     interpreters: float
     cpu: float
+    lock: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class AtLoad:
     """The requests per second that arrive."""
     sustained: bool
     """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and
-    `utilization` is that of the most that it serves."""
+    `utilization` is that of the most that it serves. No times are given either if more was offered than was completed:
+    the load is then less than the setting would get."""
     response_time: float | None = None
     p95: float | None = None
     queue_wait: float | None = None
@@ -118,7 +120,7 @@ much on small differences, that a figure would mean nothing."""
 SATURATED = 0.97
 """The part of the threads in service from which on all of them count as in use."""
 
-USED_UP = {"cpu": 0.95, "interpreters": 0.9}
+USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 """Utilization at the most throughput from which on a resource is what limits it; else it is the threads."""
 
 _REQUESTS = 2400
@@ -170,7 +172,7 @@ def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
     def run(rate: float) -> tuple[float, Utilization]:
         system = server.system(setting, rate)
         outcome = _run_full(server, system, _count(setting))
-        return outcome.throughput, _utilization(system, setting, outcome)
+        return outcome.throughput, _utilization(server.work, system, setting, outcome)
 
     most, use = run(0.0)
     if not server.others_per_request:
@@ -210,10 +212,12 @@ def run_observed(server: Server, setting: Setting, observed: Observed) -> Outcom
 
 
 def name_limit(use: Utilization) -> Resource:
-    """The resource that is used up at the most throughput: CPUs before interpreters before threads."""
+    """The resource that is used up at the most throughput: CPUs before interpreters before a lock before threads."""
     if use.cpu >= USED_UP["cpu"]:
         return "cpu"
-    return "interpreters" if use.interpreters >= USED_UP["interpreters"] else "threads"
+    if use.interpreters >= USED_UP["interpreters"]:
+        return "interpreters"
+    return "lock" if use.lock >= USED_UP["lock"] else "threads"
 
 
 def run_load(server: Server, setting: Setting, rate: float) -> tuple[Outcome, Utilization]:
@@ -223,13 +227,22 @@ def run_load(server: Server, setting: Setting, rate: float) -> tuple[Outcome, Ut
     system = server.system(setting, rate)
     arrivals = min(rate, _ENOUGH * server.work.bound_throughput(system))
     outcome = Simulation(system, server.work, SEED, server.look).run(requests, arrivals, warm_up=requests // 3)
-    return outcome, _utilization(system, setting, outcome)
+    return outcome, _utilization(server.work, system, setting, outcome)
 
 
 def describe_load(
-    server: Server, setting: Setting, *, load: float, rate: float, most: float, most_use: Utilization, percentiles: bool
+    server: Server,
+    setting: Setting,
+    *,
+    load: float,
+    rate: float,
+    most: float,
+    most_use: Utilization,
+    percentiles: bool,
+    is_floor: bool = False,
 ) -> AtLoad:
-    """A setting under one load. percentiles: whether the spread of requests is known."""
+    """A setting under one load. percentiles: whether the spread of requests is known; is_floor: whether more was
+    offered than the load that was seen, so that no time is given."""
     if rate > MOST_LOAD * most:
         return AtLoad(
             load=load,
@@ -238,6 +251,8 @@ def describe_load(
             utilization=most_use,
         )
     outcome, use = run_load(server, setting, rate)
+    if is_floor:
+        return AtLoad(load=load, throughput=rate, sustained=True, utilization=use)
     service, total = mean(outcome.service), mean(outcome.total)
     return AtLoad(
         load=load,
@@ -261,9 +276,10 @@ def _count(setting: Setting) -> int:
     return min(_MOST_REQUESTS, _REQUESTS + _PER_THREAD * setting.in_all)
 
 
-def _utilization(system: System, setting: Setting, outcome: Outcome) -> Utilization:
+def _utilization(work: Work, system: System, setting: Setting, outcome: Outcome) -> Utilization:
     return Utilization(
         threads=min(1.0, outcome.busy / setting.in_all),
         interpreters=min(1.0, outcome.locks / setting.processes),
         cpu=min(1.0, (outcome.computing + min(system.others, system.cpus)) / system.cpus),
+        lock=min(1.0, outcome.serial_locks / (1 if work.serial_is_shared else setting.processes)),
     )

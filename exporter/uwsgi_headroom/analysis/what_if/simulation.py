@@ -7,9 +7,11 @@ The rules are those of uWSGI with CPython:
   idle thread is equally likely to get it, however many idle threads it has; or as likely as it was observed to be.
 * A request alternates between computing and waiting. Computing takes a CPU and, for its part under the lock, also the
   interpreter lock of the worker; both are held together. Waiting takes only the thread.
-* The lock goes to the thread that waited longest. A thread that computes gives it up SWITCH_SECONDS after another began
-  to wait (`sys.setswitchinterval`), so a thread that returns from a wait gets it that much later, at most, for each
-  thread before it.
+* A request may hold a lock of the application for a part of the time for which it waits: its process's own, or one that
+  all processes share. The lock goes to the thread that waited longest, and is kept until it is released.
+* The interpreter lock goes to the thread that waited longest. A thread that computes gives it up SWITCH_SECONDS after
+  another began to wait (`sys.setswitchinterval`), so a thread that returns from a wait gets it that much later, at
+  most, for each thread before it.
 * All threads that compute share the CPUs evenly, as Linux divides them: processor sharing (L. Kleinrock, "Queueing
   Systems", volume 2, 1976, chapter 4). Each runs on one CPU at most.
 
@@ -30,8 +32,7 @@ from heapq import heappop, heappush
 from itertools import accumulate
 from math import fsum, inf, log
 
-LEAST_SHARE = 0.05
-"""The part of the CPUs that is left to the server however much other programs use."""
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
 
 
 def left_beside(others: float, cpus: float) -> float:
@@ -39,7 +40,7 @@ def left_beside(others: float, cpus: float) -> float:
 
     The others keep what they use, as the headroom of CPUs assumes too.
     """
-    return max(cpus - others, LEAST_SHARE * cpus)
+    return max(cpus - others, LEAST_OWN * cpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,10 @@ class Work:
     unlocked: float
     """CPU time outside of it."""
     waiting: float
+    serial: float = 0.0
+    """The time for which it holds a lock of the application, besides `waiting`."""
+    serial_is_shared: bool = False
+    """Whether all processes share that lock."""
     pauses: int = 1
     """How many times it waits, at least 1. It computes before and after each wait."""
     factors: tuple[float, ...] = (1.0,)
@@ -90,8 +95,12 @@ class Work:
         """Requests per second that no server exceeds: the threads or the CPUs are then always in use (P. J. Denning, J.
         P. Buzen, Computing Surveys 10 (3), 1978)."""
         computing = self.locked + self.unlocked
-        by_threads = system.processes * system.threads / (computing + self.waiting)
-        return min(by_threads, system.cpus / computing) if computing else by_threads
+        bounds = [system.processes * system.threads / (computing + self.waiting + self.serial)]
+        if computing:
+            bounds.append(system.cpus / computing)
+        if self.serial:
+            bounds.append((1 if self.serial_is_shared else system.processes) / self.serial)
+        return min(bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +121,8 @@ class Outcome:
     """Mean threads that wait for a lock."""
     computing: float
     """Mean CPUs used."""
+    serial_locks: float = 0.0
+    """Mean locks of the application held."""
 
 
 COUNT = 400
@@ -148,14 +159,16 @@ _INTERVALS = exponential_factors(1000)
 
 class _Request:
     """left: seconds under the lock that its present slice leaves. ends: the end of its slice on the clock of CPU time.
-    entry: the number of its valid entry in the heap. phase: bursts of computing that are over."""
+    entry: the number of its valid entry in the heap. phase: bursts of computing that are over. holds: whether it holds
+    the lock of the application."""
 
-    __slots__ = ("arrived", "ends", "entry", "factor", "left", "phase", "started", "worker")
+    __slots__ = ("arrived", "ends", "entry", "factor", "holds", "left", "phase", "started", "worker")
 
     def __init__(self, arrived: float, factor: float) -> None:
         self.arrived, self.factor = arrived, factor
         self.started = self.left = self.ends = 0.0
         self.worker = self.entry = self.phase = 0
+        self.holds = False
 
 
 class Simulation:
@@ -164,7 +177,7 @@ class Simulation:
     def __init__(self, system: System, work: Work, seed: int, look: Callable[[], None] = lambda: None) -> None:
         self._system, self._work, self._look = system, work, look
         self._chance = random.Random(seed)  # noqa: S311 - a simulation, no secret
-        self._bursts = work.pauses + 1 if work.waiting else 1
+        self._bursts = work.pauses + 1 if work.waiting or work.serial else 1
         self._locked, self._unlocked = work.locked / self._bursts, work.unlocked / self._bursts
         self._least_slice = self._locked / _MOST_SLICES
         self._wait = work.waiting / work.pauses
@@ -177,6 +190,10 @@ class Simulation:
         self._entries = 0
         self._holders: list[_Request | None] = [None] * system.processes
         self._lock_queues: list[deque[_Request]] = [deque() for _ in range(system.processes)]
+        locks = 1 if work.serial_is_shared else system.processes
+        self._serial_held = [False] * locks
+        self._serial_queues: list[deque[_Request]] = [deque() for _ in range(locks)]
+        self._serial_time = 0.0
         self._idle = [system.threads] * system.processes
         self._workers_with_idle = list(range(system.processes))
         self._listen_queue: deque[_Request] = deque()
@@ -199,6 +216,7 @@ class Simulation:
         began = self._now
         self._service.clear()
         self._total.clear()
+        self._serial_time = 0.0
         busy, locks, lock_waiters, computing = self._advance(requests)
         length = self._now - began
         return Outcome(
@@ -209,6 +227,7 @@ class Simulation:
             locks=locks / length,
             lock_waiters=lock_waiters / length,
             computing=computing / length,
+            serial_locks=min(float(len(self._serial_held)), self._serial_time / length),
         )
 
     def _advance(self, requests: int) -> tuple[float, float, float, float]:
@@ -233,7 +252,7 @@ class Simulation:
                 if request.entry == entry:
                     self._end_slice(request)
             elif now == wait_ends:
-                self._compute(heappop(waits)[2])
+                self._end_wait(heappop(waits)[2])
             else:
                 self._arrive()
         return busy, locks, lock_waiters, computing
@@ -335,12 +354,45 @@ class Simulation:
         if queue:
             self._cut_slice(following)
 
+    def _pause(self, request: _Request, seconds: float) -> None:
+        self._entries += 1
+        heappush(self._waits, (self._now + seconds * request.factor, self._entries, request))
+
+    def _end_wait(self, request: _Request) -> None:
+        """A wait is over: the request releases the lock of the application, or computes."""
+        if not request.holds:
+            self._compute(request)
+            return
+        request.holds = False
+        lock = 0 if self._work.serial_is_shared else request.worker
+        if self._serial_queues[lock]:
+            self._hold_serial(self._serial_queues[lock].popleft())
+        else:
+            self._serial_held[lock] = False
+        self._pause(request, self._wait)
+
+    def _take_serial(self, request: _Request) -> None:
+        """A request needs the lock of the application."""
+        lock = 0 if self._work.serial_is_shared else request.worker
+        if self._serial_held[lock]:
+            self._serial_queues[lock].append(request)
+        else:
+            self._serial_held[lock] = True
+            self._hold_serial(request)
+
+    def _hold_serial(self, request: _Request) -> None:
+        request.holds = True
+        self._serial_time += self._work.serial * request.factor
+        self._pause(request, self._work.serial)
+
     def _end_burst(self, request: _Request) -> None:
         """A burst of computing is over: the request waits, or ends."""
         request.phase += 1
+        if request.phase == 1 and self._work.serial:
+            self._take_serial(request)
+            return
         if request.phase < self._bursts:
-            self._entries += 1
-            heappush(self._waits, (self._now + self._wait * request.factor, self._entries, request))
+            self._pause(request, self._wait)
             return
         self._service.append(self._now - request.started)
         self._total.append(self._now - request.arrived)

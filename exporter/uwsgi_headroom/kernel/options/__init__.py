@@ -5,7 +5,7 @@ syntax of the files is in `ini_syntax`, because `tune` reads and changes such fi
 """
 
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.read import read_options
+from uwsgi_headroom.kernel.options.read import read_file_options, read_options
 from uwsgi_headroom.kernel.options.spellings import NAMES
 
-__all__ = ["NAMES", "MasterFiles", "read_options"]
+__all__ = ["NAMES", "MasterFiles", "read_file_options", "read_options"]

@@ -11,6 +11,7 @@ a condition or a loop around it), only that option is forgotten.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from pathlib import Path
@@ -25,7 +26,7 @@ from uwsgi_headroom.ini_syntax import (
     split_name,
 )
 from uwsgi_headroom.kernel.options.files import MasterFiles
-from uwsgi_headroom.kernel.options.spellings import APPLICATIONS, FIELDS, KINDS, PLAIN_NAME, Value, parse_value
+from uwsgi_headroom.kernel.options.spellings import APPLICATIONS, FIELDS, KINDS, LOGS, PLAIN_NAME, Value, parse_value
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.record import Options
 
@@ -53,15 +54,18 @@ _LETTERS = {
     "M": "master",
     "T": "enable-threads",
     "i": "single-interpreter",
-    "m": "memory-report",
+    "b": "buffer-size",
     "S": "set",
     "x": "xml",
     "y": "yaml",
+    "d": "daemonize",
 }
 _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
-_VALUE_OPTIONAL = ("need-app", "asyncio")  # only as --option=value
-_READ = frozenset((*FIELDS, *LOADS, *OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
-_NO_ABBREVIATIONS = ("http", "cheap", "lazy", "reload", "socket", "pivot", "st")
+_VALUE_OPTIONAL = ("need-app", "asyncio", "chmod-socket")  # only as --option=value
+_LOG_FILE = re.compile(r"(?:(?:\w{1,40} )?file:(?:logfile=)?)?(/[^,:]*)(?:,.*)?")
+_MOST_LOGS = 5
+_READ = frozenset((*FIELDS, *LOGS, *LOADS, *OTHER_FORMATS, *_CHANGES_DIRECTORY, *_CHANGES_ROOT, "set"))
+_NO_ABBREVIATIONS = ("cheap", "chmod", "lazy", "reload", "socket", "pivot", "st")
 """uWSGI options whose name is a prefix of one in `_READ`. Any other prefix may be an abbreviation of it."""
 
 _WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy")
@@ -85,12 +89,23 @@ def read_options(
     return reading.result(changed=oldest_worker is not None and files.newest >= oldest_worker + 1)
 
 
+def read_file_options(name: str) -> Options:
+    """The options that `uwsgi --ini NAME` would have, started in the current directory. Never raises."""
+    reading = _Reading(MasterFiles(os.getpid()))
+    reading.take_command_line(["--ini", name])
+    return reading.result(changed=False)
+
+
 def _words_of_uwsgi(words: list[str]) -> list[str]:
     """The words after the program's name; with the pyuwsgi wheel, the program is a Python script."""
     name = words[0].rpartition("/")[2]
     if name.startswith(("python", "pypy")):
         return words[2:] if len(words) > 1 and "uwsgi" in words[1].rpartition("/")[2] else []
     return words[1:]
+
+
+_PURGE = {"purge_lru", "lru"}
+"""Options of a cache with which a full one drops the item that was used least recently (core/cache.c)."""
 
 
 class _Reading:
@@ -103,7 +118,9 @@ class _Reading:
         self._complete = True
         self._names_application = self._can_reload_workers = False
         self._application = ""
+        self._purging_caches: list[str] = []
         self._configuration_files: list[str] = []
+        self._log_files: list[str] = []
         self._conditional = False
         self._loaded = 0
         self._latest = ""
@@ -120,8 +137,10 @@ class _Reading:
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
             can_reload_workers=self._can_reload_workers,
+            purging_caches=tuple(self._purging_caches),
             application=self._application,
             configuration_files=tuple(self._configuration_files),
+            log_files=tuple(self._log_files[-_MOST_LOGS:]),
             source=self._source,
             complete=self._complete,
             changed=changed,
@@ -175,8 +194,7 @@ class _Reading:
         """Apply one option. Nothing of an irrelevant option is kept."""
         value = value[:_LONGEST_LINE]
         key, value = resolve_set(key, value)
-        if key in APPLICATIONS:
-            self._name_application(value)
+        self._keep_names(key, value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
         if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):
             self._name_configuration_file(value)
@@ -199,10 +217,31 @@ class _Reading:
         elif key in _CHANGES_ROOT:
             self._moved_root = True
 
+    def _keep_names(self, key: str, value: str) -> None:
+        """Keep the names in the value of an option that is no field."""
+        if key in APPLICATIONS:
+            self._name_application(value)
+        elif key == "cache2":
+            self._note_cache(value)
+        elif key in LOGS and not self._conditional:
+            self._name_log_file(value)
+
     def _name_application(self, value: str) -> None:
         is_plain = PLAIN_NAME.fullmatch(value) is not None and not self._conditional
         self._application = value if is_plain else ""
         self._names_application |= not self._conditional
+
+    def _note_cache(self, value: str) -> None:
+        """Keep the name of a cache that makes room by itself, and nothing else of its options."""
+        options = dict(option.strip().partition("=")[::2] for option in value.split(","))
+        if options.keys() & _PURGE and PLAIN_NAME.fullmatch(options.get("name", "")):
+            self._purging_caches.append(options["name"])
+
+    def _name_log_file(self, value: str) -> None:
+        """Keep the path of a log, unless it is relative, or the address of a log server, which may hold a secret."""
+        found = _LOG_FILE.fullmatch(value.strip())
+        if found and PLAIN_NAME.fullmatch(found[1]):
+            self._log_files.append(found[1])
 
     def _name_configuration_file(self, value: str) -> None:
         """Keep the name, unless it is an address or a command, which may hold a secret."""

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from uwsgi_headroom.ini_syntax import is_on
-from uwsgi_headroom.record import Options
+from uwsgi_headroom.record import Options, spell_option
 
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application. uWSGI loads it and then lists it in its stats."""
+
+LOGS = frozenset(("logto", "logto2", "daemonize", "daemonize2", "logger", "req-logger", "logger-req"))
+"""Options that name the file of a log. `logger` and `req-logger` name a kind before it, such as `file:`."""
 
 PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
 """The names of modules, files and mount points that are safe to show."""
@@ -22,9 +25,7 @@ KINDS: Mapping[str, str] = {
 }
 """The type of a field's values, by field."""
 
-NAMES: Mapping[str, str] = {
-    field_name: "async" if field_name == "async_cores" else field_name.replace("_", "-") for field_name in KINDS
-}
+NAMES: Mapping[str, str] = {field_name: spell_option(field_name) for field_name in KINDS}
 """uWSGI's name of the option, by field."""
 
 FIELDS: Mapping[str, str] = {
@@ -33,6 +34,13 @@ FIELDS: Mapping[str, str] = {
     "stats-server": "stats",
 }
 """The field of an option's value, by the option's name in all its spellings."""
+
+_SHOWN: Mapping[str, re.Pattern[str]] = {
+    "chmod_socket": re.compile(r"[0-7]{0,4}", re.ASCII),
+    "http": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
+    "http_socket": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
+}
+"""What a text has to look like to be kept, by field: another one counts, but is kept as `?`."""
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,9}|)(?![0-9])", re.ASCII)
 _LONGEST_TEXT = 200
@@ -59,4 +67,6 @@ def parse_value(name: str, text: str, before: object = None) -> Value | None:
     if kind == "str":
         return text
     so_far = before if isinstance(before, tuple) else ()
+    if name in _SHOWN and not _SHOWN[name].fullmatch(text):
+        text = "?"
     return (*so_far, text) if len(so_far) < _MOST_TEXTS else None

@@ -1,17 +1,17 @@
 """Reads which sockets a thread waits for, by its process's descriptors, in bounded time.
 
-A process may have a million descriptors. `read_poll_descriptors` is the only place where the exporter reads the memory
-of another process, and is off unless `--read-pollfds` is given.
+A process may have a million descriptors. What poll(2) waits for is an array in the memory of the process, which is read
+unless `--read-pollfds` is `false`. The only other place that reads memory is `locks`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import struct
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from uwsgi_headroom.kernel import procfs
 
@@ -32,12 +32,17 @@ class Epolls:
     too_large: bool = False
 
 
-def read_socket(pid: int, descriptor: int) -> int | None:
-    """The inode of a descriptor if it is a socket."""
+def read_target(pid: int, descriptor: int) -> str | None:
+    """What a descriptor is open on, as its link says; None if it is closed."""
     try:
-        return procfs.socket_inode(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+        return os.readlink(f"/proc/{pid}/fd/{descriptor}")
     except OSError:
         return None
+
+
+def read_socket(pid: int, descriptor: int) -> int | None:
+    """The inode of a descriptor if it is a socket."""
+    return procfs.socket_inode(read_target(pid, descriptor) or "")
 
 
 def list_sockets(pid: int) -> tuple[int, ...]:
@@ -66,30 +71,26 @@ def list_sockets_in_epoll(pid: int, descriptor: int, epolls: Epolls) -> tuple[in
 
 
 MOST_ENTRIES = 16
+"""Longer arrays of poll(2) are not read."""
 
-_pollfd = struct.Struct("=ihh")  # descriptor, events, returned events
+_pollfd = struct.Struct("=ihH")  # descriptor, events, returned events
+ENTRY_BYTES = _pollfd.size
 
-
-_LIBC = ctypes.CDLL(None)
-
-
-class _Iovec(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+POLLIN, POLLOUT = 0x01, 0x04  # asm-generic/poll.h
 
 
-def read_poll_descriptors(pid: int, array: int, number: int) -> list[int]:
-    """The descriptors that a thread polls; none if they cannot be read, or are more than 16.
+class Polled(NamedTuple):
+    """A descriptor that a thread polls. writes: whether it waits until it can write, and not for anything to read: so
+    it does while a connection is made."""
 
-    poll(2) takes an array of `number` entries (`struct pollfd`) in the caller's memory, and its address, `array`, is an
-    argument of the system call. Of each entry, eight bytes are read with process_vm_readv(2), which does not stop the
-    process; of these, only the descriptor's number is kept.
-    """
-    if not 0 < number <= MOST_ENTRIES:
-        return []
-    size = number * _pollfd.size
-    buffer = ctypes.create_string_buffer(size)
-    here, there = _Iovec(ctypes.addressof(buffer), size), _Iovec(array, size)
-    copied = _LIBC.process_vm_readv(pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
-    if copied != size:
-        return []
-    return [descriptor for descriptor, _, _ in _pollfd.iter_unpack(buffer.raw) if descriptor >= 0]
+    descriptor: int
+    writes: bool
+
+
+def decode_poll_array(array: bytes) -> list[Polled]:
+    """The descriptors in an array of `struct pollfd`; negative ones do not count, as for poll(2)."""
+    return [
+        Polled(descriptor, bool(events & POLLOUT) and not events & POLLIN)
+        for descriptor, events, _ in _pollfd.iter_unpack(array)
+        if descriptor >= 0
+    ]

@@ -20,7 +20,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Literal
@@ -31,8 +31,10 @@ from uwsgi_headroom.kernel.waits.sockets import (
     Address,
     InetSockets,
     UnixSocket,
+    ask_ages,
     ask_inet,
     ask_unix,
+    make_question,
     read_inet,
     read_unix,
 )
@@ -59,11 +61,15 @@ class Peer:
     """The other end of a socket. address: as in `ss`, `10.0.0.5:5432` or a path; empty if it has no name.
 
     A pair has no names (socketpair(2)): it is used like a pipe. Datagrams are mostly sent without an answer, as to
-    statsd. Unconnected sockets have no other end, or none yet.
+    statsd. Unconnected sockets have no other end, or none yet. connecting: whether the other end has not answered yet
+    (SYN_SENT).
     """
 
     kind: Literal["client", "backend", "datagram", "dns", "log", "listening", "pair", "unconnected"]
     address: str = ""
+    connecting: bool = False
+    question: bytes = field(default=b"", compare=False, repr=False)
+    """What asks the kernel about a TCP connection to a backend (`sockets.ask_ages`); empty for other sockets."""
 
 
 class Peers:
@@ -90,8 +96,10 @@ class Peers:
         the reason to show if some stay unknown because the kernel refuses to answer."""
         start = self._clock()
         may_list = start >= self._not_before
-        if may_list:  # an unconnected socket may be connected by now
-            self._known = {inode: peer for inode, peer in self._known.items() if peer.kind != "unconnected"}
+        if may_list:  # such a socket may be connected by now
+            self._known = {
+                inode: peer for inode, peer in self._known.items() if peer.kind != "unconnected" and not peer.connecting
+            }
         wanted = {inode for inode in inodes if inode not in self._known}
         if not wanted:
             return None
@@ -108,6 +116,24 @@ class Peers:
                 if may_list:
                     self._list(partial(_read_all, elsewhere or os.getpid()), wanted.union(others()), start)
         return self._refusal if any(inode not in self._known for inode in wanted) else None
+
+    def list_unanswered(
+        self, inodes: Collection[int], *, elsewhere: int | None = None
+    ) -> tuple[list[Peer], list[Peer]]:
+        """The backends of those among these TCP connections on which data was sent and none received since, or that are
+        not made yet; and of those for which the kernel's clock, which has steps of some milliseconds, does not say,
+        youngest first. Connections beyond 64, and UNIX sockets, are left out. elsewhere: as for `learn`."""
+        asked = [peer for inode in inodes if (peer := self._known.get(inode)) and peer.question][:_MOST_ASKED]
+        questions = [peer.question for peer in asked]
+        try:
+            ask = partial(ask_ages, questions)
+            ages = ask_in_network_of(elsewhere, ask) if elsewhere else ask()
+        except (OSError, struct.error):
+            return [], []
+        known = [(peer, each) for peer, each in zip(asked, ages, strict=True) if each]
+        unanswered = [peer for peer, (sent, received) in known if peer.connecting or sent < received]
+        doubtful = sorted((sent, number) for number, (_, (sent, received)) in enumerate(known) if sent == received)
+        return unanswered, [known[number][0] for _, number in doubtful]
 
     def _ask(self, wanted: set[int], others: Callable[[], Iterable[int]], start: float, may_list: bool) -> None:
         """Ask the kernel in this thread's network namespace. Raises OSError with the reason to show."""
@@ -203,14 +229,17 @@ def _list_inet(
 def _match(
     sockets: InetSockets, listening: Collection[Address], family: int, kind: Literal["backend", "datagram"]
 ) -> Iterator[tuple[int, Peer]]:
-    for inode, (source_port, source), (port, address) in sockets.others:
+    for each in sockets.others:
+        inode, (source_port, source), (port, address), _ = each
         number = int.from_bytes(port, "big")
         if not number:
             yield inode, Peer("unconnected")
         elif (source_port, source) in listening or (source_port, _ANY) in listening:
             yield inode, Peer("client")
         else:
-            yield inode, Peer("dns" if number == _DNS_PORT else kind, _name(family, address, number))
+            name = _name(family, address, number)
+            question = make_question(family, each) if kind == "backend" else b""
+            yield inode, Peer("dns" if number == _DNS_PORT else kind, name, each.connecting, question)
 
 
 _ANY = bytes(16)

@@ -11,17 +11,32 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.waits.file_locks import FileLocks
+from uwsgi_headroom.kernel.waits.locks import RefusedToReadError
 from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, GAP_THREADS, Decisions
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
-from uwsgi_headroom.record import ConcurrencyKind, Options, Setup, State, Waits
+from uwsgi_headroom.record import (
+    ConcurrencyKind,
+    Destination,
+    LockUse,
+    Options,
+    Output,
+    Setup,
+    StartWait,
+    State,
+    Waits,
+)
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 MOST_OF_THE_TIME = 0.007
@@ -34,10 +49,19 @@ _FIRST_COST = 60e-6  # CPU seconds for one thread, until it was measured
 _LEAST_THREADS = 4
 _MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list is made at all
 
+_MOST_STARTING = 16
+"""So many starting workers are looked at: after a reload all of them wait for the same."""
+
 _PROBE_SECONDS = 5.0
 """How long an idle server is believed to be visible, or not."""
 
+Place = Literal["shared", "output"]
+
 GAP_TIME = "the workers are too many to look at all of them at once"
+GAP_REFUSED = (
+    "a thread that polls hides for what, and the exporter may not read it: allow it the system call process_vm_readv "
+    "(SystemCallFilter= in deploy/systemd/waits.conf)"
+)
 
 _NO_TABLE = "the system calls of this machine's architecture are not known"
 _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
@@ -47,11 +71,13 @@ _NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
 @dataclass(frozen=True, slots=True)
 class WaitSetting:
     """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
-    read_pollfds: whether the array of poll(2) may be read from the workers' memory."""
+    read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
+    of locks may be."""
 
     enabled: bool = True
     backends: Mapping[str, str] = field(default_factory=dict)
-    read_pollfds: bool = False
+    read_pollfds: bool = True
+    read_locks: bool = False
 
 
 OFF = WaitSetting(enabled=False)
@@ -70,22 +96,41 @@ class WaitSampler:
         calls = find_calls()
         self._knows_calls = calls is not None
         self._threads = WorkerThreads(
-            calls or Calls({}, False), read_pollfds=setting.read_pollfds, chance=self._chance, clock=clock
+            calls or Calls({}, False),
+            read_pollfds=setting.read_pollfds,
+            read_locks=setting.read_locks,
+            chance=self._chance,
+            clock=clock,
         )
+        self._file_locks = FileLocks(clock)
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
+        self._pools = Pools()
+        self._shared: Collection[int] = ()
+        self._output: Output | None = None  # the last one in which a thread was blocked
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
         self._cost = _FIRST_COST
         self._probe_at = float("-inf")
         self._refused: Waits | None = None
+        self._no_thread = Waits(
+            backends=dict.fromkeys(setting.backends.values(), 0.0),
+            addresses=self._addresses,
+            busy=0,
+            reads_locks=setting.read_locks,
+        )
 
     def sample(
-        self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
+        self,
+        master_pid: int,
+        snapshot: Snapshot,
+        processes: Mapping[int, WorkerProcess],
+        setup: Setup | None,
+        shared: Collection[int] = (),
     ) -> Waits | None:
-        """What the request threads wait for now; None if that is switched off. processes: the proven workers. Never
-        raises."""
+        """What the request threads wait for now; None if that is switched off. processes: the proven workers. shared:
+        the inodes of connections that workers share. Never raises."""
         if not self._setting.enabled:
             return None
         if not self._knows_calls:
@@ -93,14 +138,25 @@ class WaitSampler:
         reason = _doubt(snapshot, setup.concurrency_kind if setup else None)
         if reason:
             return Waits(off=reason)
+        self._pools.forget_ended(snapshot.workers)
         for pid in self._threads.forget_ended(processes.keys()):
             self._delays.forget(pid)
+        active = self._find_active(snapshot, processes)
+        now = self._clock()
+        if (
+            not active
+            and not self._refused
+            and now < self._probe_at
+            and not any(worker.busy_threads for worker in snapshot.workers)
+        ):
+            self._sampled_at = now
+            return self._at_rest(now)  # as at most samples of most servers
         options = setup.options if setup else Options()
-        end = self._clock() + MOST_SECONDS
+        end = now + MOST_SECONDS
         found: list[LookedAt] = []
         left_out: list[Worker] = []
         try:
-            for worker in self._find_active(snapshot, processes):
+            for worker in active:
                 if self._clock() <= end and (at := self._find(worker, processes, options)):
                     found.append(at)
                 else:
@@ -114,9 +170,90 @@ class WaitSampler:
         except RefusedError as refusal:
             self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
         if self._refused:
-            return self._refused
+            is_busy = any(worker.busy_threads for worker in snapshot.workers)
+            file_lock = self._file_locks.look(processes, is_waiting=False, is_seen=False) if is_busy else None
+            return replace(self._refused, file_lock=file_lock) if file_lock else self._refused
         gaps = self._learn_peers(master_pid, seen)
-        return self._add_up(snapshot, found, left_out, seen, weight, gaps)
+        self._shared = shared
+        waits = self._add_up(snapshot, found, left_out, seen, weight, gaps)
+        threads = frozenset([each.thread for each in seen if each.wait.file])
+        file_lock = self._file_locks.look(
+            processes, is_waiting=bool(threads), is_seen=True, threads=threads if weight == 1 else None
+        )
+        locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
+        return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock)
+
+    def look_at_starting(
+        self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
+    ) -> dict[int, StartWait]:
+        """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
+        switched off or cannot be seen. Never raises."""
+        starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
+        if not (starting and self._setting.enabled and self._knows_calls):
+            return {}
+        seen: list[Seen] = []
+        try:
+            for worker in starting[:_MOST_STARTING]:
+                if at := self._find(worker, processes, setup.options if setup else Options()):
+                    seen += self._threads.look(at, at.process.pid)
+        except RefusedError:
+            return {}
+        self._learn_peers(master_pid, seen)
+        waits: dict[int, StartWait] = {}
+        for each in seen:
+            _, (result, address, *_) = max(self._decisions.decide(each.wait), key=lambda part: part[0])
+            if result != "idle":
+                waits[each.by.worker.worker_id] = StartWait("cpu" if result == "running" else result, address)
+        return waits
+
+    def _at_rest(self, now: float) -> Waits:
+        """What is known while no thread serves a request: the same object as long as no lock is known."""
+        locks = self._rest(self._threads.list_with_locks(), now)
+        file_lock = self._file_locks.rest()
+        if (locks, file_lock) != (self._no_thread.locks, self._no_thread.file_lock):
+            self._no_thread = replace(self._no_thread, locks=locks, file_lock=file_lock)
+        return self._no_thread
+
+    def _look_at_locks(
+        self, found: list[LookedAt], left_out: list[Worker], seen: list[Seen], *, are_all: bool
+    ) -> tuple[dict[int, LockUse], bool]:
+        """The locks of the application that threads wait for, or were seen to wait for, and whether they could be
+        read."""
+        waiting: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for each in seen:
+            if each.wait.semaphore is not None:
+                waiting[each.by.process.pid][each.wait.semaphore].add(each.thread)
+        known = self._threads.list_with_locks()
+        if not waiting and not known:
+            return {}, self._setting.read_locks
+        now, reads = self._clock(), self._setting.read_locks
+        looked_at: dict[int, set[int]] = defaultdict(set)
+        for each in seen:
+            looked_at[each.by.process.pid].add(each.thread)
+        uses: dict[int, LockUse | None] = {}
+        for at in found:
+            pid = at.process.pid
+            if pid not in waiting and not at.locks:
+                continue
+            try:
+                uses[at.worker.worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, are_all=are_all)
+            except RefusedToReadError:
+                reads = False
+                uses[at.worker.worker_id] = at.locks.busiest(now, are_all=are_all)
+            self._threads.note_locks(at)
+        active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
+        resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
+        return resting | {worker_id: use for worker_id, use in uses.items() if use}, reads
+
+    def _rest(self, workers: list[LookedAt], now: float) -> dict[int, LockUse]:
+        """The locks of workers that serve no request."""
+        uses: dict[int, LockUse] = {}
+        for at in workers:
+            use = at.locks.rest(now)
+            if use:
+                uses[at.worker.worker_id] = use
+            self._threads.note_locks(at)
+        return uses
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers
@@ -144,12 +281,16 @@ class WaitSampler:
         if not chosen:
             return [], 1.0
         seen: list[Seen] = []
+        polls: list[Seen] = []
         number = 0
         for each, thread in chosen:
-            seen += self._threads.look(each, thread)
+            for at in self._threads.look(each, thread):
+                (seen if at.wait.polled is None else polls).append(at)
             number += 1
             if self._clock() > end:
                 break
+        if polls:
+            seen += self._threads.read_polled(polls)
         self._threads.look_at_strangers(found)
         self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, len(all_threads) / number
@@ -197,9 +338,12 @@ class WaitSampler:
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
         backends = dict.fromkeys(self._setting.backends.values(), 0.0)
+        destinations: dict[Destination, float] = defaultdict(float)
         in_service: dict[int, float] = defaultdict(float)
         doubtful: dict[int, float] = defaultdict(float)
-        for each, part, (result, address, gap) in decided:
+        places: dict[Place, float] = defaultdict(float)
+        for each, part, what in decided:
+            result, address, gap, *_ = what
             if result == "idle" or self._threads.is_idle(each.wait, snapshot):
                 each.by.note_idle(each)
                 continue
@@ -215,11 +359,14 @@ class WaitSampler:
                 continue
             by_state[result] += count
             if gap:
-                gaps.append(gap)
+                gaps.append(GAP_REFUSED if gap == GAP_POLL and self._threads.may_not_read else gap)
             if result == "interpreter_lock":
                 lock[worker_id] += count
-            if name := self._name_backend(address):
-                backends[name] += count
+            self._note_place(places, each.wait, result, count)
+            if result in ("backend", "dns"):
+                destinations[_destination(result, what)] += count
+                if result == "backend" and (name := self._name_backend(address)):
+                    backends[name] += count
         for each_found in found:
             worker_id = each_found.worker.worker_id
             rest = max(0.0, (each_found.worker.busy_threads or 0) - in_service[worker_id])
@@ -228,18 +375,42 @@ class WaitSampler:
             if unknown:
                 by_state["unknown"] += unknown
                 gaps.append(GAP_SOCKET if each_found.threads.all_found else GAP_THREADS)
-        for worker in left_out:
-            if worker.busy_threads:
-                by_state["unknown"] += worker.busy_threads
-                gaps.append(GAP_TIME)
+        missed = sum([worker.busy_threads or 0 for worker in left_out])
+        if missed:
+            by_state["unknown"] += missed
+            gaps.append(GAP_TIME)
         return Waits(
             threads={state: number for state, number in by_state.items() if number},
             interpreter_lock=dict(lock),
             backends=backends,
             addresses=self._addresses,
+            shared=places["shared"],
+            output=places["output"],
+            output_name=self._output,
+            pools=self._find_pools(decided) if weight == 1 else self._pools.sizes(),
+            destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),
         )
+
+    def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
+        """Count threads that wait over a connection that workers share, or for a pipe to take their output."""
+        if result == "backend" and self._shared and all(inode in self._shared for inode in wait.sockets):
+            places["shared"] += count
+        if result == "pipe" and wait.output:
+            places["output"] += count
+            self._output = wait.output
+
+    def _find_pools(self, decided: list[tuple[Seen, float, Decision]]) -> dict[int, int]:
+        """The sizes of pools, after this sample of all threads."""
+        locked = {each.by.worker.worker_id for each, _, what in decided if what.result == "lock"}
+        if locked:
+            working: dict[int, set[int]] = defaultdict(set)
+            for each, _, what in decided:
+                if what.result == "backend":
+                    working[each.by.worker.worker_id].add(each.thread)
+            self._pools.note(working, locked)
+        return self._pools.sizes()
 
     def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
         """Those that are not idle for certain: most threads are, most of the time."""
@@ -254,6 +425,20 @@ class WaitSampler:
     def _name_backend(self, address: str) -> str | None:
         backends = self._setting.backends
         return backends.get(address) or backends.get(f"*:{address.rpartition(':')[2]}")
+
+
+@lru_cache(256)
+def _destination(state: Literal["backend", "dns"], what: Decision) -> Destination:
+    addresses = (what.address,) if what.address else what.candidates
+    return Destination(state, tuple(map(_printable, addresses)), what.connecting)
+
+
+_LONGEST_ADDRESS = 120
+
+
+def _printable(address: str) -> str:
+    """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
+    return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
 
 
 def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:

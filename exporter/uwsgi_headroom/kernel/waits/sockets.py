@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import socket
+import struct
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -24,11 +25,12 @@ Address = tuple[bytes, bytes]
 
 
 class InetSocket(NamedTuple):
-    """One TCP or UDP socket that is not listening."""
+    """One TCP or UDP socket that is not listening. connecting: whether its connection is not made yet."""
 
     inode: int
     near: Address
     far: Address
+    connecting: bool = False
 
 
 class InetSockets(NamedTuple):
@@ -91,9 +93,48 @@ def ask_inet(family: int, protocol: int, inodes: Collection[int], end: float) ->
     for payload in payloads:
         inode = int.from_bytes(payload[_INODE], "little")
         if inode in inodes:
-            _, _, _, _, source_port, port, source, address, *_ = sock_diag.inet_diag_msg.unpack_from(payload)
-            found.others.append(InetSocket(inode, (source_port, source), (port, address)))
+            _, state, _, _, source_port, port, source, address, *_ = sock_diag.inet_diag_msg.unpack_from(payload)
+            found.others.append(InetSocket(inode, (source_port, source), (port, address), state == _SYN_SENT))
     return found
+
+
+# struct inet_diag_req_v2 of one connection: family, protocol, extensions, states; ports, addresses, interface, cookie
+_inet_diag_connection = struct.Struct("=BBBxI2s2s16s16s4xQ")
+_ASK_INFO = 1 << 1  # INET_DIAG_INFO - 1
+_INET_DIAG_INFO = 2
+_tcp_info_ages = struct.Struct("=44xI4xI")  # struct tcp_info: last_data_sent, last_data_recv, in milliseconds
+
+
+def make_question(family: int, each: InetSocket) -> bytes:
+    """What asks the kernel for the ages of the data on one TCP connection."""
+    return _inet_diag_connection.pack(
+        family,
+        socket.IPPROTO_TCP,
+        _ASK_INFO,
+        _OPEN,
+        each.near[0],
+        each.far[0],
+        each.near[1],
+        each.far[1],
+        sock_diag.NO_COOKIE,
+    )
+
+
+def ask_ages(questions: Collection[bytes]) -> list[tuple[int, int] | None]:
+    """How many milliseconds ago data was last sent, and last received, on each connection of `make_question`; None for
+    one that is closed. Raises OSError or struct.error."""
+    ages: list[tuple[int, int] | None] = []
+    for question in questions:
+        try:
+            payloads, _ = sock_diag.ask(question, dump=False)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            ages.append(None)
+            continue
+        info = sock_diag.attributes(payloads[0], sock_diag.inet_diag_msg.size).get(_INET_DIAG_INFO, b"")
+        ages.append(_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None)
+    return ages
 
 
 def _dump(family: int, protocol: int, states: int, end: float) -> tuple[list[bytes], bool]:
@@ -121,11 +162,12 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
             continue
         has_all_listening = True
         if inode in inodes:
-            found.others.append(InetSocket(inode, _address(fields[1]), _address(fields[2])))
+            connecting = fields[3] == _TABLE_SYN_SENT
+            found.others.append(InetSocket(inode, _address(fields[1]), _address(fields[2]), connecting))
     return found
 
 
-_TABLE_LISTEN = b"%02X" % _LISTEN
+_TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 
 def _address(text: bytes) -> Address:

@@ -15,6 +15,7 @@ from uwsgi_headroom.kernel import procfs
 Kind = Literal[
     "futex",
     "descriptor",
+    "connect",
     "poll",
     "select",
     "epoll",
@@ -28,10 +29,11 @@ Kind = Literal[
 ]
 """What a call waits for, as far as its number says.
 
-descriptor: for the descriptor in its first argument. poll: for the descriptors in an array in memory, whose length is
-the second argument. select: for descriptors in sets in memory; the first argument is 0 if there are none. semaphore:
-for the System V semaphore in its first argument. restart: what the thread was blocked in before it was stopped and
-continued (SIGSTOP, a debugger, the freezer), which the kernel does not say.
+descriptor: for the descriptor in its first argument. connect: the same, until its connection is made. poll: for the
+descriptors in an array in memory, whose length is the second argument. select: for descriptors in sets in memory; the
+first argument is 0 if there are none. semaphore: for the System V semaphore in its first argument. restart: what the
+thread was blocked in before it was stopped and continued (SIGSTOP, a debugger, the freezer), which the kernel does not
+say.
 """
 
 _KINDS: Mapping[str, tuple[Kind, int, int]] = {
@@ -46,7 +48,7 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
     "preadv2": ("descriptor", 327, 286),
     "pwritev2": ("descriptor", 328, 287),
     "sendfile": ("descriptor", 40, 71),
-    "connect": ("descriptor", 42, 203),
+    "connect": ("connect", 42, 203),
     "sendto": ("descriptor", 44, 206),
     "recvfrom": ("descriptor", 45, 207),
     "sendmsg": ("descriptor", 46, 211),

@@ -10,32 +10,41 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
-from uwsgi_headroom.kernel.waits.descriptors import Epolls, read_poll_descriptors
+from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
 from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
-from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
-from uwsgi_headroom.record import State
+from uwsgi_headroom.record import Output, State
 
 Lock = tuple[str, int]
 """The kind of a lock, and its address or number."""
 
 # linux/futex.h
 FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME = 128, 256
-_FUTEX_WAITS = frozenset({0, 9})  # FUTEX_WAIT, FUTEX_WAIT_BITSET
+_FUTEX_WAIT_BITSET = 9
+_FUTEX_WAITS = frozenset({0, _FUTEX_WAIT_BITSET})  # and FUTEX_WAIT
 _FUTEX_LOCKS = frozenset({6, 13})  # FUTEX_LOCK_PI, FUTEX_LOCK_PI2: uWSGI's own locks, thunder-lock among them
 
+_ALIGNED = 8
+"""Bytes to which the C library aligns a semaphore (`sem_t`). A thread waits at its first four until they are not 0."""
+
 _FRAMES = 64 << 10  # bytes of the stack that the functions around a system call take; a few hundred in practice
+
+_MOST_OF_A_LOCK = 2
+"""The largest value at which a thread waits for a mutex of the C library: locked, with others that wait."""
 
 Result = State | Literal["idle", "running"]
 """idle: the thread waits for a request. running: it runs or could run."""
 
 GAP_POLL = "a thread that polls hides for what: allow the exporter to read what is polled (--read-pollfds)"
+GAP_MANY = "a thread polls more descriptors than are read"
 GAP_SOCKET = "the other end of a socket is not known yet"
 GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
 GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
@@ -48,7 +57,13 @@ GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 class Wait:
     """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
     lock: identifies a lock that idle threads may wait for as well (see `IdleLocks`); None if they do not. epoll: the
-    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets."""
+    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets. output:
+    what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can write to
+    sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
+    for `decide_polled`.
+    semaphore: the address of a lock of the application that is a semaphore of the C library. file: whether it waits for
+    a file's lock. joins: the id of the thread, in the process's own namespace, for whose end it waits if that is a
+    thread of this process."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -56,14 +71,25 @@ class Wait:
     lock: Lock | None = None
     epoll: int | None = None
     call: str = ""
+    writes: bool = False
+    polled: tuple[int, int] | None = None
+    semaphore: int | None = None
+    file: bool = False
+    joins: int | None = None
+    output: Output | None = None
 
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
+GONE_ON = Wait(None, gap=None, call="gone")
+"""A thread that was in poll(2) a moment ago, and had gone on before it was known for what. It waited for what others in
+poll(2) wait for."""
+
 
 @dataclass
 class Process:
-    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown."""
+    """What is known of the process of a thread. socket_timeout: uWSGI's option, in seconds, None if unknown. is_equal:
+    whether the process could end the exporter anyway, so that its memory is read without a precaution."""
 
     pid: int
     calls: Calls
@@ -71,6 +97,7 @@ class Process:
     socket_timeout: int | None
     read_pollfds: bool
     epolls: Epolls
+    is_equal: bool = False
 
     @cached_property
     def sockets(self) -> tuple[int, ...]:
@@ -101,21 +128,24 @@ def classify(process: Process, thread: int, call: Blocked | Literal["running", "
 def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[int, ...]) -> Wait:
     first, second, third = arguments[:3]
     if kind == "futex":
-        return _classify_futex(process.memory, first, second)
-    if kind == "descriptor":
-        return _classify_descriptor(process.pid, thread, first)
+        return _classify_futex(process.memory, arguments)
+    if kind in ("descriptor", "connect"):
+        wait = _classify_descriptor(process.pid, thread, first, connects=kind == "connect")
+        return replace(wait, output=_name_output(process.pid, first)) if first in _OUTPUTS else wait
     if kind == "epoll" and first not in process.epolls.idle:
         return Wait(
             None, descriptors.list_sockets_in_epoll(process.pid, first, process.epolls), epoll=first, call="epoll"
         )
     if kind == "poll":
-        return _classify_poll(process, first, second, third, stack=arguments[6])
+        wait = _infer_polled(process, first, second, third, stack=arguments[6])
+        return replace(wait, polled=(first, second)) if process.read_pollfds and second else wait
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
         _RESULTS[kind],
         gap=GAP_RESTART if kind == "restart" else None,
         lock=("semaphore", first) if kind == "semaphore" else None,
+        file=kind == "lock",
     )
 
 
@@ -127,6 +157,8 @@ def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", 
     followed from the call alone, not from descriptors or the thread's state."""
     if isinstance(call, str):
         return call == "running"
+    if wait.joins is not None:
+        return False
     kind = process.calls.kinds.get(call[0])
     return kind in _LASTING or (kind == "epoll" and wait.result == "idle")
 
@@ -146,7 +178,8 @@ _RESULTS: Mapping[Kind, Result] = {
 known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
 
 
-def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
+def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
+    address, operation, expected = arguments[:3]
     command = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
     if command in _FUTEX_LOCKS:
         return Wait("lock", lock=("futex", address))
@@ -158,20 +191,24 @@ def _classify_futex(memory: MemoryMap, address: int, operation: int) -> Wait:
     if region == "uwsgi":
         return IDLE
     if region == "heap" and memory.has_python:
-        return Wait("lock")
+        is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
+        # CPython 3.14 lets each thread wait on its own stack: that says nothing of the lock.
+        is_own = 0 <= address - arguments[6] < _FRAMES
+        # pthread_join(3) waits until the kernel clears the thread's id, with a futex that is not private; locks of a
+        # process are private, and the words of those that are not hold 2 at most.
+        is_join = not operation & FUTEX_PRIVATE_FLAG and expected > _MOST_OF_A_LOCK
+        return Wait(
+            "lock",
+            semaphore=address if is_semaphore and not is_own else None,
+            joins=expected if is_join else None,
+        )
     return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
 
 
-def _classify_poll(process: Process, array: int, number: int, timeout: int, *, stack: int) -> Wait:
+def _infer_polled(process: Process, array: int, number: int, timeout: int, *, stack: int) -> Wait:
+    """What a thread in poll(2) waits for, without a look at its array."""
     if number == 0:
         return Wait("sleep")
-    if process.read_pollfds:
-        polled = read_poll_descriptors(process.pid, array, number)
-        sockets = [descriptors.read_socket(process.pid, descriptor) for descriptor in polled]
-        known = tuple(inode for inode in sockets if inode)
-        if known:
-            return Wait(None, known, call="poll")
-        return Wait("pipe") if polled else Wait("unknown", gap=GAP_POLL)
     # Libraries that wait for a socket, and uWSGI itself, have the array on the stack. Python's select.poll() has it
     # elsewhere, and is used for pipes too, as by subprocess.
     if number > 1 or not 0 <= array - stack < _FRAMES:
@@ -182,13 +219,43 @@ def _classify_poll(process: Process, array: int, number: int, timeout: int, *, s
     return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
 
 
-def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
+_OUTPUTS: Mapping[int, Output] = {1: "standard output", 2: "standard error"}
+"""By descriptor; nobody reads from these."""
+
+
+def _name_output(pid: int, descriptor: int) -> Output:
+    """The name of an output; that of both where they are the same, as uWSGI makes them."""
+    with suppress(OSError):
+        if os.readlink(f"/proc/{pid}/fd/1") == os.readlink(f"/proc/{pid}/fd/2"):
+            return "standard output and error"
+    return _OUTPUTS[descriptor]
+
+
+def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None) -> Wait:
+    """What a thread in poll(2) waits for. polled: the descriptors in its array, None if it could not be read: then
+    `wait`, which was inferred, stays."""
+    if wait.polled is None:
+        return wait
+    if wait.polled[1] > MOST_ENTRIES:
+        return Wait("unknown", gap=GAP_MANY)
+    if not polled:
+        return replace(wait, polled=None)
+    targets = [(each, descriptors.read_target(process.pid, each.descriptor)) for each in polled]
+    sockets = [(each, inode) for each, target in targets if (inode := procfs.socket_inode(target or ""))]
+    if sockets:
+        writes = all(each.writes for each, _ in sockets)
+        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes)
+    # If all are closed, the thread has gone on meanwhile, and uses the memory for something else.
+    return Wait("pipe") if any(target for _, target in targets) else GONE_ON
+
+
+def _classify_descriptor(pid: int, thread: int, descriptor: int, *, connects: bool) -> Wait:
     try:
         target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
     except OSError:
         return Wait("unknown", gap=GAP_SOCKET)
     if inode := procfs.socket_inode(target):
-        return Wait(None, (inode,), call="descriptor")
+        return Wait(None, (inode,), call="descriptor", writes=connects)
     if target.startswith("pipe:["):
         return Wait("pipe")
     if _is_in_device_sleep(pid, thread):
@@ -200,12 +267,15 @@ def _classify_descriptor(pid: int, thread: int, descriptor: int) -> Wait:
 
 
 class Decision(NamedTuple):
-    """What a thread waits for. address: of the backend; empty if it waits for none, or the backend is not known. gap:
-    why the result is unknown."""
+    """What a thread waits for. address: of the backend or name server; empty if it waits for none, or if it is not
+    known which one. gap: why the result, or the address, is unknown. connecting: whether the connection to it is not
+    made yet. candidates: the addresses one of which it is, if the address is not known."""
 
     result: Result
     address: str = ""
     gap: str | None = None
+    connecting: bool = False
+    candidates: tuple[str, ...] = ()
 
 
 def decide(wait: Wait, peers: Peers) -> Decision:
@@ -213,18 +283,30 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     if wait.result is not None:
         return Decision(wait.result, gap=wait.gap)
     known = [peers.get(inode) for inode in wait.sockets]
+    if wait.gap is None and len(known) == 1 and known[0] is not None:  # as of most threads
+        return _decide_for(known[0], wait)
     ends = {peer for peer in known if peer and peer.kind != "unconnected"}
     if wait.gap is None:
         if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
             return Decision("idle")
     else:  # any socket of the process: those of clients, of uWSGI itself, of logs and the like do not count
         ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
-    if not ends or None in known or len({(peer.kind, peer.address) for peer in ends}) > 1:
+    places = {(peer.kind, peer.address) for peer in ends}
+    if not ends or None in known or len(places) > 1:
+        if wait.gap and None not in known and {kind for kind, _ in places} == {"backend"}:
+            return Decision("backend", gap=wait.gap, candidates=tuple(sorted(address for _, address in places)))
         return Decision("unknown", gap=GAP_SOCKET if not known or None in known else wait.gap or GAP_MIXED)
-    (end,) = ends
-    if end.kind in ("backend", "datagram"):
-        return Decision("backend", end.address)
-    return Decision(_OF_PEERS[end.kind])
+    return _decide_for(min(ends, key=lambda peer: peer.connecting), wait)
+
+
+def _decide_for(peer: Peer, wait: Wait) -> Decision:
+    """What a thread waits for, by the only other end of its sockets."""
+    if peer.kind in ("backend", "datagram"):
+        # A socket is looked up rarely: by now, a thread that waits for an answer has its connection.
+        return Decision("backend", peer.address, connecting=peer.connecting and (wait.writes or wait.gap is not None))
+    if peer.kind == "unconnected":
+        return Decision("unknown", gap=GAP_MIXED)
+    return Decision(_OF_PEERS[peer.kind], peer.address if peer.kind == "dns" else "")
 
 
 _OF_PEERS: Mapping[str, Result] = {
@@ -249,6 +331,9 @@ def _read_wait_channel(pid: int, thread: int) -> bytes:
         return b""
 
 
+_MOST_HIDDEN = 8
+"""How many processes with such threads are looked at in a sample."""
+
 _REMEMBERED = 200
 """How many decisions about young sockets are remembered, per kind of call: beyond, old ones count for less."""
 
@@ -268,6 +353,8 @@ class Decisions:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._young: dict[str, Counter[Decision]] = defaultdict(Counter)
+        self._hidden: dict[tuple[int, ...], Sequence[Part]] = {}
+        self._polled: Counter[Decision] = Counter()
 
     def learn(
         self, waits: Collection[Wait], others: Callable[[], Iterable[int]], *, elsewhere: int | None = None
@@ -275,36 +362,79 @@ class Decisions:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
         used for. others: all sockets of these workers, which later samples will ask for. elsewhere: as for `Peers`.
         Returns the reason to show if some stay unknown because the kernel refuses to answer."""
+        self._hidden.clear()
         wanted = {inode for wait in waits for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         first_list = not self._peers.lists
         refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
+        self._look_for_unanswered(waits, elsewhere)
+        for wait in waits:
+            if wait.call == "poll" and wait.gap is None and self._is_known(wait):
+                _remember(self._polled, decide(wait, self._peers))
         if first_list:
             return refusal  # these sockets are of any age
         for wait in waits:
+            if wait.sockets in self._hidden:
+                continue
             if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
                 decision = decide(wait, self._peers)
                 if decision.result == "idle":
                     continue  # uWSGI's own epoll sets, of a worker that has just started
-                decisions = self._young[wait.call]
-                decisions[decision] += 1
-                if decisions.total() > _REMEMBERED:
-                    halves = {each: number // 2 for each, number in decisions.items() if number > 1}
-                    self._young[wait.call] = Counter(halves)
+                _remember(self._young[wait.call], decision)
         return refusal
 
+    def _look_for_unanswered(self, waits: Collection[Wait], elsewhere: int | None) -> None:
+        """Divide the threads of a process that poll, and hide for what, among the backends that have not answered
+        yet: data was sent to them, and none was received since. The rest waits for any of the others."""
+        hidden = Counter([wait.sockets for wait in waits if wait.gap is not None and wait.result is None])
+        if not hidden:
+            return
+        seen = {inode for wait in waits if wait.gap is None for inode in wait.sockets}
+        for sockets, waiting in list(hidden.items())[:_MOST_HIDDEN]:
+            # Sockets that are not known yet are mostly those of clients.
+            known = [inode for inode in sockets if self._peers.get(inode) is not None]
+            decision = decide(Wait(None, tuple(known), gap=GAP_POLL), self._peers)
+            if not decision.candidates:
+                continue
+            others = [inode for inode in known if inode not in seen]
+            unanswered, doubtful = self._peers.list_unanswered(others, elsewhere=elsewhere)
+            peers = [*unanswered, *doubtful[: max(0, waiting - len(unanswered))]]
+            part = 1.0 / max(waiting, len(peers))
+            numbers = Counter(Decision("backend", peer.address, connecting=peer.connecting) for peer in peers)
+            parts = [(number * part, found) for found, number in numbers.items()]
+            if waiting > len(peers):
+                parts.append(((waiting - len(peers)) * part, decision))
+            self._hidden[sockets] = parts
+
     def decide(self, wait: Wait) -> Sequence[Part]:
-        """What a thread waits for. A wait for a young socket is divided like those before it."""
+        """What a thread waits for. A wait for a young socket is divided like those before it, and one for any socket
+        of its process among those that have not answered."""
         if wait.result is not None:
             return ((1.0, Decision(wait.result, gap=wait.gap)),)
+        if wait.gap is not None and wait.sockets in self._hidden:
+            return self._hidden[wait.sockets]
+        if wait is GONE_ON:
+            return _in_proportion(self._polled) or ((1.0, Decision("unknown", gap=GAP_SOCKET)),)
         young = self._young.get(wait.call)
         if not young or self._is_known(wait):
             return ((1.0, decide(wait, self._peers)),)
-        total = young.total()
-        return [(number / total, decision) for decision, number in young.items()]
+        return _in_proportion(young)
 
     def _is_known(self, wait: Wait) -> bool:
         return all(self._peers.get(inode) is not None for inode in wait.sockets)
+
+
+def _remember(decisions: Counter[Decision], decision: Decision) -> None:
+    decisions[decision] += 1
+    if decisions.total() > _REMEMBERED:
+        halves = {each: number // 2 for each, number in decisions.items() if number > 1}
+        decisions.clear()
+        decisions.update(halves)
+
+
+def _in_proportion(decisions: Counter[Decision]) -> Sequence[Part]:
+    total = decisions.total()
+    return [(number / total, decision) for decision, number in decisions.items()]
 
 
 _LEARNT = 3

@@ -10,16 +10,27 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import Patience
-from uwsgi_headroom.kernel.waits.descriptors import Epolls
+from uwsgi_headroom.kernel.waits.descriptors import ENTRY_BYTES, MOST_ENTRIES, Epolls, Polled, decode_poll_array
+from uwsgi_headroom.kernel.waits.locks import WorkerLocks
+from uwsgi_headroom.kernel.waits.memory import Patient, RefusedToReadError, read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import IdleLocks, Process, Wait, classify, is_lasting
+from uwsgi_headroom.kernel.waits.thread_wait import (
+    GONE_ON,
+    IDLE,
+    IdleLocks,
+    Process,
+    Wait,
+    classify,
+    decide_polled,
+    is_lasting,
+)
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -61,6 +72,7 @@ class LookedAt:
     worker: Worker
     threads: RequestThreads
     process: Process
+    locks: WorkerLocks
     lasting: dict[bytes, Wait] = field(default_factory=dict)
     """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
     threads of a server wait in a few places of its code."""
@@ -85,19 +97,27 @@ class WorkerThreads:
     """The request threads of the workers of one server."""
 
     def __init__(
-        self, calls: Calls, *, read_pollfds: bool, chance: random.Random, clock: Callable[[], float] = time.monotonic
+        self,
+        calls: Calls,
+        *,
+        read_pollfds: bool,
+        read_locks: bool = False,
+        chance: random.Random,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._calls = calls
         self._clock = clock
         self._not_before = float("-inf")
-        self._read_pollfds = read_pollfds
+        self._read_pollfds, self._read_locks = read_pollfds, read_locks
         self._chance = chance
         self._known: dict[tuple[int, float | None], LookedAt] = {}
+        self._with_locks: dict[int, LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
         self._sees_locks = False
         self._learn_at = float("-inf")
         self._patience = Patience()
+        self._memory = Patient(clock)
 
     def find(self, worker: Worker, pid: int, start_time: float | None, options: Options) -> LookedAt | None:
         """Find the request threads of a worker, whose process began at `start_time`; None if there is no time yet to
@@ -107,8 +127,12 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls())
-            known = self._known[pid, start_time] = LookedAt(worker, RequestThreads(pid, worker.threads or 1), process)
+            process = Process(
+                pid, self._calls, memory, None, self._read_pollfds, Epolls(), self._read_pollfds and _is_equal(pid)
+            )
+            locks = WorkerLocks(pid, is_read=self._read_locks)
+            threads = RequestThreads(pid, worker.threads or 1)
+            known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
@@ -160,9 +184,37 @@ class WorkerThreads:
             return [Seen(at, thread, Wait("unknown"))]
         return [Seen(at, thread, wait)]
 
+    @property
+    def may_not_read(self) -> bool:
+        """Whether the workers' memory was to be read, and that was refused."""
+        return self._memory.refused
+
+    def read_polled(self, seen: Sequence[Seen]) -> list[Seen]:
+        """Decide what these threads poll, whose processes may hide memory that never comes: in another thread, which
+        may have to wait for a CPU. So it looks at each thread anew."""
+        found = self._memory.ask(lambda: [_look_again(each.by.process, each.thread) for each in seen])
+        if found is None:
+            return [replace(each, wait=decide_polled(each.by.process, each.wait, None)) for each in seen]
+        return [replace(each, wait=wait) for each, wait in zip(seen, found, strict=True)]
+
+    def _read_at_once(self, process: Process, wait: Wait) -> Wait:
+        """The same for a process that could end the exporter anyway."""
+        array = None
+        if self._memory.may_ask:
+            try:
+                array = _read_array(process.pid, wait)
+                self._memory.refused = False
+            except RefusedToReadError:
+                self._memory.note_refusal()
+        return decide_polled(process, wait, array)
+
     def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
         call = parse_system_call(line)
         wait = classify(at.process, thread, call)
+        if wait.polled and at.process.is_equal:
+            return self._read_at_once(at.process, wait)
+        if wait.joins is not None:
+            return at.threads.decide_join(wait.joins) or replace(wait, joins=None)
         if is_lasting(wait, at.process, call):
             if len(at.lasting) >= _MOST_LASTING:
                 at.lasting.clear()
@@ -198,12 +250,54 @@ class WorkerThreads:
         busy = sum(worker.busy_threads or 0 for worker in snapshot.workers)
         self._idle_locks.learn(waiting, in_service, busy, presumed_idle=bool(snapshot.thunder_lock))
 
+    def note_locks(self, at: LookedAt) -> None:
+        """Record whether a lock of the application is known in a worker."""
+        if at.locks:
+            self._with_locks[at.process.pid] = at
+        else:
+            self._with_locks.pop(at.process.pid, None)
+
+    def list_with_locks(self) -> list[LookedAt]:
+        """The workers in which a lock of the application is known: mostly none."""
+        return list(self._with_locks.values())
+
     def forget_ended(self, pids: Collection[int]) -> list[int]:
         """Forget workers that are not among these living ones; returns their pids."""
         ended = [key for key in self._known if key[0] not in pids]
         for key in ended:
             del self._known[key]
+            self._with_locks.pop(key[0], None)
         return [pid for pid, _ in ended]
+
+
+def _look_again(process: Process, thread: int) -> Wait:
+    """What a thread polls by now; if it polls nothing, it has gone on. Raises RefusedToReadError."""
+    try:
+        # Not one of the files that are kept open: they belong to the other thread.
+        line = procfs.read_line(f"/proc/{process.pid}/task/{thread}/syscall")
+        wait = classify(process, thread, parse_system_call(line))
+    except (OSError, ValueError):
+        return GONE_ON
+    return decide_polled(process, wait, _read_array(process.pid, wait)) if wait.polled else GONE_ON
+
+
+def _read_array(pid: int, wait: Wait) -> list[Polled] | None:
+    """The descriptors that a thread polls; None if they cannot be read. Raises RefusedToReadError."""
+    if wait.polled is None or wait.polled[1] > MOST_ENTRIES:
+        return None
+    address, number = wait.polled
+    (array,) = read_pieces(pid, [(address, number * ENTRY_BYTES)])
+    return None if array is None else decode_poll_array(array)
+
+
+def _is_equal(pid: int) -> bool:
+    """Whether a process could end the exporter: it has the same user, and sees it."""
+    try:
+        status = procfs.read_file(f"/proc/{pid}/status")
+        users = {int(each) for each in status.partition(b"\nUid:")[2].split(b"\n", 1)[0].split()}
+        return users == {os.geteuid()} and os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    except (OSError, ValueError):
+        return False
 
 
 def _no_right() -> RefusedError:
@@ -307,6 +401,27 @@ class RequestThreads:
             return []
         others = [thread for thread in self._others if thread not in self._seen]
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
+
+    def decide_join(self, joined: int) -> Wait | None:
+        """What a thread waits for that waits for the end of the thread with the id `joined` in the process's own
+        namespace; None if the process has no such thread. A worker that ends waits like that for its threads, in the
+        main thread, until each has served its last request (uWSGI's `wait_for_threads`): that serves none itself. The
+        application waits like that for threads of its own."""
+        threads = [*self.threads, *self._others]
+        found = next((thread for thread in threads if self._read_own_id(thread) == joined), None)
+        if found is None:
+            return None
+        return IDLE if found in self.threads else Wait("other")
+
+    def _read_own_id(self, thread: int) -> int | None:
+        """The id of a thread in the namespace of its process."""
+        try:
+            status = procfs.read_file(f"/proc/{self._pid}/task/{thread}/status")
+        except OSError:
+            return None
+        _, _, after = status.partition(b"\nNSpid:")
+        line = after.partition(b"\n")[0].split()
+        return int(line[-1]) if line else thread
 
     def note_accepting(self, thread: int) -> None:
         """Record that a thread waits to accept a request."""

@@ -67,6 +67,18 @@ def label(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, f
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **options)
 
 
+MOST_LETTERS = 32
+"""The longest name beside a chart: more would take its room."""
+
+
+def shorten(name: str) -> str:
+    """A name for a chart: of a long one, the beginning and the end, which tell the servers of a service apart."""
+    if len(name) <= MOST_LETTERS:
+        return name
+    kept = (MOST_LETTERS - 1) // 2
+    return f"{name[:kept]}…{name[-kept:]}"
+
+
 def _for_page(svg: str) -> str:
     """The element alone, with the colours of the page and its fonts, and without ids that other charts have, too."""
     element = svg[svg.index("<svg") :]

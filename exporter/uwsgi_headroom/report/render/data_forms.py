@@ -87,7 +87,7 @@ def _number(value: float) -> str:
     return f"{value:.6g}" if math.isfinite(value) else ""
 
 
-FORMAT = 1
+FORMAT = 2
 """Rises when a name changes its meaning or goes away. Names may be added."""
 
 

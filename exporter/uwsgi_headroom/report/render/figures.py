@@ -13,6 +13,7 @@ LIMIT_MEANINGS: dict[Limit, str] = {
     "interpreters": "each worker process computes Python on one CPU at a time",
     "hottest_interpreter": "of the busiest worker process, at today's shares",
     "cpu": "in use by the workers; other programs leave the rest",
+    "lock": "one request at a time holds it",
 }
 
 

@@ -15,14 +15,14 @@ from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import JUDGEMENTS
 
 IN_FULL, MOST, MOST_PROBLEMS = 2, 4, 1
-"""Page one has room for all four answers about so many services, for so many services in all, and for so many problems
+"""Page one has room for the answers about so many services, for so many services in all, and for so many problems
 of the data."""
 
 _SHORT = 2 * 86400.0
 """Seconds of a range below which the title has hours."""
 
 WORDS = (
-    ("Headroom 2x", "load can double before a limit is reached; at 1x it is reached."),
+    ("Headroom 2x", "load can double until a limit is all in use; it counts as reached from 85 % on."),
     ("Thread", "serves one request at a time."),
     ("Worker", "a process with several threads; its Python interpreter computes on one CPU at a time."),
     ("At peak", "in the busiest quarter hour of the range, unless it stands out like an incident."),
@@ -32,8 +32,8 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A service on page one. answers: to the four questions; certainty: how sure the
-    sentence is, where that is all there is room for."""
+    """A service on page one. answers: to the questions; certainty: how sure the sentence is, where that is all there is
+    room for."""
 
     service: str
     servers: str
@@ -74,12 +74,16 @@ def more_of(review: Review) -> str:
 
 def _answer(service: ServiceReview, place: int) -> Answer:
     verdict = service.verdict
-    four = (
+    questions: tuple[tuple[str, str], ...] = (
         ("Is there a problem?", verdict.problem),
+        ("What do users feel?", verdict.users),
         ("When?", verdict.when),
         ("What to do?", verdict.action),
+        ("What does that bring?", verdict.gain),
         ("How sure?", verdict.certainty),
     )
+    if place > 0:  # the page has no room for all six, twice
+        questions = tuple(pair for pair in questions if pair[1] not in (verdict.users, verdict.gain))
     in_full = place == 0 or (place < IN_FULL and verdict.judgement in ("act", "plan"))
     return Answer(
         service=service.service,
@@ -87,12 +91,12 @@ def _answer(service: ServiceReview, place: int) -> Answer:
         judgement=verdict.judgement,
         status=JUDGEMENTS[verdict.judgement].service,
         sentence=verdict.sentence,
-        answers=four if in_full else (),
+        answers=tuple((question, text) for question, text in questions if text) if in_full else (),
         certainty="" if in_full else f"{verdict.confidence.capitalize()}.",
     )
 
 
-MOST_SERVICES = 3
+MOST_SERVICES = 2
 """With more, page one has no room for the chart; section 2 has one for each service."""
 
 

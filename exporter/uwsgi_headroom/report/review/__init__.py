@@ -30,6 +30,7 @@ from uwsgi_headroom.report.review.utilization import review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
 from uwsgi_headroom.report.review.what_if import review_what_if
 from uwsgi_headroom.report.review.wording import escape_names
+from uwsgi_headroom.words.formats import listed
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
 """With more services, only those with less headroom are predicted in section 8, which takes seconds for each."""
@@ -83,15 +84,10 @@ def _answer(services: Sequence[ServiceReview]) -> str:
         ("ok", "has enough capacity", "have enough capacity"),
     )
     return " ".join(
-        f"{_list(found)} {one if len(found) == 1 else many}."
+        f"{listed(found, 3 if len(found) > 4 else 4)} {one if len(found) == 1 else many}."
         for judgement, one, many in parts
         if (found := [each.service for each in services if each.verdict.judgement == judgement])
     )
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 4 else list(names)
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 def _review(
@@ -138,7 +134,7 @@ def _review(
     return ServiceReview(
         service=service.name,
         servers=names,
-        verdict=judge(Facts(service.name, utilization, balance, trend, advice, quality, data.partial, zone)),
+        verdict=judge(Facts(service.name, utilization, balance, trend, advice, quality, data.partial, zone, users)),
         utilization=utilization,
         users=users,
         balance=balance,

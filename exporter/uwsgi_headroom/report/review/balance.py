@@ -60,7 +60,7 @@ def _cost_in_servers(room: Headroom) -> float | None:
     """
     hot, ceiling = room.by_limit.get("hottest_interpreter"), room.ceiling
     if hot is None:
-        return 0.0 if "hottest_interpreter" in room.far else None
+        return 0.0 if "hottest_interpreter" in (*room.far, *room.idle) else None
     if ceiling is None:
         return None
     lowest = min(factor for limit, factor in room.by_limit.items() if limit != "hottest_interpreter")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.columns import Column, ServerData, divide
 from uwsgi_headroom.report.review.peaks import use_of
@@ -13,8 +13,9 @@ from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, throughput_curve
 from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
 
-SERVING: tuple[Limit, ...] = ("hottest_interpreter", "interpreters", "cpu")
-"""The limits that serve requests, so that a request has a demand for them. Threads only hold requests."""
+SERVING: tuple[Limit, ...] = LIMITS
+"""The limits that bound throughput, those of the headroom: the bound is the load at peak times the headroom. A request
+has a demand for threads, too: the time for which it holds one."""
 
 FEWEST_QUARTERS = 20
 """Fewest quarter hours with load for a curve."""

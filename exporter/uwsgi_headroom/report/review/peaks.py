@@ -73,6 +73,11 @@ class Peaks:
         """The servers with their figures in the quarter hour that counts."""
         return self.servers_at(self.counts)
 
+    @property
+    def at_peak(self) -> Chosen:
+        """The servers with the place of the quarter hour that counts."""
+        return [(server, places_of(server.time, [self.daily.times[self.counts]])) for server in self.service.servers]
+
     @cached_property
     def busiest(self) -> Chosen:
         """The servers with the places of the busiest quarter hours of all days."""
@@ -96,7 +101,9 @@ class Peaks:
 def use_of(figures: Figures, limit: Limit) -> float | None:
     """The utilization of a limit, as headroom has it: 0 if it is far; None if it is unknown."""
     factor = figures.headroom.by_limit.get(limit)
-    return 1 / factor if factor is not None else 0.0 if limit in figures.headroom.far else None
+    return (
+        1 / factor if factor is not None else 0.0 if limit in (*figures.headroom.far, *figures.headroom.idle) else None
+    )
 
 
 def group_services(data: ReviewData) -> tuple[Service, ...]:

@@ -1,21 +1,24 @@
-"""Section 9: what to do. The findings of `check` in the quarter hour that counts, and what only a long range shows.
+"""Section 9: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
 
-A recommendation is a finding with its urgency and the remedy of its code. Beyond the advice of `check` there are two:
-capacity to add before a limit is reached, and servers to survive the loss of one.
+A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
+hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
+quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
+limit is reached, and servers to survive the loss of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_load_findings, evenness, queue, workers
+from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review.peaks import Peaks
@@ -25,7 +28,6 @@ from uwsgi_headroom.report.review.sections import (
     Absent,
     BalanceReview,
     Judgement,
-    ObjectiveUse,
     Recommendation,
     Trend,
     Users,
@@ -46,9 +48,6 @@ LOW = 1.5
 ALIKE = 1.1
 """Servers whose headroom is at most this multiple of the smallest need the same."""
 
-_ALREADY_SAID = {"unevenness_hurts": {"interpreter_bound"}}
-"""Findings that say less than another about the same."""
-
 _FIRST_LIMIT = ("unevenness_hurts", "interpreter_bound", "saturation", "cpu_bound", "cpu_used_by_others")
 """Findings whose advice moves out the first limit. Once that is reached, they are urgent."""
 
@@ -65,16 +64,36 @@ class Evidence:
     what_if: WhatIfReview | Absent
 
 
+@dataclass(frozen=True)
+class Block:
+    """A finding with the harms that it explains, on one server. when: in which quarter hours, as the start of a
+    sentence."""
+
+    finding: Finding
+    server: str
+    when: str
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of the finding and of its harms."""
+        return {self.finding.code, *(harm.code for harm in self.finding.harms)}
+
+    def say(self, finding: Finding) -> str:
+        """The evidence of the finding, or of one of its harms, with its time and server."""
+        return f"{self.when}, on {self.server}: {finding.evidence} {finding.meaning}".strip()
+
+
 def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
     """What to do about a service, most urgent first."""
     peaks, used, users = evidence.peaks, evidence.utilization, evidence.users
-    found = [*_find_refused(peaks, users), *_at_peak(evidence), *_find_killed(peaks), *_find_lost(users)]
-    found += _ahead(peaks, used, evidence.trend, {each.code for each in found})
-    if is_reached(used.headroom):
-        moving = (*_FIRST_LIMIT, "headroom_low")
-        found = [replace(each, judgement="act") if each.code in moving else each for each in found]
-    if isinstance(users.objective, ObjectiveUse):
-        found += _find_missed(users.objective, found)
+    ended = [*_find_killed(peaks), *_find_lost(users)]
+    blocks = [*_find_refused(peaks, users), *_find_missed(peaks, users), *_at_peak(peaks)]
+    found = ended + [
+        _of_blocks(evidence, alike, reached=is_reached(used.headroom))
+        for code, alike in _group(blocks).items()
+        if code not in {each.code for each in ended}
+    ]
+    found += _ahead(peaks, used, evidence.trend, {code for block in blocks for code in block.codes})
     found += _one_lost(used)
     return tuple(sorted(found, key=lambda each: MOST_URGENT_FIRST.index(each.judgement)))
 
@@ -84,27 +103,47 @@ def is_short(utilization: Utilization, trend: Trend | Absent) -> bool:
     return (utilization.headroom is not None and utilization.headroom < LOW) or first_of(trend) is not None
 
 
-def _at_peak(evidence: Evidence) -> Iterator[Recommendation]:
-    """The findings that have advice, each once, with the evidence of the server where it is worst."""
-    by_code: dict[str, list[tuple[Finding, str]]] = {}
-    for server, figures in evidence.peaks.present:
-        for finding in collect_load_findings(figures):
-            if finding.change:
-                by_code.setdefault(finding.code, []).append((finding, server.server))
-    covered = {less for code in by_code for less in _ALREADY_SAID.get(code, ())}
-    for code, found in by_code.items():
-        if code in covered:
-            continue
-        finding, name = min(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
-        yield _recommendation(
-            code,
-            URGENCY[finding.severity],
-            finding.title,
-            finding.change,
-            tuple(each for _, each in found),
-            f"In the quarter hour that counts, on {name}: {finding.evidence} {finding.meaning}".strip(),
-            _even_effect(evidence, finding.change) if code == "unevenness_hurts" else "",
-        )
+def _at_peak(peaks: Peaks) -> Iterator[Block]:
+    """The blocks of each server that have advice or hurt, in the quarter hour that counts."""
+    for server, figures in peaks.present:
+        for finding in collect_findings(figures):
+            if finding.change or finding.severity != "info":
+                yield Block(finding, server.server, "In the quarter hour that counts")
+
+
+def _group(blocks: Sequence[Block]) -> dict[str, list[Block]]:
+    """The blocks by the code of their cause, the worst first."""
+    by_code: dict[str, list[Block]] = {}
+    for block in sorted(blocks, key=lambda block: SEVERITIES.index(block.finding.severity)):
+        by_code.setdefault(block.finding.code, []).append(block)
+    return by_code
+
+
+_NOT_KNOWN = (
+    "No change is known to help: look at what requests wait for then, and at what else happened at these times."
+)
+
+
+def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, reached: bool) -> Recommendation:
+    """One recommendation for blocks of the same cause: that of the worst, with each harm once. reached: whether a limit
+    of the service is reached, which makes what moves it urgent."""
+    worst = alike[0]
+    harms: dict[str, str] = {}
+    for block in alike:
+        for harm in block.finding.harms:
+            harms.setdefault(harm.code, f"{harm.title} {block.say(harm)}")
+    code, finding = worst.finding.code, worst.finding
+    moves = reached and any(block.codes & {*_FIRST_LIMIT} for block in alike)
+    return _recommendation(
+        code,
+        "act" if moves else URGENCY[finding.severity],
+        finding.title,
+        finding.change or _NOT_KNOWN,
+        tuple(dict.fromkeys(block.server for block in alike)),
+        worst.say(finding),
+        _even_effect(evidence, finding.change) if code == "unevenness_hurts" else "",
+        tuple(harms.values()),
+    )
 
 
 def _even_effect(evidence: Evidence, change: str) -> str:
@@ -148,7 +187,7 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
     return [
         _recommendation(
             "headroom_low",
-            "plan",
+            "act" if is_reached(utilization.headroom) else "plan",
             f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
             _even_out_or_add(figures, reached or utilization.first),
             _as_tight(utilization),
@@ -228,46 +267,62 @@ def _find_lost(users: Users) -> Iterator[Recommendation]:
     )
 
 
-def _find_refused(peaks: Peaks, users: Users) -> Iterator[Recommendation]:
+def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
+    """The block of full listen queues, of the server on which they were full for longest: over the range, and what
+    caused it while they were."""
     if not users.queue_full:
         return
     full = [(float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if _ever(each)]
     worst = max(full, key=lambda pair: pair[0])[1]
-    figures = {server.server: figures for server, figures in peaks.present}.get(worst.server)
     dropped = "" if users.overflows is None else f" The kernels dropped {users.overflows:,.0f} TCP connections."
-    yield _recommendation(
-        "clients_refused",
-        "act" if users.queue_full >= queue.FULL[0] else "plan",
-        "Listen queues were full, and clients refused or left to try again.",
-        add_capacity(figures)
-        if figures
-        else "See first what the threads wait for. Raise `listen` only against short bursts.",
-        tuple(server.server for _, server in full),
-        f"Over the range, the listen queue of {worst.server} was at its limit for {fine_percent(users.queue_full)} of "
-        f"the time.{dropped}",
+    others = [each.server for _, each in full if each is not worst]
+    too = f" It was full at times on {', '.join(others)}, too." if others else ""
+    harm = Finding(
+        code="clients_refused",
+        severity="critical" if users.queue_full >= queue.FULL[0] else "warning",
+        title="Listen queues were full, and clients refused or left to try again.",
+        evidence=f"Over the range, its listen queue was at its limit for {fine_percent(users.queue_full)} of the time."
+        f"{dropped}{too}",
+        change="See first what the threads wait for. Raise `listen` only against short bursts.",
     )
+    yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
 
 
 def _ever(server: ServerData) -> bool:
     return bool(np.nansum(server.queue_full) > 0)
 
 
-def _find_missed(objective: ObjectiveUse, others: Sequence[Recommendation]) -> Iterator[Recommendation]:
-    if objective.budget <= 1:
+def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
+    """The block of an objective that was missed over the range: what caused it on the server that missed it most, in
+    the quarter hours in which the budget burned too fast."""
+    objective = users.objective
+    if isinstance(objective, Absent) or objective.budget <= 1:
         return
-    before = any(each.judgement == "act" for each in others)
-    yield _recommendation(
-        "objective_missed",
-        "act",
-        f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)} or lost, "
-        f"where the objective permits {fine_percent(1 - objective.objective)}.",
-        "Do first what this page recommends with the same urgency."
-        if before
-        else "Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
-        (),
-        f"Over the range, {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} requests: "
+    judged = [each for each in peaks.service.servers if each.objective]
+    worst = max(judged, key=lambda server: float(np.nansum(server.slow)))
+    harm = Finding(
+        code="objective_missed",
+        severity="critical",
+        title=f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)}, lost "
+        f"or refused, where the objective permits {fine_percent(1 - objective.objective)}.",
+        evidence=f"Over the range, {objective.bad * objective.requests:,.0f} of {objective.requests:,.0f} requests: "
         f"{factor(objective.budget)} of the error budget.",
+        change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
+    burning = worst.slow > (1 - objective.objective) * worst.judged
+    if (users.lost or 0.0) > objective.bad * objective.requests / 2:  # workers that end explain it, and no waiting
+        yield Block(harm, worst.server, "Over the range")
+    else:
+        yield _join(harm, worst, burning, "While the error budget burned too fast")
+
+
+def _join(harm: Finding, server: ServerData, then: NDArray[np.bool_], when: str) -> Block:
+    """The block that has a harm in it, judged with the figures of the quarter hours in which it was felt."""
+    places = np.flatnonzero(then & np.isfinite(server.busy))
+    if not len(places):
+        return Block(harm, server.server, when)
+    blocks = collect_findings(figures_at(server, places), [harm])
+    return next(block for finding in blocks if harm.code in (block := Block(finding, server.server, when)).codes)
 
 
 def _recommendation(
@@ -278,8 +333,10 @@ def _recommendation(
     servers: tuple[str, ...],
     evidence: str,
     effect: str = "",
+    harms: tuple[str, ...] = (),
 ) -> Recommendation:
-    """A recommendation with the remedy of its code. effect: what to expect, where it is known in numbers."""
+    """A recommendation with the remedy of its code. effect: what to expect, where it is known in numbers; harms: what
+    users felt of it."""
     remedy = remedy_of(code)
     return Recommendation(
         code=code,
@@ -288,6 +345,7 @@ def _recommendation(
         action=action,
         servers=servers,
         evidence=evidence,
+        harms=harms,
         effect=effect or remedy.effect,
         verify=remedy.verify,
         roll_back=remedy.roll_back,

@@ -42,14 +42,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Page one about a service. sentence: all in one. problem, when, action, certainty: the four answers; confidence:
-    how sure, in a word."""
+    """Page one about a service. sentence: all in one. problem, users, when, action, gain, certainty: the answers;
+    users: what they feel; gain: what the action brings, empty if nothing is to do; confidence: how sure, in a word."""
 
     judgement: Judgement
     sentence: str
     problem: str
+    users: str
     when: str
     action: str
+    gain: str
     certainty: str
     confidence: Confidence
 
@@ -73,7 +75,8 @@ class LimitUse:
 class ServerPeak:
     """One server in the service's quarter hour that counts. concurrency: mean threads in service. interpreters: those
     of active workers; their load: CPU seconds a second. cpu_*: CPUs. first: the limit that comes first; factor: its
-    headroom; upper_bound: the CPU limit is unknown. more_workers: how many more fit into memory."""
+    headroom; usable: that until requests wait; upper_bound: the CPU limit is unknown. more_workers: how many more fit
+    into memory."""
 
     server: str
     requests: float | None
@@ -92,6 +95,7 @@ class ServerPeak:
     more_workers: int | None
     first: Limit | None
     factor: float | None
+    usable: float | None
     upper_bound: bool
 
 
@@ -102,7 +106,8 @@ class Utilization:
     out and does not count. concurrency: of the service over the days; moments: busy over available threads, of the
     samples within these quarter hours. full: the largest share of their time in which a server had every thread busy.
     in_service, available, configured: threads of all servers in the quarter hour that counts. headroom: the smallest of
-    all servers, with `first` and `server`; one_lost: the same after the loss of the worst server, `lost_server`."""
+    all servers, with `first` and `server`; usable: the smallest until requests wait; one_lost: the headroom after the
+    loss of the worst server, `lost_server`."""
 
     until: float
     days: int
@@ -118,6 +123,7 @@ class Utilization:
     headroom: float | None
     first: Limit | None
     server: str | None
+    usable: float | None
     upper_bound: bool
     one_lost: float | None
     lost_server: str | None
@@ -126,8 +132,8 @@ class Utilization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveUse:
-    """A service level objective over the range. bad: share of the requests that were slow or lost; budget: the share
-    of the range's error budget that they used (1 is all of it); at_peak: burn rate in the busiest quarter hours."""
+    """A service level objective over the range. bad: share of the requests that missed it; budget: the share
+    of the range's error budget that they used (1 is all of it); at_peak: burn rate in the quarter hour that counts."""
 
     threshold: float
     objective: float
@@ -148,10 +154,11 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """What users felt. percentiles: response times in seconds by name (`p95`), over the range and at peak. mean: of
-    response times; queue_wait: mean seconds in the listen queue. requests, lost: numbers over the range;
-    overflows: dropped TCP connections of the hosts; queue_full: share of the time with a full queue, of the server
-    with most."""
+    """What users felt. At peak: in the quarter hour that counts. percentiles: response times in seconds by name
+    (`p95`), over the range and at peak. mean: of response times; queue_wait: mean seconds in the listen queue.
+    requests, lost: numbers over the range; overflows: dropped TCP connections in the quarter hours in which the
+    server's own queue was full; overflows_elsewhere: all other ones of the hosts' network namespaces, which may be
+    those of other listeners; queue_full: share of the time with a full queue, of the server with most."""
 
     requests: float
     mean: float | None
@@ -162,6 +169,7 @@ class Users:
     queue_wait_at_peak: float | None
     queue_full: float | None
     overflows: float | None
+    overflows_elsewhere: float | None
     lost: float | None
     harakiris: float | None
     exceptions: float | None
@@ -390,7 +398,8 @@ class WhatIfReview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """One thing to do. code: of the finding in `check` that it comes from; judgement: how urgent."""
+    """One thing to do. code: of the finding in `check` that it comes from; judgement: how urgent; harms: what users
+    felt of the same cause, a sentence or two each."""
 
     code: str
     judgement: Judgement
@@ -398,6 +407,7 @@ class Recommendation:
     action: str
     servers: tuple[str, ...]
     evidence: str
+    harms: tuple[str, ...]
     effect: str
     verify: str
     roll_back: str

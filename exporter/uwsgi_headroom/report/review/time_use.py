@@ -16,9 +16,9 @@ MOST_PARTS = 12
 
 
 def review_time(peaks: Peaks) -> TimeUse:
-    """The section of a service, over the busiest quarter hours of all days. A part of so many threads takes that number
+    """The section of a service, in the quarter hour that counts. A part of so many threads takes that number
     over the throughput of a mean request, by Little's law."""
-    chosen = peaks.busiest
+    chosen = peaks.at_peak
     busy, throughput = _mean_of(chosen, "busy"), _mean_of(chosen, "requests")
     states = _threads(chosen, lambda server: server.waits)
     # CPUs in use over throughput, by the utilization law.

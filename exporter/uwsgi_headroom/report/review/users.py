@@ -11,7 +11,7 @@ import numpy as np
 from uwsgi_headroom.report.columns import PERCENTILES, STEP, Column, ServerData, divide, mean, total
 from uwsgi_headroom.report.review.peaks import Peaks, Service
 from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, Users
-from uwsgi_headroom.report.review.windows import Chosen, ratio_where_known
+from uwsgi_headroom.report.review.windows import Chosen, ratio_where_known, refused_by
 from uwsgi_headroom.report.statistics.distribution import pool_percentiles
 from uwsgi_headroom.report.statistics.local_time import by_weekday_and_hour
 
@@ -24,7 +24,7 @@ FEWEST = 100
 
 def review_users(peaks: Peaks) -> Users:
     """The section of a service."""
-    service, at_peak = peaks.service, peaks.busiest
+    service, at_peak = peaks.service, peaks.at_peak
     everything: Chosen = [(server, np.arange(len(server.time))) for server in service.servers]
     return Users(
         requests=_count(everything, lambda server: server.requests) or 0.0,
@@ -35,7 +35,8 @@ def review_users(peaks: Peaks) -> Users:
         queue_wait=_queue_wait(everything),
         queue_wait_at_peak=_queue_wait(at_peak),
         queue_full=_highest_mean(everything, lambda server: server.queue_full),
-        overflows=_sum(everything, lambda server: server.overflows),
+        overflows=_sum(everything, refused_by),
+        overflows_elsewhere=_sum(everything, lambda server: server.overflows - refused_by(server)),
         lost=_count(everything, lambda server: server.lost),
         harakiris=_sum(everything, lambda server: server.harakiris),
         exceptions=_sum(everything, lambda server: server.exceptions),

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uwsgi_headroom.analysis.capacity import LIMITS, ONE_INTERPRETER, REACHED, Limit, count_more_workers
+from uwsgi_headroom.analysis.capacity import (
+    LIMITS,
+    ONE_INTERPRETER,
+    REACHED,
+    Limit,
+    count_more_workers,
+    usable_beside_others,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.columns import Column, ServerData, mean
@@ -18,6 +25,7 @@ UNITS: dict[Limit, str] = {
     "interpreters": "interpreters",
     "threads": "threads",
     "cpu": "CPUs",
+    "lock": "locks",
 }
 
 
@@ -43,6 +51,7 @@ def review_utilization(peaks: Peaks) -> Utilization:
         headroom=tightest.factor if tightest else None,
         first=tightest.first if tightest else None,
         server=tightest.server if tightest else None,
+        usable=min((server.usable for server in servers if server.usable is not None), default=None),
         upper_bound=any(server.upper_bound for server in servers),
         one_lost=lost,
         lost_server=lost_server,
@@ -84,6 +93,7 @@ def _server(server: ServerData, figures: Figures) -> ServerPeak:
         more_workers=count_more_workers(memory) if memory else None,
         first=room.first,
         factor=room.factor,
+        usable=figures.usable.factor if figures.usable else None,
         upper_bound=room.is_upper_bound,
     )
 
@@ -135,13 +145,17 @@ def _used_of(figures: Figures, limit: Limit) -> tuple[float | None, float | None
         case "hottest_interpreter":
             hottest = _hottest(figures)
             return (hottest[1] if hottest else None), ONE_INTERPRETER
+        case "lock":
+            lock = figures.lock
+            locks = lock.limit * lock.seconds if lock else None
+            return (lock.use * locks if lock and locks else None), locks
 
 
 def _cpus(figures: Figures) -> tuple[float | None, float | None]:
     """CPUs in use by the server, and those that it could use beside its neighbours."""
-    if figures.cpu is not None:
-        return figures.cpu.own, figures.cpu.own + figures.cpu.idle
     cpus = figures.server.cpus
+    if figures.cpu is not None:
+        return figures.cpu.own, usable_beside_others(figures.cpu, cpus.count if cpus else 0.0)
     return _interpreters(figures)[0], cpus.count if cpus else None
 
 

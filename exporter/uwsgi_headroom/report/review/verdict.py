@@ -1,7 +1,10 @@
-"""Section 1: the verdict on a service: whether there is a problem, when, what to do, and how sure that is.
+"""Section 1: the verdict on a service: whether there is a problem, what users feel, when, what to do, what that brings,
+and how sure it is.
 
-Each of the four answers is a function of `Facts`: what the other sections found. How sure a verdict is follows from the
-days with a known peak, the share of the range that was measured, and the back-test.
+Each of the answers is a function of `Facts`: what the other sections found. The problem is the first block of section
+9: a harm that users feel, and its cause, in the words of `check`; without a harm it is how full the first limit is.
+How sure a verdict is follows from the days with a known peak, the share of the range that was measured, and the back-
+test.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.report.columns import STEP
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
 from uwsgi_headroom.report.review.recommendations import is_short
@@ -23,20 +26,23 @@ from uwsgi_headroom.report.review.sections import (
     Confidence,
     Judgement,
     LimitForecast,
+    ObjectiveUse,
     Recommendation,
     ServerQuality,
     Trend,
+    Users,
     Utilization,
     Verdict,
 )
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.wording import day_words, quarter_words
-from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, percent
+from uwsgi_headroom.words.formats import chosen, counted, duration, factor, fine_percent, mean_count, percent
 from uwsgi_headroom.words.states import JUDGEMENTS
 
-_HARM = ("clients_refused", "requests_lost", "harakiri", "objective_missed", "queue_wait")
-"""Findings that say what users feel; others say why, which the verdict words for itself."""
+_HARMS = ("clients_refused", "requests_lost", "harakiri", "objective_missed", "queue_wait")
+"""Findings that say what users feel even if they explain no other; the rest say how full a limit is, which the verdict
+words for itself."""
 
 FEW_DAYS, MANY_DAYS = 7, 28
 """Days with a known peak: below the first, confidence is low; from the second on, it may be high."""
@@ -60,6 +66,7 @@ class Facts:
     quality: Sequence[ServerQuality]
     partial: bool
     zone: ZoneInfo
+    users: Users
 
 
 def judge(facts: Facts) -> Verdict:
@@ -70,8 +77,10 @@ def judge(facts: Facts) -> Verdict:
         judgement=judgement,
         sentence=_sentence(facts, judgement),
         problem=_problem(facts, judgement),
+        users=_say_users(facts.users),
         when=_when(facts),
         action=_action(facts),
+        gain=_gain(facts.recommendations),
         certainty=f"{confidence.capitalize()}: {'; '.join(reasons)}.",
         confidence=confidence,
     )
@@ -83,17 +92,19 @@ def unknown_verdict(service: str, reason: str) -> Verdict:
         judgement="unknown",
         sentence=f"{service}: no verdict. {reason}",
         problem=f"Unknown. {reason}",
+        users="Unknown.",
         when="Unknown.",
         action="Check that the exporter watches this service, and that its figures are kept.",
+        gain="",
         certainty="Low: there is no data to judge.",
         confidence="low",
     )
 
 
 def _judgement(facts: Facts) -> Judgement:
-    used = facts.utilization
+    used, forecast = facts.utilization, _first_forecast(facts.trend)
     urgencies = {each.judgement for each in facts.recommendations}
-    if is_reached(used.headroom) or "act" in urgencies:
+    if is_reached(used.headroom) or (forecast is not None and forecast.reached) or "act" in urgencies:
         return "act"
     if is_short(used, facts.trend) or is_reached(used.one_lost) or "plan" in urgencies:
         return "plan"
@@ -104,15 +115,30 @@ def _sentence(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
     do = _short_action(facts.recommendations[0].action) if facts.recommendations else ""
     todo = f"; {do}" if judgement in ("act", "plan") and do else "; nothing to do" if judgement == "ok" else ""
-    return f"{_headroom(used)}{_threads(used)}; {_crossing_clause(facts)}{todo}."
+    harm = _find_harm(facts.recommendations)
+    room = _headroom(used, waits=bool(harm))
+    return f"{f'{harm} ' if harm else ''}{room}{_threads(used)}; {_crossing_clause(facts)}{todo}."
 
 
-def _headroom(used: Utilization) -> str:
-    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it."""
+def _find_harm(recommendations: Sequence[Recommendation]) -> str:
+    """The title of the most urgent block that users feel; empty without one."""
+    felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
+    return next((each.title for each in felt), "")
+
+
+def _headroom(used: Utilization, *, waits: bool = False) -> str:
+    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. waits: whether what
+    users feel is said before."""
     if used.headroom is None or used.first is None:
         return "Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known"
     most = "at most " if used.upper_bound else ""
-    return f"Headroom {most}{factor(used.headroom)} at peak: {gives_out(used.first)} first"
+    until = "" if waits or is_reached(used.headroom) else usable_clause(used.usable, used.headroom)
+    hard = f"{factor(used.headroom)} until {gives_out(used.first)}"
+    if not until:
+        return f"Headroom {most}{factor(used.headroom)} at peak: {gives_out(used.first)} first"
+    if used.usable is not None and used.usable <= 1:
+        return f"Requests begin to wait at peak; headroom {most}{hard}"
+    return f"Headroom {most}{until} at peak; {hard}"
 
 
 def _threads(used: Utilization) -> str:
@@ -136,7 +162,7 @@ def _crossing_clause(facts: Facts) -> str:
         return f"with over {percent(REACHED)} in use, that limit counts as reached"
     forecast = _first_forecast(facts.trend)
     if forecast is not None and forecast.reached:
-        return "the trend has reached that limit"
+        return f"on the busiest days of the last week over {percent(REACHED)} of it was in use"
     if forecast is not None and forecast.crossing is not None:
         return f"that limit is reached around {day_words(forecast.crossing, facts.zone)}"
     if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
@@ -147,7 +173,7 @@ def _crossing_clause(facts: Facts) -> str:
 def _problem(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
     start = JUDGEMENTS[judgement].answer
-    harm = [each.title for each in facts.recommendations if each.judgement == "act" and each.code in _HARM][:1]
+    harm = _find_harm(facts.recommendations)
     lost = ""
     if used.lone_server:
         lost = " It has one server: if that is lost, the service is down."
@@ -155,7 +181,7 @@ def _problem(facts: Facts, judgement: Judgement) -> str:
         lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load" + (
             "." if used.one_lost < 1 else f" with room to spare (headroom {factor(used.one_lost)})."
         )
-    return f"{start}. {' '.join([*harm, _use(used)])}{_cost(facts.balance)}{lost}"
+    return f"{start}. {' '.join(filter(None, [harm, _use(used)]))}{_cost(facts.balance)}{lost}"
 
 
 def _use(used: Utilization) -> str:
@@ -171,6 +197,8 @@ def _use(used: Utilization) -> str:
             return f"At peak the worker processes use {full} of the CPU that their Python can use{threads}."
         case "cpu":
             return f"At peak {full} of the CPU that the servers can get is in use{threads}."
+        case "lock":
+            return f"At peak a lock of the application is held for {full} of the time{threads}."
     return f"At peak {full} of the threads of the fullest server are in use{threads}."
 
 
@@ -184,6 +212,37 @@ def _cost(balance: BalanceReview) -> str:
     )
 
 
+def _say_users(users: Users) -> str:
+    """What users feel at peak, and what was lost to them over the range."""
+    served, wait = users.mean_at_peak, users.queue_wait_at_peak
+    p95 = users.percentiles_at_peak.get("p95")
+    slow = "" if p95 is None else f", and 95 of 100 at most {duration(p95)}"
+    parts = ["" if served is None else f"At peak a request takes {duration(served)} on average{slow}."]
+    if wait is not None and served is not None:
+        before = f"waits {duration(wait)} in the listen queue" if wait >= NOTICED else "hardly waits in a listen queue"
+        parts.append(f"Before that it {before}.")
+    if users.queue_full:
+        parts.append(f"Clients were turned away in {fine_percent(users.queue_full)} of the time.")
+    if users.lost and users.lost >= 1:
+        parts.append(f"At least {counted(round(users.lost), 'request')} were lost.")
+    if isinstance(users.objective, ObjectiveUse):
+        objective = users.objective
+        parts.append(
+            f"The objective ({fine_percent(objective.objective, 5)} within {chosen(objective.threshold)}) was "
+            f"{'kept' if objective.budget <= 1 else 'missed'}."
+        )
+    return " ".join(filter(None, parts)) or "Unknown: response times are not known."
+
+
+NOTICED = 0.001
+"""Mean seconds in the listen queue below which the report does not speak of a wait."""
+
+
+def _gain(recommendations: Sequence[Recommendation]) -> str:
+    """What the first thing to do brings; empty if nothing is to do."""
+    return next((each.effect for each in recommendations if each.judgement in ("act", "plan")), "")
+
+
 def _when(facts: Facts) -> str:
     used, trend, zone = facts.utilization, facts.trend, facts.zone
     peak = f"Peak: {quarter_words(used.until, zone)}."
@@ -193,7 +252,7 @@ def _when(facts: Facts) -> str:
     if isinstance(trend, Absent):
         return f"{peak} No date: {trend.reason}"
     if forecast is not None and forecast.reached:
-        return f"Now: the busiest days of the last week reached it. {peak}"
+        return f"Any day: on the busiest days of the last week over {percent(REACHED)} of it was in use. {peak}"
     if forecast is not None and forecast.crossing is not None and trend.first is not None:
         around = f"Around {day_words(forecast.crossing, zone)}{_between(forecast, zone)}"
         return f"{around}: {percent(REACHED)} of the limit is then in use ({gives_out(trend.first)}). {peak}"

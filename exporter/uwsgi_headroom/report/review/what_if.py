@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
+from typing import cast
 
+from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.what_if import (
@@ -12,6 +15,7 @@ from uwsgi_headroom.analysis.what_if import (
     Observed,
     Prediction,
     Setting,
+    find_floor,
     find_uneven_shares,
     predict_settings,
 )
@@ -34,7 +38,8 @@ def review_what_if(server: ServerData, figures: Figures) -> WhatIfReview | Absen
         found = predict_settings(measured, propose(measured.setting), LOADS)
     except CannotPredictError as error:
         return Absent(reason=str(error))
-    rows = [_row(found.today, is_today=True), *(_row(prediction) for prediction in found.predictions)]
+    agree = _agree_with_headroom(figures, found.today)
+    rows = [_row(found.today, agree, is_today=True), *(_row(prediction, agree) for prediction in found.predictions)]
     return WhatIfReview(
         server=server.server,
         peak=(measured.peak or measured.window).throughput,
@@ -69,6 +74,7 @@ def measure(server: ServerData, figures: Figures) -> Measured | Absent:
             p95=percentiles.get(0.95),
             queue_wait=flow.queue_wait,
             concurrency=flow.observed,
+            offered_at_least=find_floor(figures.demand),
         ),
         cpu_per_request=ratio(figures.cpu.own, flow.throughput),
         waits=figures.waits.per_request if figures.waits else None,
@@ -96,12 +102,22 @@ def propose(today: Setting) -> tuple[Setting, ...]:
     return tuple(dict.fromkeys(setting for setting in found if setting != today))
 
 
-def _row(prediction: Prediction, *, is_today: bool = False) -> SettingRow:
+def _agree_with_headroom(figures: Figures, today: Prediction) -> Callable[[Prediction], float]:
+    """What turns a predicted maximum into one that agrees with the rest of the report: today's is the load at peak
+    times the headroom to its limit, and those of other settings with the same limit keep their ratio to it. The model's
+    own differs by its error, and two maxima of one limit would be one too many."""
+    factor = figures.headroom.by_limit.get(cast("Limit", today.limit))
+    known = factor and (figures.flow.throughput or 0.0) * factor
+    ratio_ = known / today.most_throughput if known and today.most_throughput else 1.0
+    return lambda prediction: prediction.most_throughput * (ratio_ if prediction.limit == today.limit else 1.0)
+
+
+def _row(prediction: Prediction, agree: Callable[[Prediction], float], *, is_today: bool = False) -> SettingRow:
     at = prediction.at
     return SettingRow(
         setting=str(prediction.setting),
         is_today=is_today,
-        most_throughput=prediction.most_throughput,
+        most_throughput=agree(prediction),
         limit=prediction.limit,
         response_times=tuple(load.response_time for load in at),
         p95=tuple(load.p95 for load in at),

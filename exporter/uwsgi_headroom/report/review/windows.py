@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.usable import LEAST_REQUESTS, variation_of
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.kernel.waits import GRANT
-from uwsgi_headroom.record import STATES, Cpus, Memory, ServerRecord, Waits, WorkerRecord, WorkerState
+from uwsgi_headroom.record import STATES, UNKNOWN, Cpus, Memory, ServerRecord, Waits, WorkerRecord, WorkerState
 from uwsgi_headroom.report.columns import STEP, Column, ServerData, WorkerColumns, mean, total
+from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 Places = NDArray[np.int64]
 """Places of quarter hours in the columns of a server."""
@@ -41,7 +45,12 @@ def figures_at(server: ServerData, places: Places) -> Figures:
     """The figures of some quarter hours together, by their places in the columns. At least one of them has to have a
     known concurrency."""
     window = window_at(server, places)
-    return compute_figures(window, record_at(server, places), routes=_routes(server, places, window.observed_seconds))
+    return compute_figures(
+        window,
+        record_at(server, places),
+        routes=_routes(server, places, window.observed_seconds),
+        wait_factor=_wait_factor(server, places),
+    )
 
 
 def window_at(server: ServerData, places: Places) -> Window:
@@ -59,7 +68,7 @@ def window_at(server: ServerData, places: Places) -> Window:
         return round(float(np.nansum(column[places])))
 
     queue, full = level(server.queue), level(server.queue_full)
-    overflows = total(server.overflows[places])
+    overflows, refused = total(server.overflows[places]), total(refused_by(server)[places])
     return Window(
         asked=seconds,
         seconds=seconds,
@@ -80,6 +89,7 @@ def window_at(server: ServerData, places: Places) -> Window:
         available=_whole(mean(server.available[places])),
         cpu=_cpu(server, places, seconds),
         waits=_waits(server, places, covered, observed),
+        refused=None if refused is None else round(refused),
     )
 
 
@@ -94,6 +104,9 @@ def record_at(server: ServerData, places: Places) -> ServerRecord:
         or (WorkerRecord(WHOLE_SERVER, "accepting", _whole(threads)),),
         cpus=None if cpus is None else Cpus(cpus, "host"),
         memory=memory_at(server, places),
+        setup=UNKNOWN
+        if server.socket_holders is None
+        else replace(UNKNOWN, mapped=True, socket_holders=server.socket_holders),
         waits=_NO_WAITS,
     )
 
@@ -184,6 +197,21 @@ def _routes(server: ServerData, places: Places, observed: float) -> RouteWindow 
     return RouteWindow(observed, seconds)
 
 
+SHORT = BUCKET_BOUNDS[0]
+"""A mean response time in seconds up to which nearly all requests are in one bucket, so that how much they vary is
+unknown."""
+
+
+def _wait_factor(server: ServerData, places: Places) -> float:
+    """How the response times vary, as for `check` but by the coarse buckets that a history keeps: see `variation`."""
+    counts = [STEP * float(np.nansum(column[places])) for column in server.by_time]
+    if sum(counts) < LEAST_REQUESTS:
+        return 1.0
+    finite = server.bounds[:-1]
+    middles = [(low + high) / 2 for low, high in pairwise((0.0, *finite))]
+    return variation_of(counts, [*middles, finite[-1] if finite else 0.0], SHORT)
+
+
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -198,6 +226,14 @@ def places_of(time: Column, ends: Sequence[float]) -> Places:
     return np.array(
         [place for place, end in zip(found, ends, strict=True) if place < len(time) and time[place] == end],
         dtype=np.int64,
+    )
+
+
+def refused_by(server: ServerData) -> Column:
+    """The dropped TCP connections that are this server's: those of the quarter hours in which its own queue was full.
+    The kernel counts those of all listeners of a network namespace together."""
+    return np.where(
+        np.nan_to_num(server.queue_full) > 0, server.overflows, np.where(np.isnan(server.overflows), np.nan, 0)
     )
 
 

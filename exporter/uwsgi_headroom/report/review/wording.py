@@ -60,6 +60,8 @@ def _server(server: ServerData) -> ServerData:
         host=_name(server.host),
         backends=_keys(server.backends),
         routes=_keys(server.routes),
+        socket_holders=server.socket_holders
+        and {_name(socket): workers for socket, workers in server.socket_holders.items()},
         events=tuple(replace(event, title=escape_text(event.title)) for event in server.events),
     )
 

@@ -366,8 +366,13 @@ def _of_waits(record: Record) -> Iterator[_Figure]:
 def _of_response_times(record: Record, lost: int) -> Iterator[_Figure]:
     window, times, slo = record.window, record.response_times, record.levels.slo
     requests = sum(worker.requests - worker.static_requests for worker in window.workers)
+    # Records of earlier versions have no count of misses: there, what was slow in service or lost has missed it.
+    counted = window.judged is not None and window.missed is not None
+    if slo and counted:
+        yield ("slow", ""), (window.missed or 0) / window.seconds
+        yield ("judged", ""), (window.judged or 0) / window.seconds
     if times is None:
-        if requests == 0 and window.configured:
+        if not counted and requests == 0 and window.configured:
             yield from (((kind, ""), lost / window.seconds) for kind in ("slow", "judged") if slo)
         return
     below = np.cumsum(times.counts)
@@ -376,10 +381,10 @@ def _of_response_times(record: Record, lost: int) -> Iterator[_Figure]:
         place = times.bins.find(bound)
         if place < len(times.bins.edges) and times.bins.edges[place] == bound:
             yield ("by_time", repr(bound)), float(below[place]) / window.seconds
-            if slo and bound == slo.threshold:
+            if slo and not counted and bound == slo.threshold:
                 yield ("slow", ""), (times.requests - float(below[place]) + lost) / window.seconds
     yield ("by_time", "inf"), times.requests / window.seconds
-    if slo:
+    if slo and not counted:
         yield ("judged", ""), (times.requests + lost) / window.seconds
     found = compute_percentiles(times)
     for share, percentile in found.percentiles.items() if found else ():
@@ -431,4 +436,5 @@ def _make_server_data(
         ),
         events=tuple(events),
         thunder_lock=levels.thunder_lock if levels else None,
+        socket_holders=levels.socket_holders if levels else None,
     )

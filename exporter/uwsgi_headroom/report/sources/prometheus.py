@@ -14,6 +14,7 @@ import numpy as np
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.record import SocketHolders
 from uwsgi_headroom.report.columns import (
     LEAST_COVERED,
     PERCENTILES,
@@ -27,6 +28,7 @@ from uwsgi_headroom.report.columns import (
     add_all,
     add_known,
     divide,
+    last_known,
     split_cumulative,
 )
 from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
@@ -51,6 +53,10 @@ from uwsgi_headroom.report.sources.server_series import (
 
 PIECE = 7 * 86400.0
 """Seconds of a range that are asked for at once: 672 values of a series."""
+
+ACCEPTING = 0.5
+"""A worker that accepted for a smaller part of the last quarter of an hour has no socket: it ended, or is in cheaper
+mode's reserve."""
 
 TOGETHER = 8
 """The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
@@ -248,7 +254,16 @@ class _Maker:
             by_worker=workers,
             events=self._events(),
             thunder_lock=None if (lock := self._answers.last("thunder_lock")) is None else bool(lock),
+            socket_holders=self._socket_holders(workers),
         )
+
+    def _socket_holders(self, workers: Sequence[WorkerColumns]) -> SocketHolders | None:
+        """One socket for each worker, where every one that accepts has sockets of its own. Where only some do, it is
+        not known which."""
+        accepting = [worker.worker_id for worker in workers if (last_known(worker.accepting) or 0.0) >= ACCEPTING]
+        if len(accepting) < 2 or (self._answers.last("own_sockets") or 0.0) < len(accepting):
+            return None
+        return {f"the socket of worker {worker_id}": (worker_id,) for worker_id in accepting}
 
     def _ids(self) -> list[str]:
         ids = [text for text in self._answers.parts("worker_requests") if text.isascii() and text.isdigit()]

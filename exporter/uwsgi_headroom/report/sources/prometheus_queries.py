@@ -64,6 +64,7 @@ _LEVELS = {
     "cpus": "uwsgi_cpus_usable",
     "memory_available": "uwsgi_memory_available_bytes",
     "thunder_lock": "uwsgi_thunder_lock",
+    "own_sockets": "uwsgi_workers_with_own_sockets",
     "threshold": "uwsgi_slo_threshold_seconds",
     "objective": "uwsgi_slo_objective_ratio",
 }

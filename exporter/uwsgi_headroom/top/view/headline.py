@@ -13,12 +13,14 @@ from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.percentiles import SHARES
-from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.analysis.verdict import usable_clause
+from uwsgi_headroom.documents.schema import Headroom, Server, Summary
 from uwsgi_headroom.documents.sentences import (
     RequestTime,
     TimePart,
     describe_objective,
     describe_routes,
+    describe_stuck,
     list_percentiles,
     split_request_time,
 )
@@ -119,12 +121,18 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     if server.state == "down" or room is None:
         line.append("not known" if server.state == "up" else f"not known: the server is {server.state}")
     elif room.factor is None or room.first is None:
-        line.append("over 100x: nearly idle" if room.far else "not known")
+        line.append("over 100x: nearly idle" if room.far else _why_not_known(room))
     else:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
             f", first limit: {LIMITS[room.first].name}"
         )
+        usable = usable_clause(room.usable, room.factor)
+        line.append(f"; {usable}" if usable and line.cell_len + len(usable) + 2 <= width else "")
     yield _with_spark(line, trend.headroom.factor, MOST_HEADROOM, trend.step, width)
+
+
+def _why_not_known(room: Headroom) -> str:
+    return "not known: no requests yet" if room.no_requests else "not known"
 
 
 def _limits(server: Server) -> Iterator[Text]:
@@ -139,6 +147,7 @@ def _limits(server: Server) -> Iterator[Text]:
         "interpreters": room.by_limit.interpreters,
         "cpu": room.by_limit.cpu,
         "threads": room.by_limit.threads,
+        "lock": room.by_limit.lock,
     }
     limits = [f"{LIMITS[limit].short} {factor(value)}" for limit, value in factors.items() if value is not None]
     limits += [f"{LIMITS[limit].short} >100x" for limit in room.far]
@@ -231,6 +240,13 @@ def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
     return (_time_figures(time, width), _time_bar(time, width)) if time else None
 
 
+def stuck_line(server: Server, width: int) -> Text | None:
+    """Build the line about stuck requests, which the time of a request leaves out; None without any."""
+    time = split_request_time(server.waits) if server.waits else None
+    text = describe_stuck(server.waits, time) if server.waits and time else ""
+    return Text(" " * _LABEL).append(cut_middle(text, max(0, width - _LABEL)), "bold red") if text else None
+
+
 def why_not_known(server: Server) -> Text | None:
     """Build one line with the first clause of the reason why the time is not known; the page of advice has the whole.
     None if the time is known, if the exporter's settings switch it off, or if the document has no reason."""
@@ -275,6 +291,8 @@ def _time(server: Server, width: int) -> Iterator[Part]:
     lines = time_lines(server, width)
     if lines:
         yield from (Part(rank, line) for rank, line in zip((5, 7), lines, strict=True))
+        if stuck := stuck_line(server, width):
+            yield Part(6, stuck)
     elif reason := why_not_known(server):
         yield Part(11, reason, is_spare=True)
 

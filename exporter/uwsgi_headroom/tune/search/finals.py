@@ -5,14 +5,14 @@ These are steps 3 to 5 of `search`. An option is tried only where the figures sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil, log2
 from statistics import median
 
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, Task, describe_nothing_within
-from uwsgi_headroom.words.formats import counted, fine_percent, percent
+from uwsgi_headroom.words.formats import counted, fine_percent, listed, percent
 
 Run = Callable[[Variant, int], None]
 """Runs a variant in a round, and adds the outcome to the evidence."""
@@ -68,7 +68,7 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
     lean = [variant for variant in equal if _find_more_memory(variant, present, evidence) <= MORE_MEMORY]
     chosen = min(lean or equal, key=lambda variant: variant.size)
     if len(inside) > 1:
-        names = list_names(variant.name for variant in inside)
+        names = listed([variant.name for variant in inside])
         if all(chosen.size <= variant.size for variant in inside):
             reason = "so the smallest is taken"
         elif lean and len(lean) < len(equal):
@@ -84,12 +84,6 @@ def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) 
     return present if _is_unproven(chosen, present, evidence) else chosen
 
 
-def list_names(names: Iterable[str]) -> str:
-    """Such as `4x8, 8x1 and 8x2`."""
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
-
-
 def _keep_as_many(alive: list[Variant], left: int, present: Variant, evidence: Evidence) -> list[Variant]:
     """As many variants as runs are left: the best so far and the present one first."""
     best = max(alive, key=evidence.score)
@@ -97,7 +91,7 @@ def _keep_as_many(alive: list[Variant], left: int, present: Variant, evidence: E
     kept = list(dict.fromkeys([*first, *alive]))[:left]
     if others := [variant.name for variant in alive if variant not in kept]:
         were = "was" if len(others) == 1 else "were"
-        evidence.decide(f"{list_names(others)} {were} not run again: only {counted(left, 'run')} were left.")
+        evidence.decide(f"{listed(others)} {were} not run again: only {counted(left, 'run')} were left.")
     return [variant for variant in alive if variant in kept]
 
 

@@ -34,10 +34,9 @@ from uwsgi_headroom.tune.search.finals import (
     choose_smallest,
     compare_again,
     is_worth_runs,
-    list_names,
     try_options,
 )
-from uwsgi_headroom.words.formats import byte_size, percent
+from uwsgi_headroom.words.formats import byte_size, listed, percent
 
 RUNS_OF_OPTIONS = 4
 """Runs that are kept for the options, if one is worth trying."""
@@ -115,7 +114,7 @@ class _Search:
         count = min(self._left, max(2, self._task.most_runs // RUNS_PER_CANDIDATE))
         chosen = choose(scores, count, present.setting)
         if chosen and not predicted.problem:
-            names = list_names(map(str, chosen))
+            names = listed([str(each) for each in chosen])
             evidence.decide(f"From the figures of {present.setting}, the model suggests {names}: these were run.")
         variants = [present.with_setting(setting) for setting in chosen]
         for variant in variants:

@@ -52,7 +52,7 @@ class Item {
     say(this.chip, STATUS[finding.severity].join(" "));
     say(this.since, lasting(finding, time));
     this.#write(this.title, finding.title);
-    this.#write(this.why, `${finding.evidence} ${finding.meaning}`);
+    this.#write(this.why, [...harms(finding), finding.evidence, finding.meaning].join(" "));
     this.#write(this.what, finding.change);
     this.change.hidden = !finding.change;
     this.runbook.hidden = !ours(finding.runbook);
@@ -65,6 +65,9 @@ class Item {
     node.replaceChildren(...marked(text));
   }
 }
+
+/** What users feel of a cause, as sentences. */
+export const harms = ({ harms = [] }) => harms.map(({ title, evidence }) => `${title} ${evidence}`);
 
 /** How long a finding has held. */
 export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");

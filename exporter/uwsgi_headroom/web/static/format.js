@@ -47,7 +47,8 @@ export function chosen(seconds) {
 export const percent = when(NOT_KNOWN, (part) => `${part ? two(100 * part) : 0} %`);
 
 /** A share between 0 and 1 as a percentage with so many digits, for shares that are compared with a small one. */
-export const finePercent = (part, digits = 2) => `${significant(100 * part, digits)} %`;
+export const finePercent = (part, digits = 2) =>
+  part > 0 && part < 1e-7 ? "under 0.00001 %" : `${significant(100 * part, digits)} %`;
 
 /** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (Math.abs(value) < 99.95 ? value.toFixed(1) : grouped(value.toFixed(0))));

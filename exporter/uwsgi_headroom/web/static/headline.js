@@ -13,10 +13,11 @@ export class Headline {
     this.figure = el("p", { class: "figure" }, this.factor, " ", this.unit);
     this.chip = el("span", { class: "chip" });
     this.first = el("span", { class: "outcome" });
+    this.usable = el("span", { class: "usable", "data-figure": "usable_headroom" });
     this.verdict = el("p", { class: "verdict", "data-figure": "verdict" });
     this.age = el("p", { class: "age" });
     this.live = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
-    const words = el("div", {}, el("p", { class: "state" }, this.chip, " ", this.first), this.verdict, this.age);
+    const words = el("div", {}, el("p", { class: "state" }, this.chip, " ", this.first, this.usable), this.verdict, this.age);
     this.node = el("section", { class: "headline", "aria-label": "Verdict" }, this.figure, words, this.live);
   }
 
@@ -34,6 +35,7 @@ export class Headline {
     say(this.unit, name(headroom));
     say(this.chip, `${sign} ${word.toUpperCase()}`);
     say(this.first, outcome(document));
+    say(this.usable, waiting(document));
     say(this.verdict, unmarked(verdict));
     say(this.age, trouble ?? (window && short(window) ? shortness(window) : ""));
     mark(this.age, "class", trouble ? "age trouble" : "age");
@@ -64,6 +66,13 @@ export function outcome(document) {
   const { first, far } = document.headroom ?? {};
   if (!first && far?.length) return "nearly idle";
   return first ? `first limit: ${LIMITS[first]}` : "";
+}
+
+/** By how much load can grow until requests wait; empty where that is not known. */
+export function waiting(document) {
+  const usable = document.state === "down" ? null : document.headroom?.usable;
+  if (!usable) return "";
+  return usable > 1 ? `, usable headroom ${format.factor(usable)}: then requests begin to wait` : ", requests begin to wait";
 }
 
 /** Whether the window covers much less time than requested. */

@@ -16,6 +16,7 @@ const NONE = "No server yet: the globs of the configuration match no socket.";
 /** Build the list into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
+  const host = el("p", { class: "about" });
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
   const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, remembered: "sort", none: "No server matches." });
@@ -25,13 +26,14 @@ export function show(main) {
   let patterns = [];
   const stream = new Stream((list) => {
     patterns = list.patterns ?? [];
+    say(host, list.host ?? "");
     servers = list.servers.map((server, place) => ({ ...server, place }));
     mark(main, "data-time", list.time);
     redraw();
   });
   filter.value = recall("filter") ?? "";
   filter.addEventListener("keydown", (event) => event.key === "Escape" && clear());
-  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count), controls), age, el("div", { class: "panel overview" }, table.node));
+  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count, host), controls), age, el("div", { class: "panel overview" }, table.node));
 
   function sift() {
     remember("filter", filter.value);

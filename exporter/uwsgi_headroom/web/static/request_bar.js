@@ -6,12 +6,14 @@ import { swatch } from "./legend.js";
 import { parts } from "./waits.js";
 
 const EXPLANATION = "the mean time of a request in service, by what its thread does";
+const LEAST_STUCK = 0.05; // mean threads: fewer are not named
 const SHORT = 5; // letters: such a label fits a narrower segment
 
 export function requestBar() {
   const bar = el("div", { class: "parts", "aria-hidden": "true" }); // the list says the same
   const list = el("ul", { class: "legend" });
-  const node = panel("", EXPLANATION, bar, list);
+  const stuck = el("p", { class: "hint stuck" });
+  const node = panel("", EXPLANATION, bar, list, stuck);
   node.classList.add("wide");
   let pieces = new Map();
   return {
@@ -27,6 +29,9 @@ export function requestBar() {
         bar.replaceChildren(...[...pieces.values()].map((each) => each.segment));
         list.replaceChildren(...[...pieces.values()].map((each) => each.item));
       }
+      const threads = document.waits.stuck ?? 0;
+      stuck.hidden = threads < LEAST_STUCK;
+      say(stuck, stuck.hidden ? "" : `${format.mean(threads)} threads hold requests that are stuck, not counted here`);
       for (const part of shown) pieces.get(part.key).show(part.seconds, part.seconds / whole);
     },
   };

@@ -3,6 +3,7 @@
 import * as format from "./format.js";
 import { amount, short, shortness } from "./headline.js";
 import { el } from "./dom.js";
+import { harms } from "./findings.js";
 import { line } from "./identity.js";
 import * as objective from "./objective.js";
 import * as percentiles from "./percentiles.js";
@@ -27,7 +28,7 @@ export function text(document, url, trouble = null) {
   for (const socket of sockets) lines.push(queue(socket));
   if (window) lines.push(short(window) ? shortness(window) : `Figures over ${format.duration(window.seconds)}.`);
   findings.forEach((finding, at) => {
-    lines.push(`${at + 1}. ${[`${finding.severity.toUpperCase()}:`, finding.title, finding.evidence, since(finding)].filter(Boolean).join(" ")}`);
+    lines.push(`${at + 1}. ${[`${finding.severity.toUpperCase()}:`, finding.title, ...harms(finding), finding.evidence, since(finding)].filter(Boolean).join(" ")}`);
     if (finding.change) lines.push(`   -> ${finding.change}`);
   });
   lines.push(`${format.utc(document.read_at ?? document.time)}  ${url}`);

@@ -80,13 +80,16 @@ function queryOf({ workers }) {
   return settings.length ? `?settings=${settings}` : "";
 }
 
-const explain = ({ peak }) =>
-  `Each cell has the most requests per second, and the mean time of a request at today's peak of ${format.rate(peak)}, with the wait in the queue: predicted, and compared with the prediction for the present setting. Click a cell for more.`;
+const explain = ({ peak, peak_is_floor: isFloor }) =>
+  isFloor
+    ? `Each cell has the most requests per second: predicted, and compared with the prediction for the present setting. ${format.rate(peak)} were completed at today's peak, and more was asked for, so times are not known. Click a cell for more.`
+    : `Each cell has the most requests per second, and the mean time of a request at today's peak of ${format.rate(peak)}, with the wait in the queue: predicted, and compared with the prediction for the present setting. Click a cell for more.`;
 
 const UNLESS = " This holds only if what the requests wait for serves more of them at once: that is not measured.";
 
 /** Which setting is best, as a sentence. */
-function outcome(first, { setting, demands_measured: measured }) {
+function outcome(first, { setting, demands_measured: measured, peak_is_floor: isFloor }) {
+  if (isFloor) return "Which setting is best is not known: today's peak was cut off by a full queue, or by busy threads.";
   if (!first) return "No setting that fits into memory serves today's peak.";
   return first.is_observed ? `No setting is better than ${setting}, the present one, by more than the model's error.` : `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
 }

@@ -34,8 +34,10 @@ export function largestError({ response_time_error: mean, p95_error: p95, throug
 /**
  * The best setting: of those that fit into memory and serve the highest load that any of these serves, the one with the
  * shortest time, and of those alike the smallest. The present one, unless another is better by more than the error.
+ * None if more was offered than was served: times under that load are not known.
  */
-export function best({ predictions, check }) {
+export function best({ predictions, check, peak_is_floor: isFloor }) {
+  if (isFloor) return null;
   const able = predictions.filter(({ fits }) => fits !== false);
   const loads = able[0]?.loads.length ?? 0;
   for (let at = loads - 1; at >= 0; at -= 1) {
@@ -100,7 +102,9 @@ function one(prediction, today, signs, click) {
   const before = today.loads[0];
   const isNow = prediction.is_observed;
   const throughput = [format.rate(most), isNow ? "" : change(most, today.most_throughput)];
-  const time = peak.sustained ? [format.duration(peak.total_time), isNow || !before.sustained ? "" : change(peak.total_time, before.total_time)] : ["overloaded", ""];
+  const isKnown = peak.total_time !== null;
+  const compared = isKnown && !isNow && before.total_time !== null;
+  const time = peak.sustained ? [isKnown ? format.duration(peak.total_time) : "time not known", compared ? change(peak.total_time, before.total_time) : ""] : ["overloaded", ""];
   const words = [
     `${setting}: at most ${throughput.filter(Boolean).join(", ")}`,
     peak.sustained ? `${time.filter(Boolean).join(", ")} at today's peak` : "overloaded at today's peak",

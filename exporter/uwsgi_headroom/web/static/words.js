@@ -6,6 +6,7 @@ export const LIMITS = {
   interpreters: "all interpreters",
   threads: "threads",
   cpu: "CPUs",
+  lock: "lock of the application",
 };
 
 /** The colour of each limit. */
@@ -14,6 +15,7 @@ export const LIMIT_COLOURS = {
   interpreters: "purple",
   threads: "blue",
   cpu: "orange",
+  lock: "green",
 };
 
 /** What a request does in each state, in the order of the stack from the bottom; and in short. */

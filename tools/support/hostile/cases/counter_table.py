@@ -49,6 +49,21 @@ NUMBERS: dict[str, tuple[bytes | Body, Expected]] = {
         alternately(workers(requests=LARGEST, tx=LARGEST, cores=None), workers(requests=0, tx=0, cores=None)),
         UP,
     ),
+    "errors, caches, spoolers and memory that jump": (
+        alternately(
+            server(
+                workers=[{"pid": 1, "rss": 1, "cores": [{"write_errors": 0, "read_errors": LARGEST}]}],
+                caches=[{"name": "a", "full": 0}],
+                spoolers=[{"dir": "/", "tasks": 0}],
+            ),
+            server(
+                workers=[{"pid": 1, "rss": LARGEST, "cores": [{"write_errors": LARGEST, "read_errors": 0}]}],
+                caches=[{"name": "a", "full": LARGEST}],
+                spoolers=[{"dir": "/", "tasks": LARGEST}],
+            ),
+        ),
+        UP,
+    ),
     "counters that rise and wrap": (counting(7, 20), UP),
     "all pids 0": (server(pid=0, workers=[{"pid": 0, "accepting": 1}] * 4), UP),
     "all pids 1": (server(pid=1, workers=[{"pid": 1, "accepting": 1, "last_spawn": 1}] * 4), UP),

@@ -43,7 +43,8 @@ _DEFINITIONS = (
     (
         "objective, error budget",
         "The share of requests that should finish within a threshold; the budget is the share that may not (The Site "
-        "Reliability Workbook, chapter 5). Lost requests count as slow.",
+        "Reliability Workbook, chapter 5). Lost and refused requests count as bad."
+        " The mean wait in the listen queue is part of a request's time.",
     ),
     (
         "hot ratio",

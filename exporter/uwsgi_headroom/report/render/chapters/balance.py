@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, VERMILLION, draw, label
+from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, VERMILLION, draw, label, shorten
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
 from uwsgi_headroom.report.review.sections import Absent, BalanceReview, ServerBalance, ServiceReview
@@ -88,10 +88,10 @@ def _draw_shares(balance: BalanceReview) -> str:
         axes.axvline(1.0, color=INK, linewidth=1)
         axes.set_xlim(0, 1.08)
         axes.set_ylim(-0.7, len(servers) - 0.3)
-        axes.set_yticks(range(len(servers)), [server.server for server in reversed(servers)], color=INK)
-        axes.set_xlabel("load of the worker's interpreter, in CPUs (saturated from 0.85 on); larger dot: more requests")
+        axes.set_yticks(range(len(servers)), [shorten(server.server) for server in reversed(servers)], color=INK)
+        axes.set_xlabel("load of the worker's interpreter, in CPUs (saturated from 0.85 on)\nlarger dot: more requests")
         axes.xaxis.label.set_color(DIM)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)
 
-    return draw(0.75 + 0.36 * len(servers), paint)
+    return draw(0.9 + 0.36 * len(servers), paint)

@@ -31,7 +31,7 @@ def write(service: ServiceReview) -> Iterator[Block]:
     if isinstance(law, Absent):
         yield absent(f"Universal Scalability Law: no fit. {law.reason}")
     else:
-        yield Items([*_law(law), *_above_bound(curve, law)])
+        yield Items([*_law(law, _is_above_bound(curve, law)), *_above_bound(curve, law)])
 
 
 def _bounds(curve: Curve) -> str:
@@ -74,7 +74,9 @@ def _points(curve: Curve) -> Table:
     )
 
 
-def _law(law: Law) -> Iterator[str]:
+def _law(law: Law, is_above_bound: bool) -> Iterator[str]:
+    """The fit in words. is_above_bound: whether the most throughput that it extrapolates is not given: there is one
+    maximum, and the bound is lower."""
     rate, low, high = law.rate
     yield (
         f"Universal Scalability Law: {amount(rate)} requests a second for one at a time ({amount(low)} to "
@@ -83,21 +85,29 @@ def _law(law: Law) -> Iterator[str]:
     )
     if law.peak is not None:
         peak, low, high = law.peak
-        most = "" if law.most_throughput is None else f", of {amount(law.most_throughput[0])} requests a second"
+        most = (
+            ""
+            if law.most_throughput is None or is_above_bound
+            else f", of {amount(law.most_throughput[0])} requests a second"
+        )
         where = " This is beyond what was observed, so it is an extrapolation." if law.beyond_data else ""
         yield f"Most throughput{most}, at {amount(peak)} requests in service ({amount(low)} to {amount(high)}).{where}"
-    elif law.most_throughput is not None:
+    elif law.most_throughput is not None and not is_above_bound:
         where = " This is beyond what was observed, so it is an extrapolation." if law.beyond_data else ""
         yield f"Throughput approaches {amount(law.most_throughput[0])} requests a second.{where}"
     yield from law.notes
 
 
 def _above_bound(curve: Curve, law: Law) -> Iterator[str]:
-    if law.most_throughput and curve.largest_demand and law.most_throughput[0] > 1 / curve.largest_demand:
+    if curve.largest_demand and _is_above_bound(curve, law):
         yield (
             f"The upper bound of {amount(1 / curve.largest_demand)} requests a second at the bottleneck is lower than "
             "what the law extrapolates, and holds."
         )
+
+
+def _is_above_bound(curve: Curve, law: Law) -> bool:
+    return bool(law.most_throughput and curve.largest_demand and law.most_throughput[0] > 1 / curve.largest_demand)
 
 
 def _interval(estimate: tuple[float, float, float]) -> str:

@@ -28,6 +28,8 @@ def _rows(each: Recommendation, servers: int) -> Iterator[tuple[str, str]]:
     if each.servers:
         whole = len(each.servers) == servers and servers > 1
         yield "Where", f"all {servers} servers" if whole else ", ".join(each.servers)
+    for place, harm in enumerate(each.harms):
+        yield "" if place else "What users felt", harm
     yield "Evidence", each.evidence
     if each.effect:
         yield "Expected effect", each.effect

@@ -15,7 +15,7 @@ from uwsgi_headroom.words.formats import chosen, fine_percent
 
 INTRODUCTION = (
     "Response times are inside uWSGI: the wait in the listen queue comes on top, and the network is not included. At "
-    "peak: in the busiest quarter hours of all days together."
+    "peak: in the quarter hour that counts."
 )
 
 _NAMES = ("p50", "p90", "p95", "p99")
@@ -74,23 +74,35 @@ def _failures(users: Users) -> Table:
             ),
         ),
         caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
-        "refused (UNIX sockets) or try again (TCP). Lost requests are a lower bound.",
+        "refused (UNIX sockets) or try again (TCP). Dropped: in quarter hours in which the server's queue was "
+        f"full.{_elsewhere(users)} Lost requests are a lower bound.",
         numbers=range(6),
+    )
+
+
+def _elsewhere(users: Users) -> str:
+    if not users.overflows_elsewhere:
+        return ""
+    return (
+        f" The kernels dropped {whole(users.overflows_elsewhere)} more connections while these queues were not full: "
+        "they may be those of other TCP listeners in the same network namespaces."
     )
 
 
 def _objective(objective: ObjectiveUse) -> str:
     kept = "kept" if objective.budget <= 1 else "missed"
-    peak = (
-        ""
-        if objective.at_peak is None
-        else f" In the busiest quarter hours, {fine_share(objective.at_peak)} of what they permit."
-    )
+    peak = "" if objective.at_peak is None else f" At peak, {fine_share(objective.at_peak)} of what it permits."
     return (
         f"Objective: {fine_percent(objective.objective, 5)} of the requests within {chosen(objective.threshold)}. "
-        f"{fine_share(objective.bad)} were slower or lost, so it was {kept}: {fine_share(objective.budget)} of the "
+        f"{fine_share(objective.bad)} were slower (with the wait in the listen queue), lost or refused, "
+        f"so it was {kept}: {fine_share(objective.budget)} of the "
         f"error budget of the range is used.{peak}"
     )
+
+
+LEAST_SPREAD = 0.25
+"""Values that differ by less than this part of the highest are much the same: they get no more of the scale of shades
+than their difference is of this part, so that noise is not shown as a pattern."""
 
 
 def _map(found: HeatMap) -> Iterator[Block]:
@@ -139,12 +151,13 @@ def _shade(part: float) -> str:
 def _cells(found: HeatMap) -> Iterator[str]:
     known = [value for row in found.rows for value in row if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
+    scale = max(high - low, LEAST_SPREAD * high)
     for day, (name, row) in enumerate(zip(_DAYS, found.rows, strict=True)):
         top = _TOP + day * _TALL
         yield f'<text x="{_LEFT - 5}" y="{top + 10.5}" text-anchor="end">{name}</text>'
         for hour, value in enumerate(row):
             if value is not None:
-                yield _cell(hour, top, value, (value - low) / (high - low) if high > low else 0.0)
+                yield _cell(hour, top, value, (value - low) / scale if scale else 0.0)
     for hour in range(0, 24, 3):
         x, y = _LEFT + (hour + 0.5) * _WIDE, _TOP + 7 * _TALL + 10
         yield f'<text x="{x}" y="{y}" text-anchor="middle" fill="var(--dim)">{hour}:00</text>'

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw, label
+from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw, label, shorten
 from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
 from uwsgi_headroom.report.review.sections import (
@@ -26,7 +26,8 @@ from uwsgi_headroom.words.formats import percent
 
 INTRODUCTION = (
     "How full each limit is in the busiest quarter hour of each day, and in the one that counts for the verdict: the "
-    "busiest of all, unless it stands out. A limit counts as reached at 85 %."
+    "busiest of all, unless it stands out: that is `at peak`. A limit counts as reached from 85 % in use on; "
+    "at a headroom of 1x all of it is in use."
 )
 
 CAPTION = (
@@ -136,7 +137,7 @@ def _moments(used: Utilization) -> str:
     if used.moments is None:
         return "How full the threads were from moment to moment is not known."
     text = (
-        "Within these quarter hours, moment by moment: half of the time at most "
+        "Within the busiest quarter hours of all days, moment by moment: half of the time at most "
         f"{percent(used.moments.p50)} of a server's threads were in service, 95 % of the time at most "
         f"{percent(used.moments.p95)}, and 99 % of the time at most {percent(used.moments.p99)}."
     )
@@ -159,11 +160,12 @@ def _servers(used: Utilization) -> Table:
             "hottest interpreter",
             "CPUs: own, others, idle",
             "headroom",
+            "usable",
             "first limit",
         ),
         rows=[_server(server) for server in used.servers],
-        caption="The servers in the quarter hour that counts.",
-        numbers=range(1, 7),
+        caption="The servers in the quarter hour that counts. Usable: the headroom until requests wait.",
+        numbers=range(1, 8),
         strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
     )
 
@@ -183,6 +185,7 @@ def _server(server: ServerPeak) -> tuple[str, ...]:
         hottest,
         ", ".join(amount(value) for value in (server.cpu_own, server.cpu_others, server.cpu_idle)),
         f"{most}{times(server.factor)}",
+        "none" if server.usable is not None and server.usable <= 1 else times(server.usable),
         limit_name(server.first) if server.first else UNKNOWN,
     )
 
@@ -245,7 +248,7 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
                 )
         axes.axvspan(100 * REACHED, 100, color=BAND, zorder=0, linewidth=0)
         axes.axvline(100, color=INK, linewidth=1)
-        axes.set_yticks(list(places), [name for name, _ in rows], color=INK)
+        axes.set_yticks(list(places), [shorten(name) for name, _ in rows], color=INK)
         axes.set_xlim(0, 185)
         axes.set_xticks([0, 50, 85, 100], ["0", "50 %", "85 %", "100 %"])
         reached, full = axes.get_xticklabels()[2:]

@@ -1,0 +1,249 @@
+"""Judges whether a backend is saturated: the more requests are in it at once, the longer it takes for each of them.
+
+A backend with room to spare answers as fast with many requests at once as with few: requests per second grow in
+proportion to the requests in it. A saturated one completes hardly more of them, and its time grows instead (bottleneck
+analysis: E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). By Little's law, the time in a
+backend is the mean number of threads that wait for it over the requests per second.
+
+A backend that is slow for another reason has the same long times and as many requests in it. What tells them apart is
+the cause of the change: the load. So the last hour is cut into slices, and those with a low rate of completed requests
+are compared with those with a high one. If the backend is slow now and then by itself, or always, the rate of requests
+does not grow with its time: it stays, or falls. (To compare slices by the number of requests in the backend would not
+do: that number is large whenever the backend is slow, for any reason.)
+
+Slices beside each other are alike, so a row of slices with a low, or a high, rate counts as one observation. While the
+load hardly changes, as when all threads wait all the time, nothing is known.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum, inf, sqrt
+from typing import Literal, NamedTuple
+
+from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, main_backend
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.history.window import Window
+
+SLICE_SECONDS = 2.0
+"""Length of a slice as it is kept."""
+
+LEAST_LENGTH = 3.0
+"""Slices are joined until each lasts this many times as long as a request in the backend: requests that begin in one
+slice and end in the next one count in both, which hides the relation."""
+
+LEAST_SLICES = 12
+"""The fewest slices that can show a relation."""
+
+APART = 1 / 3
+"""The part of the range of the rates that is low, and the part that is high."""
+
+LEAST_OBSERVATIONS = 4
+"""How often the rate has to have been low, and high, at least: by chance, all four times with a high rate are slower
+than all four with a low one once in seventy times."""
+
+LEAST_REQUESTS = 20
+"""The fewest requests of an observation."""
+
+LEAST_GROWTH = 1.2
+"""The least ratio of the high rate to the low one."""
+
+LEAST_SLOWER = 2.0
+"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the requests
+that come in addition, the backend then completes less than half of what one with room to spare would."""
+
+SLOWER_NOW, WAITING_NOW = 1.5, 1.0
+"""In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
+wait in it on average. A single server with random arrivals has one that waits at 62 % of its limit."""
+
+LEAST_SIGNIFICANCE = 3.0
+"""The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
+
+MOST_UNKNOWN = 0.1
+"""The largest part of the threads' time of which it may be unknown what they waited for, as at first it is."""
+
+ALL = ""
+"""Stands for all backends together, in the place of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """How a saturated backend answered at a low and at a high rate of requests. few, many: the mean number of requests
+    in it at once; few_seconds, many_seconds: how long each was in it; low, high: requests per second of the server."""
+
+    name: str
+    """Of the backend; `ALL` if it has none."""
+    few: float
+    few_seconds: float
+    low: float
+    many: float
+    many_seconds: float
+    high: float
+    """If most threads wait for the backend then, close to what it completes at most."""
+
+
+class _Slice(NamedTuple):
+    """Requests completed in so many seconds, and the thread seconds that were spent waiting for the backend."""
+
+    seconds: float
+    requests: float
+    waiting: float
+
+    @property
+    def rate(self) -> float:
+        return self.requests / self.seconds
+
+
+class BackendSlices:
+    """The slices of the last hour."""
+
+    def __init__(self) -> None:
+        self._seconds, self._requests = array("f"), array("f")
+        self._waiting: dict[str, array[float]] = {}
+        self._judged: dict[str, tuple[int, Saturation | None]] = {}
+        self._added = 0
+
+    def add(self, window: Window) -> None:
+        """Add the slice that follows the last one. One with a reload, or that is not known well, is left out."""
+        waits = window.waits
+        if waits is None or window.reloads or window.observed_seconds < window.seconds / 2 or not window.seconds:
+            return
+        if waits.seconds.get("unknown", 0.0) > MOST_UNKNOWN * fsum(waits.seconds.values()):
+            return
+        waiting = {ALL: waits.seconds.get("backend", 0.0), **waits.backends}
+        requests = sum([worker.requests for worker in window.workers])
+        if not requests and not any(waiting.values()):
+            return  # it shows nothing, and a server at rest has many of these
+        if waiting.keys() != self._waiting.keys():
+            self._seconds, self._requests = array("f"), array("f")
+            self._waiting = {name: array("f") for name in waiting}
+            self._judged = {}
+        self._seconds.append(window.seconds)
+        self._requests.append(requests)
+        for name, seconds in waiting.items():
+            self._waiting[name].append(seconds * window.seconds / waits.observed_seconds)
+        self._added += 1
+        if len(self._seconds) > HISTORY_SECONDS / SLICE_SECONDS:
+            for column in (self._seconds, self._requests, *self._waiting.values()):
+                del column[: len(column) // 10]
+
+    def find_saturation(self, name: str = ALL) -> Saturation | None:
+        """What shows that this backend was saturated in the last hour; None if that is not known. It is judged anew
+        once there is a hundredth more to judge: an hour takes some milliseconds."""
+        if name not in self._waiting:
+            return None
+        at, found = self._judged.get(name, (-1, None))
+        if at < 0 or self._added - at > len(self._seconds) / 100:
+            slices = map(_Slice, self._seconds, self._requests, self._waiting[name])
+            found = judge_slices(name, list(slices))
+            self._judged[name] = self._added, found
+        return found
+
+
+def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> Saturation | None:
+    """What shows that the backend for which the threads mostly wait is saturated in a window; None if it is not, or if
+    that is not known. A backend that is as fast as at a low rate is not."""
+    if waits is None or slices is None or waits.share("backend") < MOSTLY:
+        return None
+    name = main_backend(waits)
+    found = slices.find_saturation(name or ALL)
+    each = waits.backends_per_request if name else waits.per_request
+    seconds = (each or {}).get(name or "backend", 0.0)  # type: ignore[call-overload]
+    if found is None or seconds < SLOWER_NOW * found.few_seconds:
+        return None
+    threads = waits.backends[name] if name else waits.threads["backend"]
+    return found if threads * (1 - found.few_seconds / seconds) >= WAITING_NOW else None
+
+
+def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
+    """What slices in the order of time show of a backend; None if that is not enough."""
+    slices = list(_join(slices, LEAST_LENGTH * _longest_time(slices)))
+    if len(slices) < LEAST_SLICES:
+        return None
+    low, high = _observe(slices)
+    if min(len(low), len(high)) < LEAST_OBSERVATIONS:
+        return None
+    few, many = _sum(low), _sum(high)
+    if not few.waiting or not few.requests:
+        return None
+    growth = many.rate / few.rate
+    slower = (many.waiting / many.requests) / (few.waiting / few.requests)
+    if growth < LEAST_GROWTH or slower < LEAST_SLOWER:
+        return None
+    if _significance([_time(each) for each in low], [_time(each) for each in high]) < LEAST_SIGNIFICANCE:
+        return None
+    return Saturation(
+        name=name,
+        few=few.waiting / few.seconds,
+        few_seconds=_time(few),
+        low=few.rate,
+        many=many.waiting / many.seconds,
+        many_seconds=_time(many),
+        high=many.rate,
+    )
+
+
+def _time(part: _Slice) -> float:
+    """Seconds of a request in the backend."""
+    return part.waiting / part.requests
+
+
+def _sum(slices: Sequence[_Slice]) -> _Slice:
+    return _Slice(*[fsum(column) for column in zip(*slices, strict=True)])
+
+
+def _longest_time(slices: Sequence[_Slice]) -> float:
+    """Seconds of a request in the backend in the quarter of the slices with most requests in it."""
+    fullest = sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :]
+    total = _sum(fullest) if fullest else _Slice(0.0, 0.0, 0.0)
+    return ratio(total.waiting, total.requests) or 0.0
+
+
+def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
+    """The slices, joined until each lasts this long."""
+    parts: list[_Slice] = []
+    for each in slices:
+        parts.append(each)
+        if fsum(part.seconds for part in parts) >= seconds:
+            yield _sum(parts)
+            parts = []
+
+
+Level = Literal["low", "high"]
+
+
+def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
+    """The observations with a low rate, and with a high one: neighbouring slices are one, also with slices in between
+    that are neither."""
+    rates = sorted(each.rate for each in slices)
+    tenth = max(1, len(rates) // 10)
+    least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth
+    margin = APART * (most - least)
+    found: dict[Level, list[list[_Slice]]] = {"low": [], "high": []}
+    before: Level | None = None
+    for each in slices:
+        if least + margin < each.rate < most - margin:
+            continue
+        level: Level = "low" if each.rate <= least + margin else "high"
+        if level != before:
+            found[level].append([])
+        found[level][-1].append(each)
+        before = level
+    low, high = ([_sum(row) for row in rows] for rows in found.values())
+    return [each for each in low if each.requests >= LEAST_REQUESTS], [
+        each for each in high if each.requests >= LEAST_REQUESTS
+    ]
+
+
+def _significance(low: Sequence[float], high: Sequence[float]) -> float:
+    """Welch's t-statistic of the difference between the means of two samples."""
+    means = [fsum(sample) / len(sample) for sample in (low, high)]
+    errors = [
+        fsum((value - mean) ** 2 for value in sample) / (len(sample) - 1) / len(sample)
+        for sample, mean in zip((low, high), means, strict=True)
+    ]
+    error = sqrt(fsum(errors))
+    return (means[1] - means[0]) / error if error else inf

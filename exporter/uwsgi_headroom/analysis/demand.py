@@ -1,0 +1,159 @@
+"""Computes offered work: how many requests are in the system at once, in service and in the listen queues.
+
+By Little's law (J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961), the mean
+number in the system is the arrival rate times the time from arrival to response. It is measured here as its two parts,
+the mean of the busy threads and the mean length of the queues, so it needs no rate: threads that are all busy cut the
+completed rate off, but not the number of requests that wait for them.
+
+In an overload the number is a floor. A full queue turns clients away, and these are in no queue; and clients who wait
+for an answer before they ask again ask more often once they get it sooner. So with the same clients, at least this many
+threads would be busy at once if every request found one.
+
+What cannot be seen: refused attempts at a UNIX socket are counted nowhere. Those at TCP sockets are counted for all
+listeners of a network namespace together (ListenOverflows), and each SYN that a waiting client sends again counts
+again. So they are kept apart, as a rate, and only from windows in which a TCP queue of this server was full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.analysis.littles_law import Flow, ratio, shows_a_limit
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import ServerRecord, SocketHolders, is_tcp
+from uwsgi_headroom.words.formats import counted
+
+SATURATED = 0.97
+"""At or above this mean fraction of busy threads, the threads cut the completed rate off: below it, random arrivals
+that are all served have queues of their own."""
+
+RETRY_SECONDS = 1.0
+"""The least time that a client whose SYN was dropped waits until it sends the next one (RFC 6298, section 2: initial
+timeout of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketDemand:
+    """The offered work of one socket that only some of the workers serve (`map-socket`)."""
+
+    socket: str
+    workers: tuple[int, ...]
+    """The ids of these workers."""
+    threads: int
+    busy: float
+    """The mean number of their busy threads."""
+    waiting: float | None
+    """The mean length of the socket's own queue; None if it is not measured."""
+    is_floor: bool
+
+    @property
+    def at_once(self) -> float:
+        """The mean number of requests in service in these workers, and in the socket's queue."""
+        return self.busy + (self.waiting or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The offered work of a server in a window."""
+
+    at_once: float | None
+    """The mean number of requests in the system: busy threads, and requests in the queues that are measured. None if
+    the number of busy threads is unknown."""
+    is_floor: bool
+    """Whether more was offered than was seen: a queue was full, or all threads were busy and requests waited, or may
+    have waited."""
+    queue_was_full: bool
+    """Whether a queue turned clients away for a part of the window."""
+    refused_attempts: float | None
+    """Attempts per second that found a TCP queue of the network namespace full, retries included; 0 unless a queue of
+    this server was full, None if unknown, as for UNIX sockets."""
+    by_socket: tuple[SocketDemand, ...] = ()
+    """Of the sockets that only some of the workers serve."""
+
+    @property
+    def retrying(self) -> float:
+        """The mean number of refused clients that wait to try again, at least. By Little's law: each refused attempt
+        begins a wait of RETRY_SECONDS or more, unless the client gives up sooner."""
+        return (self.refused_attempts or 0.0) * RETRY_SECONDS
+
+
+def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: int | None) -> Demand:
+    """The offered work in a window. threads: the most that can serve, `count_ceiling`; None if unknown."""
+    busy = flow.observed if flow.observed is not None else flow.littles_law
+    full = [name for name in window.queue_full_seconds if was_full(window, name)]
+    by_socket = _by_socket(window, server)
+    may_wait = flow.queue_length is None or shows_a_limit(flow)
+    cut_off = bool(threads) and busy is not None and busy >= SATURATED * (threads or 0) and may_wait
+    return Demand(
+        at_once=None if busy is None else busy + (flow.queue_length or 0.0),
+        is_floor=bool(full) or cut_off or any(socket.is_floor for socket in by_socket),
+        queue_was_full=bool(full),
+        refused_attempts=_refused_attempts(window, full),
+        by_socket=by_socket,
+    )
+
+
+def was_full(window: Window, socket: str) -> bool:
+    """Whether a socket's queue was at its limit for a part of the window, so that it turned clients away. A TCP queue
+    that reached its limit without an overflow did not."""
+    return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
+
+
+def _refused_attempts(window: Window, full: Sequence[str]) -> float | None:
+    """See `Demand.refused_attempts`. full: the sockets whose queue was full."""
+    if not full:
+        return 0.0
+    if window.overflows is None or not any(map(is_tcp, full)):
+        return None
+    return ratio(window.overflows, window.seconds)
+
+
+def _by_socket(window: Window, server: ServerRecord) -> tuple[SocketDemand, ...]:
+    """The offered work of each socket of a server that only some of its accepting workers serve."""
+    if not server.setup.mapped or not server.setup.socket_holders:
+        return ()
+    threads = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
+    return split_by_socket(window, server.setup.socket_holders, threads)
+
+
+def split_by_socket(
+    window: Window, holders: SocketHolders, threads: Mapping[int, int | None]
+) -> tuple[SocketDemand, ...]:
+    """The offered work of each socket that some of the accepting workers do not serve, and whose workers have a known
+    number of threads and of busy threads. threads: of the accepting workers, by id."""
+    return tuple(_split_by_socket(window, holders, threads))
+
+
+def _split_by_socket(
+    window: Window, holders: SocketHolders, threads: Mapping[int, int | None]
+) -> Iterator[SocketDemand]:
+    busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
+    for socket, workers in holders.items():
+        able = sum_if_all_known([threads.get(worker_id) for worker_id in workers])
+        busy = sum_if_all_known([busy_seconds.get(worker_id) for worker_id in workers])
+        mean = None if busy is None else ratio(busy, window.observed_seconds)
+        if len(workers) == len(threads) or not able or mean is None:
+            continue
+        area = window.queue_seconds.get(socket)
+        waiting = None if area is None else ratio(area, window.observed_seconds)
+        waits = waiting is None or waiting >= WAITING
+        is_floor = was_full(window, socket) or (mean >= SATURATED * able and waits)
+        yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor)
+
+
+WAITING = 0.1
+"""A mean length of a queue below this shows no lack of threads: simultaneous arrivals explain it."""
+
+
+def describe_demand(demand: Demand, threads: int | None, slots: str = "threads") -> str | None:
+    """The offered work as a clause, such as `at least 48 requests at once for 8 threads`; None if it is unknown.
+
+    slots: the name of the threads, from `name_slots`.
+    """
+    if demand.at_once is None or not threads:
+        return None
+    least = "at least " if demand.is_floor else ""
+    number = f"{demand.at_once:.0f}" if demand.at_once >= 10 else f"{demand.at_once:.1f}"
+    return f"{least}{number} requests at once for {counted(threads, slots.removesuffix('s'))}"

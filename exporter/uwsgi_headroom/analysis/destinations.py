@@ -1,0 +1,279 @@
+"""Names what threads wait for outside of the server, and divides their time among it.
+
+A destination has the name that the operator gave it (`--backends`), or else that of the service whose well-known port
+or socket it is; its address says the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from uwsgi_headroom.record import Destination, State
+from uwsgi_headroom.words.formats import listed
+
+PORTS: Mapping[int, str] = {
+    389: "LDAP",
+    636: "LDAP",
+    25: "SMTP",
+    465: "SMTP",
+    587: "SMTP",
+    1433: "SQL Server",
+    1521: "oracle",
+    2181: "zookeeper",
+    2379: "etcd",
+    3306: "mysql",
+    4222: "nats",
+    5432: "postgres",
+    5672: "rabbitmq",
+    6379: "redis",
+    6432: "pgbouncer",
+    8200: "vault",
+    8500: "consul",
+    8983: "solr",
+    9042: "cassandra",
+    9092: "kafka",
+    9200: "elasticsearch",
+    11211: "memcached",
+    26379: "redis sentinel",
+    27017: "mongodb",
+    33060: "mysql",
+}
+"""The services at ports that are registered with IANA for them, or are their own default. Ports that many services
+use, such as 8080, are left out."""
+
+_SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), name)
+    for pattern, name in (
+        (r"^\.s\.PGSQL\.6432$", "pgbouncer"),
+        (r"^\.s\.PGSQL\.\d+$|postgres", "postgres"),
+        (r"redis|valkey", "redis"),
+        (r"mysql|mariadb", "mysql"),
+        (r"memcache", "memcached"),
+        (r"mongodb", "mongodb"),
+        (r"^docker\.sock$", "docker"),
+        (r"^php.*fpm|fpm.*\.sock$", "PHP"),
+    )
+)
+"""The services by the last part of the path of a UNIX socket."""
+
+LEAST_SILENT = 0.75
+"""A destination does not answer if at least this share of the time that threads wait for it goes into connections that
+are not made yet. A connection over a long line takes one round trip, and the request after it another one."""
+
+UNKNOWN = "backends"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationFigures:
+    """What the threads of a server waited for outside of it, in a window."""
+
+    state: Literal["backend", "dns"]
+    name: str
+    """`postgres`, or `postgres or redis` if it is one of them; empty if only the address is known."""
+    address: str
+    """`10.0.0.5:5432`, `*:5432` or a path; empty if it is not known, or if there are several of that name."""
+    threads: float
+    """The mean number of threads that wait for it."""
+    share: float
+    """Their share of all threads in service."""
+    per_request: float | None
+    """Seconds of a mean request; None without completed requests."""
+    connecting: float
+    """The share of that time in which the connection was not made yet."""
+
+    @property
+    def label(self) -> str:
+        """How it is called in a sentence: `postgres at 10.0.0.5:5432`."""
+        if self.name and self.address:
+            return f"{self.name} at {self.address}"
+        return self.name or self.address or UNKNOWN
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it does not answer to connections."""
+        return self.connecting >= LEAST_SILENT
+
+
+class _Key(NamedTuple):
+    state: Literal["backend", "dns"]
+    name: str
+    address: str
+
+
+def name_service(address: str) -> str:
+    """The service with this address, as far as its port or the path of its socket says; else empty."""
+    _, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in address:
+        return PORTS.get(int(port), "")
+    place = os.path.basename(address)
+    return next((name for pattern, name in _SOCKETS if pattern.search(place)), "")
+
+
+def divide(
+    destinations: Mapping[Destination, float],
+    named: Mapping[str, float],
+    addresses: Mapping[str, str],
+    threads: Mapping[State, float],
+    per_request: Mapping[State, float] | None,
+) -> tuple[DestinationFigures, ...]:
+    """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
+    unit, such as thread seconds; empty if only the named ones are known. named: mean threads of those that are
+    configured; addresses: the address of each. threads, per_request: mean threads, and seconds of a request, by
+    state."""
+    seconds = _by_name(destinations, addresses) or _only_named(named, addresses, threads.get("backend", 0.0))
+    connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, addresses)
+    sums: dict[str, float] = defaultdict(float)
+    for key, part in seconds.items():
+        sums[key.state] += part
+    total = sum(threads.values())
+    found = []
+    for key, part in seconds.items():
+        of_state = part / sums[key.state] if sums[key.state] else 0.0
+        mean = of_state * threads.get(key.state, 0.0)
+        if not mean:
+            continue
+        found.append(
+            DestinationFigures(
+                state=key.state,
+                name=key.name,
+                address=key.address,
+                threads=mean,
+                share=mean / total if total else 0.0,
+                per_request=None if per_request is None else of_state * per_request.get(key.state, 0.0),
+                connecting=connecting.get(key, 0.0) / part,
+            )
+        )
+    return tuple(sorted(found, key=lambda each: (-each.threads, each.label)))
+
+
+def _by_name(destinations: Mapping[Destination, float], configured: Mapping[str, str]) -> dict[_Key, float]:
+    """The parts of destinations by their name and address. A name for any host has the address, if there is only
+    one."""
+    names = {address: name for name, address in configured.items()}
+    places: dict[tuple[str, str], set[str]] = defaultdict(set)
+    rows = []
+    for (state, addresses, _), part in destinations.items():
+        found = [_find_name(state, address, names) for address in addresses]
+        name = " or ".join(dict.fromkeys(name or address for (name, _), address in zip(found, addresses, strict=True)))
+        is_one = len(addresses) == 1
+        if is_one and not found[0][0]:
+            name = ""
+        is_configured = is_one and found[0][1]
+        address = addresses[0] if is_one else ""
+        if is_configured:
+            places[state, name].add(address)
+        rows.append((state, name, address, is_configured, part))
+    parts: dict[_Key, float] = defaultdict(float)
+    for state, name, address, is_configured, part in rows:
+        shown = "" if is_configured and len(places[state, name]) > 1 else address
+        parts[_Key(state, name, shown)] += part
+    return dict(parts)
+
+
+def _find_name(state: str, address: str, names: Mapping[str, str]) -> tuple[str, bool]:
+    """The name of an address, and whether it is configured."""
+    name = names.get(address) or names.get(f"*:{address.rpartition(':')[2]}")
+    if name:
+        return name, True
+    return "DNS" if state == "dns" else name_service(address), False
+
+
+def _only_named(named: Mapping[str, float], addresses: Mapping[str, str], backend: float) -> dict[_Key, float]:
+    """The same from the names alone, and the rest of the threads that wait for a backend."""
+    parts = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
+    rest = backend - sum(parts.values())
+    if rest > _ROUNDING * backend:
+        parts[_Key("backend", "", "")] = rest
+    return parts
+
+
+_ROUNDING = 1e-6
+
+
+def list_main(destinations: Sequence[DestinationFigures]) -> list[DestinationFigures]:
+    """Those that a sentence names: each that has at least `MAIN` of the time. They are in the order of their labels,
+    so that a sentence stays as it is while their shares change."""
+    total = sum(each.threads for each in destinations)
+    return sorted((each for each in destinations if each.threads >= MAIN * total), key=lambda each: each.label)
+
+
+MAIN = 0.3
+"""The share of the time outside of the server from which on a destination is named in a title."""
+
+
+def join_labels(destinations: Sequence[DestinationFigures]) -> str:
+    """The labels as part of a sentence: `A`, `A and B`, `A, B and C`; `backends` if none is known."""
+    labels = list(dict.fromkeys(each.label for each in destinations))
+    if len(labels) > MOST_LABELS:
+        labels = [*labels[: MOST_LABELS - 1], "others"]
+    if UNKNOWN in labels:
+        labels = [*(label for label in labels if label != UNKNOWN), "other backends"] if len(labels) > 1 else labels
+    return listed(labels) if labels else UNKNOWN
+
+
+HANGING = 0.25
+"""The share of the available threads in connections that are not answered, or in lookups of names, from which on that
+is a problem by itself: both usually take a few milliseconds."""
+
+LEAST_THREADS = 1.0
+"""Fewer threads than this, on average, are none."""
+
+MOST_LABELS = 3
+"""The most labels in a sentence."""
+
+
+def list_hanging(destinations: Sequence[DestinationFigures], available: float) -> list[DestinationFigures]:
+    """The name servers, and the backends that do not answer, that hold many of the available threads; in the order of
+    their labels."""
+    candidates = [each for each in destinations if each.is_silent or each.state == "dns"]
+    together = sum(each.threads for each in candidates)
+    if together < max(LEAST_THREADS, HANGING * available):
+        return []
+    return sorted((each for each in candidates if each.threads >= MAIN * together), key=lambda each: each.label)
+
+
+def describe(destinations: Sequence[DestinationFigures]) -> str:
+    """What threads wait for, to follow `wait for`."""
+    answering = [each for each in destinations if not each.is_silent]
+    silent = [each for each in destinations if each.is_silent]
+    parts = [join_labels(answering)] if answering or not silent else []
+    if silent:
+        verb = "does" if len(silent) == 1 else "do"
+        parts.append(f"a connection to {join_labels(silent)}, which {verb} not answer")
+    return " and for ".join(parts)
+
+
+def advise(destinations: Sequence[DestinationFigures]) -> str:
+    """What to do about them: the first one decides, those that do not answer before others."""
+    silent = [each for each in destinations if each.is_silent]
+    if silent:
+        return (
+            f"Find out why {join_labels(silent)} does not answer (it is down, a firewall drops packets, or its queue "
+            "of connections is full). Give its client a connect timeout of a second or two, and do without it for a "
+            "while after a failure: more `threads` would hang as well."
+        )
+    if destinations and all(each.state == "dns" for each in destinations):
+        return (
+            "Run a resolver with a cache on this host, check the name servers in /etc/resolv.conf, and keep "
+            "connections open, which need no lookup: more `threads` would wait as well."
+        )
+    hints = [_HINTS[each.name] for each in destinations if each.name in _HINTS][:1]
+    return (
+        f"Faster or fewer queries, not more CPU{': ' if hints else ''}{''.join(hints)}. More `threads` help only if "
+        f"{join_labels(destinations)} can take more at once; otherwise they wait as well."
+    )
+
+
+_HINTS: Mapping[str, str] = {
+    "postgres": "`pg_stat_activity` shows what runs there, and what waits for a lock",
+    "pgbouncer": "`SHOW POOLS` shows how many clients wait for one of its connections",
+    "mysql": "`SHOW FULL PROCESSLIST` shows what runs there, and what waits for a lock",
+    "redis": "`SLOWLOG GET` shows what holds it up, since it runs one command at a time",
+    "mongodb": "`db.currentOp()` shows what runs there",
+}
+"""Where to look first, by the name of the service."""

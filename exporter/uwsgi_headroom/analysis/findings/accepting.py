@@ -1,0 +1,132 @@
+"""Findings about workers that are idle while requests wait: something keeps them from taking the next one.
+
+A lack of capacity never looks like that: where a thread is free, it takes a waiting request within milliseconds. With
+`thunder-lock`, one process at a time waits for the next request and holds a lock meanwhile; if that process is stopped,
+no other takes a request either. uWSGI reports the process that holds the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.advice import why_free_threads_do_not_serve
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import causes
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, name_slots
+from uwsgi_headroom.record import WorkerRecord
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+
+IDLE_WHILE_WAITING = 0.2
+"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
+Raise it if all CPUs are so busy that workers take long to wake."""
+
+CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs")
+"""Findings of `causes` that explain why free threads take no request."""
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that are idle while requests wait, or else about workers that are stopped."""
+    blocked = list(_blocked(figures))
+    yield from blocked or _stopped(figures)
+
+
+def find_stopped(figures: Figures) -> list[WorkerRecord]:
+    """The workers whose processes are stopped."""
+    return [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
+
+
+def _blocked(figures: Figures) -> Iterator[Finding]:
+    idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
+    if not observed or idle < IDLE_WHILE_WAITING * observed:
+        return
+    if not shows_a_limit(figures.flow) or not _is_unexplained(figures):
+        return
+    clause, change = _explain(figures)
+    yield Finding(
+        code="accept_blocked",
+        severity="warning",
+        title="Workers are idle while requests wait.",
+        evidence=f"Requests waited beside a free thread for {duration(idle)} of {duration(observed)}, "
+        f"{percent(idle / observed)}; {figures.flow.observed or 0.0:.1f} of {figures.available or 0} "
+        f"{name_slots(figures.server)} were busy on average.",
+        meaning="Threads are free, so more threads or processes would not serve these requests either.",
+        clause=clause,
+        change=change,
+    )
+
+
+def _stopped(figures: Figures) -> Iterator[Finding]:
+    stopped = find_stopped(figures)
+    if not stopped:
+        return
+    ids, workers = [worker.worker_id for worker in stopped], len(figures.server.workers)
+    yield Finding(
+        code="workers_stopped",
+        severity="warning",
+        title=f"{numbered('Worker', ids)} {'is' if len(ids) == 1 else 'are'} stopped.",
+        evidence=f"{len(stopped)} of {counted(workers, 'worker')}, by SIGSTOP, a debugger or a freezer.",
+        meaning="A stopped process serves nothing until it is continued, and what it was serving waits.",
+        clause="all workers are stopped" if len(stopped) == workers else "",
+        change=_continue(stopped),
+    )
+
+
+def _continue(stopped: list[WorkerRecord]) -> str:
+    return f"Continue {'it' if len(stopped) == 1 else 'them'}: `{_kill('CONT', stopped)}`."
+
+
+def _kill(signal: str, workers: list[WorkerRecord]) -> str:
+    """The command that sends a signal. Only PIDs that the kernel proves to be workers are in it, as this host has them:
+    a document may name any."""
+    return f"kill -{signal} {' '.join(str(worker.local_pid or 'PID') for worker in workers)}"
+
+
+def _is_unexplained(figures: Figures) -> bool:
+    """Whether nothing else is known that keeps free threads from serving: workers that are paused, end or start, a
+    socket of single workers, cheaper mode, connections that clients keep, a call that blocks all coroutines of a
+    worker."""
+    if any(finding.code in CANNOT_SERVE for finding in causes.find(figures)):
+        return False
+    slots = name_slots(figures.server)
+    if slots == ASYNC and not fill_cores(figures):
+        return False
+    if figures.waits and figures.waits.share("client") >= MOSTLY:
+        return False
+    return why_free_threads_do_not_serve(figures) is None
+
+
+def _explain(figures: Figures) -> tuple[str, str]:
+    """The cause as a clause, and the change."""
+    holder, stopped = figures.server.accept_lock_holder, find_stopped(figures)
+    by_pid = {worker.pid: worker for worker in figures.server.workers if worker.pid}
+    if holder is not None and holder in by_pid:
+        worker = by_pid[holder]
+        which = f"worker {worker.worker_id} (PID {holder})"
+        if worker.is_stopped:
+            return (
+                f"workers are idle, and {which}, which holds the accept lock, is stopped",
+                f"Continue it: `{_kill('CONT', [worker])}`. With `thunder-lock` one process accepts for all, so "
+                "a debugger or SIGSTOP on it stops all of them.",
+            )
+        return (
+            f"workers are idle, and {which} holds the accept lock and accepts nothing",
+            f"End it with `{_kill('KILL', [worker])}`: uWSGI starts another, and the lock is free again. If that "
+            "happens again, leave `thunder-lock` out.",
+        )
+    if holder is not None:
+        return (
+            f"workers are idle, and PID {holder}, which holds the accept lock, is no worker any more",
+            "Reload uWSGI: the lock of a process that ended was not released. If that happens again, leave "
+            "`thunder-lock` out.",
+        )
+    if stopped:
+        which = numbered("worker", [worker.worker_id for worker in stopped])
+        return f"{which} {'is' if len(stopped) == 1 else 'are'} stopped", _continue(stopped)
+    return (
+        "workers are idle while requests wait",
+        "Find out what keeps the idle workers from accepting, with `py-spy dump --native` on one of them, or in "
+        "uWSGI's log: a worker that is suspended, or that waits for a lock of uWSGI's, takes no request.",
+    )

@@ -1,0 +1,116 @@
+"""Findings about clients that leave before their answer, and about exceptions, which are counted together with them.
+
+uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
+cannot write, it counts a write error and, unless `write-errors-tolerance` allows for it, an exception as well, though
+the application raised none (measured on uWSGI 2.0.31: 5 write errors, 5 exceptions; also with
+`disable-write-exception`). So write errors are taken from the exceptions before these are judged.
+
+A client that closes a TCP connection without a reset is not noticed if its whole answer fits into one write: both
+counts are lower bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.log_words import see_log
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.words.formats import counted, duration, percent
+
+EXCEPTIONS = (3, 0.01)
+"""Requests with an exception are a warning at or above this number and this fraction of all requests: the application
+decides what is an error."""
+
+LEFT = (3, 0.05)
+"""Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
+a page before it is loaded."""
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The findings about clients that leave, and about exceptions."""
+    yield from _left(figures)
+    yield from _exceptions(figures)
+
+
+def count_left(figures: Figures) -> int:
+    """The requests whose client had left, at least: one whose body could not be read may have no written answer
+    either."""
+    workers = figures.window.workers
+    unwritten = sum_if_all_known([worker.write_errors for worker in workers])
+    unread = sum_if_all_known([worker.read_errors for worker in workers])
+    return max(unwritten or 0, unread or 0)
+
+
+def _left(figures: Figures) -> Iterator[Finding]:
+    left, flow = count_left(figures), figures.flow
+    if not left:
+        return
+    part = left / max(left, flow.requests)
+    unread = sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+    is_many = left >= LEFT[0] and part >= LEFT[1]
+    uploads = 2 * unread > left
+    served = "" if flow.response_time is None else f" a request takes {duration(flow.response_time)} in uWSGI, and"
+    yield Finding(
+        code="clients_left",
+        severity="warning" if is_many else "info",
+        title=("Clients leave, or stop sending, before uWSGI has read their request." if uploads else _title(is_many)),
+        evidence=f"At least {left} of {counted(flow.requests, 'request')}"
+        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the answer for a client that had "
+        f"gone{f', or could not read the body of its request ({unread})' if unread else ''};{served} "
+        f"{waiting_clause(flow)}.",
+        meaning="The work for them is in vain, and if they ask again it is done twice. The application did not fail: "
+        "uWSGI's log has `write error` for each of them, and counts an exception.",
+        change=_advise(figures, uploads=uploads) if is_many else "",
+    )
+
+
+def _title(is_many: bool) -> str:
+    if not is_many:
+        return "A few clients leave before they have their answer."
+    return (
+        "Clients leave before they have their answer: the timeout of the clients, or of the web server in front, is "
+        "shorter than the response time."
+    )
+
+
+def _advise(figures: Figures, *, uploads: bool) -> str:
+    if uploads:
+        return (
+            "Let the web server in front buffer requests (`proxy_request_buffering`, `uwsgi_request_buffering`), or "
+            "raise `socket-timeout` if clients are slow to send."
+        )
+    shorter = (
+        "end the wait in the listen queue first" if shows_a_limit(figures.flow) else "make the slowest requests shorter"
+    )
+    return (
+        "Compare the timeouts of the clients and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`) with "
+        f"the response times: raise the timeout that is shorter, or {shorter}."
+    )
+
+
+def _exceptions(figures: Figures) -> Iterator[Finding]:
+    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.requests
+    if raised <= 0:
+        return
+    part = raised / max(raised, requests)
+    is_warning = raised >= EXCEPTIONS[0] and part >= EXCEPTIONS[1]
+    some = f"{percent(part)} of requests" if part >= 0.005 else "a few requests"
+    are_known = all(worker.write_errors is not None for worker in figures.window.workers)
+    yield Finding(
+        code="exceptions",
+        severity="warning" if is_warning else "info",
+        title="Requests raise exceptions that the application does not catch.",
+        evidence=f"{raised} of {requests} requests: {some}.",
+        meaning="uWSGI counts exceptions that escape the application"
+        + (
+            "; those of clients that leave are not among these."
+            if are_known
+            else ", and clients that leave before the answer ends."
+        ),
+        change=see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
+        if is_warning
+        else "",
+    )

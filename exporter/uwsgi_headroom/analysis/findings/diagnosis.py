@@ -1,0 +1,148 @@
+"""Joins the harms that users feel with the cause that explains them: one block for each cause, and one change.
+
+A harm is what users feel: not served, refused, lost, waiting in the queue. A cause is what makes it, on positive
+evidence: a state of threads that was measured, a counter, an option. Findings of both kinds come from the modules of
+this room, and each says for itself whether it can be a cause (`Finding.clause`).
+
+Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the deepest is
+taken: stuck requests also fill the threads, and threads that wait for a lock also fill the queue. Where none is seen,
+the block says so; no advice is given by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from uwsgi_headroom.analysis.advice import Explanation, add_capacity, find_proven_step, waits_while_threads_are_free
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import queue
+from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.worker_states import name_slots
+
+OF_WAITING = ("clients_refused", "queue_wait", "saturation", "cheaper_does_not_scale", "objective_missed")
+"""The harms that waiting does, in the order in which users feel them, worst first. `saturation` is one only while
+requests wait."""
+
+CAUSES = (
+    "workers_paused",
+    "reload_waits",
+    "start_hangs",
+    "workers_stopped",
+    "accept_blocked",
+    "recycled_together",
+    "workers_missing",
+    "out_of_memory",
+    "respawn_loop",
+    "descriptors_used_up",
+    "output_blocked",
+    "connection_shared",
+    "request_stuck",
+    "cpu_throttled",
+    "cpu_bound",
+    "cpu_wait",
+    "unevenness_hurts",
+    "interpreter_bound",
+    "interpreter_lock_held",
+    "pool_exhausted",
+    "application_lock",
+    "static_files",
+    "slow_clients",
+    "backend_saturated",
+    "waits_for_backend",
+    "cheaper_does_not_scale",
+    "saturation",
+)
+"""The causes of waiting, the deepest first: each, where it is seen, causes those after it."""
+
+BROKEN = CAUSES[: CAUSES.index("request_stuck")]
+"""The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
+
+FILL_THREADS = ("pool_exhausted", "application_lock", "backend_saturated", "waits_for_backend")
+"""Causes that fill the threads, also while no request waits for one."""
+
+NOT_SEEN = "the cause is not seen"
+
+BURSTS = 0.05
+"""If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
+average."""
+
+
+def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, with the harms of waiting joined to their cause, in the order of urgency.
+
+    The block of a cause has the worst severity of what it joins. Without a cause, the worst harm heads the block.
+    """
+    cause = _find_cause(findings)
+    harms = [
+        finding
+        for code in OF_WAITING
+        for finding in findings
+        if finding.code == code and (_hurts(figures, finding) or _is_explained(finding, cause))
+    ]
+    if not harms:
+        return list(findings)
+    if cause is None:
+        head, joined = harms[0], harms[1:]
+        waits = any(harm.code != "objective_missed" for harm in harms)
+        clause, change, settings, serves = _explain(figures) if waits else Explanation(NOT_SEEN, head.change)
+    else:
+        head, joined = cause, [harm for harm in harms if harm is not cause]
+        clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
+    if any(harm.code == "clients_refused" for harm in harms) and not (cause and cause.code in BROKEN):
+        change = f"{change} {queue.advise_longer_queue(figures)}".strip()
+    if not joined and cause is not None:
+        return list(findings)
+    hidden = {id(finding) for finding in (head, *joined)}
+    block = replace(
+        head,
+        severity=min((head.severity, *[harm.severity for harm in joined]), key=SEVERITIES.index),
+        title=f"{harms[0].title.rstrip('.')}: {clause}.",
+        change=change,
+        settings=settings,
+        serves=serves,
+        harms=tuple(joined),
+    )
+    rest = [finding for finding in findings if id(finding) not in hidden]
+    return sorted([block, *rest], key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _hurts(figures: Figures, finding: Finding) -> bool:
+    """Whether users feel a harm of waiting now: most threads in use are none while no request waits, and an objective
+    that was missed by lost requests says nothing about waiting."""
+    if finding.code == "objective_missed" and figures.objective:
+        last = figures.objective.windows[-1]
+        if last.lost > last.slow + last.waited + last.refused:
+            return False
+    return finding.severity == "critical" or (finding.severity == "warning" and finding.code != "saturation")
+
+
+def _is_explained(finding: Finding, cause: Finding | None) -> bool:
+    """Whether most threads are in use because they wait for a backend, a pool or a lock: more threads, the advice for
+    threads in use, may only wait as well."""
+    return finding.code == "saturation" and cause is not None and cause.code in FILL_THREADS
+
+
+def _find_cause(findings: Sequence[Finding]) -> Finding | None:
+    by_code = {finding.code: finding for finding in findings if finding.clause}
+    return next((by_code[code] for code in CAUSES if code in by_code), None)
+
+
+def _explain(figures: Figures) -> Explanation:
+    """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
+    rests on. Where threads are free and nothing else is known, no cause is seen, and more of them would change
+    nothing."""
+    step = find_proven_step(figures)
+    if step is None:
+        return Explanation(NOT_SEEN, add_capacity(figures))
+    needs_threads = step.cause.endswith("are busy")
+    if needs_threads and waits_while_threads_are_free(figures):
+        if not _fills_at_times(figures):
+            return Explanation(NOT_SEEN, "")
+        return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
+    return step
+
+
+def _fills_at_times(figures: Figures) -> bool:
+    window = figures.window
+    return window.full_seconds >= BURSTS * window.observed_seconds > 0

@@ -1,0 +1,129 @@
+"""Findings that only uWSGI's log can show: requests that it refuses before it counts them, and what it could not do.
+
+A message is evidence if a counter or a process agreed with it. Without that, the finding says that it is the log which
+says so, and is a warning at most: the application writes to the same log, and can write any line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding, Severity
+from uwsgi_headroom.record import LogMessage
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
+from uwsgi_headroom.words.formats import counted, duration, percent
+
+MANY_REFUSED = (3, 0.01)
+"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
+(`findings.workers`)."""
+
+PROVEN = 0.4
+"""The part of the lines about refused requests with which something must agree: those of the last two seconds of a
+window cannot be judged yet, and single ones agree by chance."""
+
+_UNPROVEN = "Only the log says so, and the application writes to the same log."
+
+_MOST_OTHERS = 3
+
+Messages = Sequence[tuple[str, LogMessage]]
+"""Messages by code."""
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The findings about messages of uWSGI's log that no other finding judges."""
+    if not (figures.server.log and figures.server.log.messages):
+        return
+    if rejected := _choose(figures, "rejected"):
+        yield _rejected(figures, rejected)
+    if failed := _choose(figures, "failed"):
+        yield _failed(figures, failed)
+    if settings := _choose(figures, "setting"):
+        yield _setting(figures, settings)
+
+
+def _choose(figures: Figures, role: Role) -> Messages:
+    """The messages of a role, proven ones first, then the most frequent first."""
+    messages = figures.server.log.messages if figures.server.log else {}
+    chosen = [(code, message) for code, message in messages.items() if BY_CODE[code].role == role]
+    return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
+
+
+def _rejected(figures: Figures, rejected: Messages) -> Finding:
+    code, message = rejected[0]
+    number, is_proven = message.count, message.agreed >= message.count * PROVEN
+    counts = BY_CODE[code].agrees == "instant"  # uWSGI counts these requests
+    part = number / max(number, figures.flow.requests + (0 if counts else number))
+    some = percent(part) if part >= 0.005 else "less than 1 %"
+    return Finding(
+        code="requests_rejected",
+        severity=_severity(number, part, is_proven=is_proven),
+        title=_title(code, message, is_proven=is_proven),
+        evidence=f"{counted(number, 'request')} in the last {duration(figures.window.seconds)}, {some} of all. "
+        + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
+        + _others(rejected),
+        meaning=BY_CODE[code].harm,
+        change=advise(code, message.limit),
+    )
+
+
+def _severity(number: int, part: float, *, is_proven: bool) -> Severity:
+    """How severe it is that so many requests, and this part of all, are refused."""
+    least, least_part = MANY_REFUSED
+    is_many = number >= least and part >= least_part
+    return "critical" if is_many and is_proven else "warning" if is_many or is_proven else "info"
+
+
+def _failed(figures: Figures, messages: Messages) -> Finding:
+    code, message = messages[0]
+    return Finding(
+        code="log_failure",
+        severity="warning",
+        title=_title(code, message, is_proven=message.agreed > 0),
+        evidence=_evidence(figures, message) + _others(messages),
+        meaning=BY_CODE[code].harm,
+        change=advise(code, message.limit),
+    )
+
+
+def _setting(figures: Figures, messages: Messages) -> Finding:
+    code, message = messages[0]
+    return Finding(
+        code="log_setting",
+        severity="info",
+        title=_title(code, message, is_proven=message.agreed > 0),
+        evidence=_evidence(figures, message) + _others(messages),
+        meaning=BY_CODE[code].harm,
+        change=advise(code, message.limit),
+    )
+
+
+_WHAT_AGREES = {
+    "unaccounted": "As many connections were accepted that brought no request.",
+    "instant": "They took no time in any worker.",
+}
+
+
+def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
+    clause = _describe(code, message)
+    if not is_proven:
+        return f"uWSGI's log says that {clause}."
+    return f"{clause if clause.startswith('uWSGI') else clause[:1].upper() + clause[1:]}, as uWSGI's log shows."
+
+
+def _evidence(figures: Figures, message: LogMessage) -> str:
+    lines = f"{counted(message.count, 'line')} of uWSGI's log in the last {duration(figures.window.seconds)}."
+    return f"{lines} uWSGI's counters or its processes agree." if message.agreed else f"{lines} {_UNPROVEN}"
+
+
+def _others(messages: Messages) -> str:
+    """What else the log says of the same kind."""
+    others = [
+        f"{_describe(code, message)} ({counted(message.count, 'line')})"
+        for code, message in messages[1 : 1 + _MOST_OTHERS]
+    ]
+    return f" The log also says: {'; '.join(others)}." if others else ""
+
+
+def _describe(code: str, message: LogMessage) -> str:
+    return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)

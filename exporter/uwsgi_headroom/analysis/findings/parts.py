@@ -1,0 +1,96 @@
+"""Findings about the parts of uWSGI beside its workers: caches that are full, spoolers that fall behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.record import CacheRecord
+from uwsgi_headroom.words.formats import counted, duration, listed
+
+REFUSED = 3
+"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
+expires."""
+
+MANY_TASKS = 10
+"""Fewer tasks in a spooler's directory are work in progress."""
+
+LATE = 60.0
+"""Seconds that the last task in a directory waits from which on the spooler is late, at the rate of the window."""
+
+MOST_NAMED = 3
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The findings about caches and spoolers."""
+    yield from _full_caches(figures)
+    yield from _late_spoolers(figures)
+
+
+def _full_caches(figures: Figures) -> Iterator[Finding]:
+    refused, options = figures.window.cache_full, figures.server.setup.options
+    # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
+    caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
+    if not refused or not caches:
+        return
+    names = [cache.name for cache in caches]
+    is_sure = options.complete
+    yield Finding(
+        code="cache_full",
+        severity="warning" if refused >= REFUSED and is_sure else "info",
+        title=f"The cache {names[0]} is full."
+        if len(names) == 1
+        else f"The caches {listed(names, MOST_NAMED)} are full.",
+        evidence=f"{'At most ' if options.purging_caches else ''}{counted(refused, 'item')} found no room in the last "
+        f"{duration(figures.window.seconds)}; {'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
+        meaning="uWSGI does not store an item for which there is no room, so the application makes it again each time."
+        + ("" if is_sure else " With `purge_lru` it drops an old item instead; whether that is set is not known here."),
+        change="Raise `items` of the cache (and `blocks`, if its items take several), let its items expire, or set "
+        "`purge_lru=1`, which drops the item that was used least recently instead.",
+    )
+
+
+def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
+    """The caches that refused items: those without room now, or else all that ever did. uWSGI counts from its start,
+    and the growth is known of all caches together."""
+    ever = [cache for cache in caches if cache.full]
+    # uWSGI keeps one of `items` for itself.
+    return [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
+
+
+def _describe(cache: CacheRecord) -> str:
+    if cache.items is None or not cache.max_items:
+        return f"{cache.name} has an unknown number of items"
+    return f"{cache.name} has {cache.items:,} of {counted(cache.max_items, 'item')}"
+
+
+def _late_spoolers(figures: Figures) -> Iterator[Finding]:
+    window, spoolers = figures.window, figures.server.spoolers
+    waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
+    if waiting is None or done is None or waiting < MANY_TASKS or not window.seconds:
+        return
+    seconds = waiting * window.seconds / done if done else None
+    if seconds is not None and seconds < LATE:
+        return
+    falls_behind = growth > 0 or not done
+    behind = [spooler for spooler in spoolers if spooler.tasks]
+    processes = sum(spooler.processes for spooler in behind)
+    yield Finding(
+        code="spooler_behind",
+        severity="warning" if falls_behind else "info",
+        title="The spooler falls behind: tasks come faster than it processes them."
+        if falls_behind and done
+        else "The spooler processes none of its tasks."
+        if not done
+        else "The spooler works off a long list of tasks.",
+        evidence=f"{counted(waiting, 'task')} in {listed([spooler.directory for spooler in behind], MOST_NAMED)}"
+        f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {counted(done, 'task')} processed in "
+        f"{duration(window.seconds)} by {processes:,} {'process' if processes == 1 else 'processes'}"
+        + (f"; the last one waits {duration(seconds)} at this rate." if seconds is not None else "."),
+        meaning="Tasks are files in this directory until they are processed; requests go on as before.",
+        change="Raise `spooler-processes`, or make the tasks shorter. A task that returns `SPOOL_RETRY`, or raises, "
+        "stays and is tried again: uWSGI's log names it."
+        if falls_behind
+        else "",
+    )

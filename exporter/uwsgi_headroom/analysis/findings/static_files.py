@@ -1,0 +1,65 @@
+"""The finding about static files that uWSGI's workers serve.
+
+uWSGI counts such a request, but not its time (`running_time`, since 2.0.5). So where most requests are files, the mean
+response time is that of the few others, and the busy threads that running time does not explain serve files, or send
+them to clients that read slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
+from uwsgi_headroom.words.formats import counted, percent
+
+ENOUGH = 50
+"""Fewer requests in a window show no share."""
+
+HOLD_MUCH, HOLD_MOST = 0.25, 0.5
+"""From these fractions of the threads on, files take what other requests could use, and most of what there is."""
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The finding about static files."""
+    requests = figures.flow.requests
+    files = min(requests, sum(worker.static_requests for worker in figures.window.workers))
+    held = _count_held(figures)
+    share = held / figures.available if held is not None and figures.available else 0.0
+    few_threads = share < HOLD_MUCH
+    if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and few_threads):
+        return
+    others = requests - files
+    waits = share >= HOLD_MOST and shows_a_limit(figures.flow)
+    yield Finding(
+        code="static_files",
+        severity="warning" if waits else "info",
+        title="Most requests are static files, which uWSGI's workers serve themselves.",
+        evidence=f"{percent(files / requests)} of {counted(requests, 'request')}"
+        + ("" if held is None else f"; they hold {held:.1f} of {figures.available or 0} threads")
+        + f"; {waiting_clause(figures.flow)}.",
+        meaning="uWSGI does not measure their time: "
+        + (
+            f"response times are those of the {counted(others, 'other request')}."
+            if others
+            else "there are no response times."
+        ),
+        clause="static files hold the threads" if waits else "",
+        change=""
+        if few_threads
+        else "Let the web server in front serve the files, or set `offload-threads` to 2: these threads then send the "
+        "files, and a client that reads slowly holds no worker's thread.",
+        settings=() if few_threads else (("offload-threads", 2),),
+    )
+
+
+def _count_held(figures: Figures) -> float | None:
+    """The mean number of threads that serve files: busy ones without those that running time explains; None if it is
+    not known."""
+    busy, timed = figures.flow.observed, figures.flow.littles_law
+    if busy is None or timed is None or name_slots(figures.server) == ASYNC:
+        return None
+    return max(0.0, busy - timed)

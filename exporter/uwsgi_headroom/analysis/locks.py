@@ -1,0 +1,126 @@
+"""Computes which load a lock of the application permits: it serves one request at a time.
+
+By the utilization law, a request of the mean mix holds the lock for (share of the time in which it is held) /
+throughput, and the limit is the load at which it is always held. Each worker process has its own lock, so the limit of
+a server is the number of its workers over that time; the lock of a file is one for all of them. uWSGI fills its first
+workers first: one worker's lock may be nearly always held, and make its requests wait, while all together are far from
+their limit.
+
+Where it may not be read whether a lock is held, who waits for it still tells a range. A lock for which someone waits is
+held. How often someone waits follows from its use if requests come at random: with use u, it is u² if the times for
+which requests hold it are spread as an exponential distribution, and 1 - (1 - u) e^u if they are all alike (D. Gross et
+al., "Fundamentals of Queueing Theory", 2008, chapters 2 and 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, sqrt
+from typing import Literal
+
+from uwsgi_headroom.history.window import Window, WorkerWindow
+
+LEAST_USE = 0.4
+"""The use of a lock, in the worker that uses it most, from which on its limit is known. Below it, too few samples find
+the lock held."""
+
+LEAST_KNOWN = 0.5
+"""The part of a window in which a lock has to be known."""
+
+LEAST_SECONDS, LEAST_REQUESTS = 10.0, 20
+"""For how long it has to be known at least, and how many requests there have to be: fewer samples are chance."""
+
+_ROUNDS = 30
+
+Scope = Literal["worker", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class LockFigures:
+    """The lock that is closest to its limit in a window. scope: whether each worker process has its own, or all use
+    the lock of one file."""
+
+    scope: Scope
+    seconds: float
+    """How long a request of the mean mix holds it."""
+    use: float
+    """The part of all locks together that is in use at this load, 0 to 1."""
+    hottest: float
+    """The same in the worker that uses it most."""
+    limit: float
+    """Requests per second at which all are always held."""
+    least_limit: float
+    most_limit: float
+    """What the limit can be; both are `limit` if it was read whether the locks are held."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the lock is used enough to know its limit."""
+        return self.hottest >= LEAST_USE
+
+
+def compute_lock(window: Window) -> LockFigures | None:
+    """The figures of the lock that is closest to its limit; None if none was seen."""
+    found = [lock for lock in (_of_workers(window), _of_file(window)) if lock]
+    return max(found, key=lambda lock: (lock.is_known, lock.use), default=None)
+
+
+def _of_file(window: Window) -> LockFigures | None:
+    known, held = window.file_lock_seconds, window.file_lock_held_seconds
+    requests = sum(worker.requests for worker in window.workers)
+    if held is None or not _is_enough(known, window) or not known or requests < LEAST_REQUESTS:
+        return None
+    use, throughput = min(1.0, held / known), requests / window.seconds
+    if not use:
+        return None
+    limit = throughput / use
+    return LockFigures("file", use / throughput, use, use, limit, limit, limit)
+
+
+def _of_workers(window: Window) -> LockFigures | None:
+    observed = window.observed_seconds
+    known = [worker for worker in window.workers if worker.requests and _is_enough(worker.lock_seconds, window)]
+    throughput = sum(worker.requests for worker in known) / window.seconds if known else 0.0
+    if throughput * window.seconds < LEAST_REQUESTS:
+        return None
+    ranges = [_use_of(worker) for worker in known]
+    least, most = (sum(each) for each in zip(*ranges, strict=True))
+    if not least:
+        return None
+    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers)
+    seconds = (least + most) / 2 / throughput
+    limit = up / seconds
+    return LockFigures(
+        scope="worker",
+        seconds=seconds,
+        use=min(1.0, sum(worker.requests for worker in window.workers) / window.seconds / limit),
+        hottest=max((low + high) / 2 for low, high in ranges),
+        limit=limit,
+        least_limit=up * throughput / most,
+        most_limit=up * throughput / least,
+    )
+
+
+def _is_enough(known: float | None, window: Window) -> bool:
+    """Whether a lock was known for long enough."""
+    return known is not None and known >= max(LEAST_SECONDS, LEAST_KNOWN * window.observed_seconds)
+
+
+def _use_of(worker: WorkerWindow) -> tuple[float, float]:
+    """The least and the most use of a worker's lock, which is known for a part of the window."""
+    known = worker.lock_seconds or 1.0
+    if worker.lock_held_seconds is not None:
+        use = min(1.0, worker.lock_held_seconds / known)
+        return use, use
+    waited = min(1.0, (worker.lock_waited_seconds or 0.0) / known)
+    return sqrt(waited), _use_of_alike(waited)
+
+
+def _use_of_alike(waited: float) -> float:
+    """The use of a lock at which someone waits for this part of the time, if requests hold it for times that are all
+    alike."""
+    low, high = 0.0, 1.0
+    for _ in range(_ROUNDS):
+        use = (low + high) / 2
+        low, high = (use, high) if 1 - (1 - use) * exp(use) < waited else (low, use)
+    return (low + high) / 2

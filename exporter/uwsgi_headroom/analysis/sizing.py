@@ -1,0 +1,294 @@
+"""Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
+
+The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half, and random
+arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's formula for M/M/c (L. Kleinrock,
+"Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in the system must find a thread.
+
+What a setting serves at most is a closed form of the what-if model, whose simulation takes too long for advice that is
+given with each reading: the threads of a worker alternate between its interpreter and waiting, which is the machine
+repairman's model (exact mean value analysis: M. Reiser, S. S. Lavenberg, Journal of the ACM 27 (2), 1980). Workers that
+compute at the same time share the CPUs that they use now or that are idle, so computing takes longer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil, inf, sqrt
+from statistics import NormalDist
+from typing import Literal
+
+from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
+from uwsgi_headroom.analysis.demand import SATURATED, was_full
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import noticed_wait, shows_a_limit
+from uwsgi_headroom.analysis.usable import erlang_wait
+from uwsgi_headroom.analysis.what_if.demands import own_waiting
+from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
+from uwsgi_headroom.history.totals import sum_if_all_known
+
+RESERVE = 0.75
+"""The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
+finding about busy threads warns."""
+
+GROWTH = 1.5
+"""The factor by which a load that is all served may grow after the step, until that finding warns. A floor has no such
+factor: how much more comes is not known until it is served."""
+
+LARGEST_STEP = 8
+"""The largest factor by which a step raises processes for a floor: a queue that is full nearly all the time says little
+of how many more are needed, and each takes memory that grows."""
+
+MARGIN = 0.93
+"""The part of the model's most throughput that is promised: in the bench of what-if, settings served up to 7 % less
+than the model had."""
+
+WORTH = 0.97
+"""The part of what a larger setting would serve for which a smaller one does as well."""
+
+CONTENDED = 0.9
+"""Below this part of what the threads would serve if none waited for an interpreter or a CPU, one of these is the
+limit."""
+
+BURSTY = 2.0
+"""A wait of more than this multiple of Erlang's is not that of random arrivals: they come in bursts."""
+
+LEAST_BUSY = 0.01
+"""Below this part of the time with all threads busy, too few samples say how many requests wait then."""
+
+Stop = Literal["memory", "cpu", "interpreters", "size", "step"]
+"""What keeps a step below the offered work. size: no larger setting is sensible; step: LARGEST_STEP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The advised setting."""
+
+    processes: int
+    threads: int
+    """Of each process; 0 if unknown."""
+    most: float | None
+    """Requests per second that it serves at least, once enough come; None if unknown."""
+    wanted: int
+    """The processes, or threads per process, that the offered work needs by the model."""
+    stopped_by: Stop | None
+    """Why the step is smaller, or serves less, than the offered work needs; None if nothing stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a mean request asks for, in seconds, and how many requests the server's resources serve."""
+
+    computing: float
+    """CPU time; 0 if unknown."""
+    waiting: float
+    cpus: float
+    """CPUs that the workers can use beside the other programs; infinite if unknown."""
+    efficiency: float = 1.0
+    """The part of the model's throughput that the server served while all its threads were busy."""
+
+    def most_throughput(self, processes: int, threads: int) -> float:
+        """Requests per second at most."""
+        slower = 1.0
+        for _ in range(_ROUNDS if processes > self.cpus else 0):
+            busy = self.computing * slower * self.of_worker(threads, slower)
+            slower = slow_down(processes, min(1.0, busy), self.cpus)
+        return min(processes * self.of_worker(threads, slower), self.of_cpus)
+
+    def promise(self, processes: int, threads: int) -> float:
+        """Requests per second that a setting serves at least."""
+        return min(MARGIN, self.efficiency) * self.most_throughput(processes, threads)
+
+    def of_worker(self, threads: int, slower: float = 1.0) -> float:
+        """Requests per second that one worker serves. slower: the factor by which computing takes longer, because other
+        workers compute at the same time; 1 if there is always a CPU."""
+        if not self.computing:
+            return threads / self.waiting
+        queue = throughput = 0.0
+        for number in range(1, threads + 1):
+            spent = self.computing * slower * (1 + queue)
+            throughput = number / (spent + self.waiting)
+            queue = throughput * spent
+        return throughput
+
+    @property
+    def of_cpus(self) -> float:
+        """Requests per second for which the CPUs suffice."""
+        return self.cpus / self.computing if self.computing else inf
+
+    def find_limit(self, processes: int, threads: int) -> Stop | None:
+        """The resource that keeps a setting below what its threads alone would serve; None if they do."""
+        alone = processes * threads / (self.computing + self.waiting)
+        if self.most_throughput(processes, threads) >= CONTENDED * alone:
+            return None
+        return "cpu" if WORTH * self.cpus <= processes else "interpreters"
+
+
+_ROUNDS = 8
+
+
+def slow_down(workers: int, busy: float, cpus: float) -> float:
+    """The factor by which computing takes longer where workers share the CPUs evenly. busy: the fraction of its time in
+    which each one computes, independently of the others, so that the number that computes beside one of them is about
+    normal."""
+    mean, variance = 1 + (workers - 1) * busy, (workers - 1) * busy * (1 - busy)
+    beyond = mean - cpus
+    if variance <= 0:
+        return max(1.0, mean / cpus)
+    normal = NormalDist(0.0, sqrt(variance))
+    return 1 + (variance * normal.pdf(beyond) + beyond * normal.cdf(beyond)) / cpus
+
+
+def more_threads(figures: Figures, each: int) -> Step:
+    """The step to more threads per process. each: threads per process now, at least 1."""
+    processes = len(figures.server.workers)
+    largest = max(each + 1, min(MOST_THREADS, MOST_IN_ALL // processes))
+    wanted = max(each + 1, ceil((count_needed_threads(figures) or 0.0) / processes))
+    threads, stop = min(wanted, largest), _too_large(wanted, largest)
+    model = measure(figures)
+    if model is None:
+        return Step(processes, threads, None, wanted, stop)
+    if limit := model.find_limit(processes, threads):
+        enough = WORTH * model.most_throughput(processes, threads)
+        larger = range(each + 1, threads)
+        threads = larger.start + bisect_left(larger, enough, key=partial(model.most_throughput, processes))
+        stop = limit
+    return Step(processes, threads, model.promise(processes, threads), wanted, stop)
+
+
+def more_processes(figures: Figures) -> Step:
+    """The step to more processes, of as many threads as now."""
+    processes = len(figures.server.workers)
+    each = round((figures.ceiling or 0) / processes) if processes else 0
+    largest = max(processes + 1, min(MOST_PROCESSES, MOST_IN_ALL // max(1, each)))
+    wanted = max(processes + 1, ceil((count_needed_threads(figures) or 0.0) / each) if each else 0)
+    model = measure(figures)
+    lacks_cpu = False
+    if model is not None and each:
+        rate = _find_wanted_rate(figures, model)
+        most = WORTH * model.of_cpus
+        lacks_cpu = most < rate
+        counts = range(processes + 1, largest)
+        enough = counts.start + bisect_left(counts, min(rate, most), key=partial(_serve, model, each))
+        # If the CPUs are the limit, more workers than use them up would only share them.
+        wanted = enough if lacks_cpu else max(wanted, enough)
+    count = min(wanted, largest)
+    stop: Stop | None = "cpu" if lacks_cpu else _too_large(wanted, largest)
+    if figures.demand.is_floor and count > LARGEST_STEP * processes:
+        count, stop = LARGEST_STEP * processes, "step"
+    memory = figures.server.memory
+    if memory is not None and memory.is_exact and 0 < count_more_workers(memory) < count - processes:
+        count, stop = processes + count_more_workers(memory), "memory"
+    serves = model.promise(count, each) if model is not None and each else None
+    return Step(count, each, serves, wanted, stop)
+
+
+def _serve(model: Model, threads: int, processes: int) -> float:
+    return model.most_throughput(processes, threads)
+
+
+def _too_large(wanted: int, largest: int) -> Stop | None:
+    return None if wanted <= largest else "size"
+
+
+def count_needed_threads(figures: Figures) -> float | None:
+    """The threads that the offered work needs, with the reserve; None if the offered work is unknown."""
+    demand, flow = figures.demand, figures.flow
+    if demand.at_once is None:
+        return None
+    in_bursts = _count_at_once_in_bursts(figures)
+    if demand.is_floor:
+        overload = find_overload(figures)
+        at_once = demand.at_once + demand.retrying
+        return max((at_once if overload is None else GROWTH * overload * (figures.ceiling or 0)) / RESERVE, in_bursts)
+    offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
+    needed = max(1, ceil(GROWTH * offered / RESERVE))
+    if flow.response_time:
+        allowed = noticed_wait(flow.response_time)
+        while erlang_wait(needed, offered, flow.response_time) >= allowed:
+            needed += 1
+    return max(needed, in_bursts)
+
+
+def find_overload(figures: Figures) -> float | None:
+    """How many times as many requests arrive as the threads serve, by the part of the time for which a queue is full;
+    None if the threads are not all busy, no queue was full, or the number in the system says less than that.
+
+    Each request that is served leaves a place in the queue, until the next one arrives. Of random arrivals at r times
+    the rate of service, a long queue is in its last state for the part 1 - 1/r of the time, and in its last two for
+    1 - 1/r² (the limit of the M/M/c/K queue for large K and r above 1: D. Gross et al., "Fundamentals of Queueing
+    Theory", 2008, chapter 2). A queue counts as full in its last two states: Linux lets one more request in than its
+    limit. Clients who were refused and try again count as arrivals, so the factor can be too large.
+    """
+    window, busy, demand = figures.window, figures.flow.observed, figures.demand
+    if busy is None or not figures.ceiling or busy < SATURATED * figures.ceiling or not window.observed_seconds:
+        return None
+    parts = [window.queue_full_seconds[name] for name in window.queue_full_seconds if was_full(window, name)]
+    full = max(parts, default=0.0) / window.observed_seconds
+    if not 0 < full < 1:
+        return None
+    overload = 1 / sqrt(1 - full)
+    at_once = (demand.at_once or 0.0) + demand.retrying
+    return overload if GROWTH * overload * figures.ceiling < at_once else None
+
+
+def _count_at_once_in_bursts(figures: Figures) -> float:
+    """The mean number of requests in the system while all threads are busy, if requests wait longer than random
+    arrivals would: they come in bursts. Else 0."""
+    flow, threads, window = figures.flow, figures.ceiling, figures.window
+    if not threads or flow.observed is None or not flow.response_time or not shows_a_limit(flow):
+        return 0.0
+    busy = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
+    expected = erlang_wait(threads, flow.observed, flow.response_time)
+    if busy < LEAST_BUSY or (flow.queue_wait or 0.0) <= BURSTY * expected:
+        return 0.0
+    return threads + (flow.queue_length or 0.0) / busy
+
+
+def measure(figures: Figures) -> Model | None:
+    """The model of a server; None if its throughput or its response time is unknown."""
+    flow, processes = figures.flow, len(figures.server.workers)
+    if not flow.response_time or not flow.throughput or not processes:
+        return None
+    cpu = sum_if_all_known([worker.cpu_seconds for worker in figures.window.workers])
+    computing = min(cpu / flow.requests, flow.response_time) if cpu else 0.0
+    waits = figures.waits.per_request if figures.waits else None
+    waiting = (
+        own_waiting(waits, flow.response_time) if waits and any(waits.values()) else flow.response_time - computing
+    )
+    if not computing + waiting:
+        waiting = flow.response_time
+    model = Model(computing, waiting, _count_usable_cpus(figures))
+    each = round((figures.ceiling or 0) / processes)
+    if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
+        return model
+    served = flow.throughput / model.most_throughput(processes, each)
+    return replace(model, efficiency=min(1.0, max(LEAST_EFFICIENCY, served)))
+
+
+LEAST_EFFICIENCY = 0.5
+"""A server that serves a smaller part of the model's throughput while all its threads are busy is limited by something
+that the model does not know, and that more threads may pass by."""
+
+
+def _count_usable_cpus(figures: Figures) -> float:
+    """The CPUs that the workers can use beside other programs; all that they may use if idle ones are unknown."""
+    cpus, shares = figures.server.cpus, figures.cpu
+    if cpus is None:
+        return inf
+    if shares is None:
+        return cpus.count
+    return usable_beside_others(shares, cpus.count)
+
+
+def _find_wanted_rate(figures: Figures, model: Model) -> float:
+    """Requests per second that a setting must serve at most. Of a floor: what the clients would ask for if each
+    request found a thread at once."""
+    demand, throughput = figures.demand, figures.flow.throughput or 0.0
+    if not demand.is_floor or demand.at_once is None:
+        return GROWTH * throughput / RESERVE
+    if overload := find_overload(figures):
+        return GROWTH * overload * throughput / RESERVE
+    at_once = (demand.at_once + demand.retrying) / RESERVE
+    return max(throughput / RESERVE, at_once / (model.computing + model.waiting))

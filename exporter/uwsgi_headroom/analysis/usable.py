@@ -1,0 +1,272 @@
+"""Computes usable headroom: the factor by which load can grow until requests wait noticeably (`noticed_wait`).
+
+A limit of throughput is reached at a utilization of 1, but random arrivals wait long before: with one thread, the wait
+is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79, with 32 at 0.93. Each limit is taken
+as a queue of its own, and the usable headroom is that of the queue whose mean wait reaches the threshold first.
+
+The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
+threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
+5.3.3, for random arrivals), where cv is the coefficient of variation of the response times, as estimated from samples;
+1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
+does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
+
+* Threads: all that serve a socket are one pool, since any free thread takes the next request.
+* CPUs: one pool of as many servers as the workers can use.
+* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
+* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
+
+Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
+first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
+of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import exp, inf, log, sqrt
+from operator import mul
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.capacity import ONE_INTERPRETER, CpuShares, Headroom, Limit, usable_beside_others
+from uwsgi_headroom.analysis.demand import SocketDemand
+from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wait
+from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.percentiles import RESOLUTION
+from uwsgi_headroom.analysis.wait_states import WaitFigures
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.record import State
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+
+LEAST_REQUESTS = 100
+"""The fewest requests that show how much response times vary."""
+
+MOST_VARIATION = 5.0
+"""The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
+any number; the wait behind them is not that of a mean request."""
+
+
+class Usable(Struct, frozen=True, gc=False):
+    """The usable headroom of a server."""
+
+    factor: float
+    """At most the headroom. 1 means that requests wait."""
+    first: Limit
+    """The limit for which requests wait first."""
+
+
+class Queue(NamedTuple):
+    """A limit as a queue. use: its utilization; seconds: how long a mean request takes one of the servers; variation:
+    the factor of the wait beside that of M/M/c."""
+
+    limit: Limit
+    servers: int
+    use: float
+    seconds: float
+    variation: float = 1.0
+
+
+def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
+    flow: Flow,
+    room: Headroom,
+    balance: Balance,
+    threads: int | None,
+    cpus: float | None,
+    cpu: CpuShares | None = None,
+    *,
+    by_socket: Sequence[SocketDemand] = (),
+    lock: LockFigures | None = None,
+    wait_factor: float = 1.0,
+    waits: WaitFigures | None = None,
+) -> Usable | None:
+    """The usable headroom at the load of a window; None if the headroom or the response time is not known. threads: the
+    most that can serve; the other arguments are as for `compute_headroom`. wait_factor: see `variation`. waits: what
+    the response time has of waits for a CPU, an interpreter or a lock is no part of what requests ask for."""
+    if room.factor is None or not flow.response_time or not flow.throughput:
+        return None
+    waiting = _waiting_in_service(waits, room)
+    # The wait for a thread is beside the response time, and is compared with all of it; these waits are in it.
+    in_queue, in_service = noticed_wait(flow.response_time), noticed_wait(flow.response_time - (waiting or 0.0))
+    judged = judge_waiting(flow)
+    usable_cpus = cpus if cpu is None else usable_beside_others(cpu, cpus or 0.0)
+    factors = dict(room.by_limit)
+    for queue in (
+        *_of_threads(flow, room, balance, threads, by_socket, wait_factor),
+        *_of_resources(flow, room, balance, threads, usable_cpus, in_service),
+        *_of_lock(room, lock),
+    ):
+        allowed = in_queue if queue.limit == "threads" else in_service
+        used = highest_utilization(queue.servers, _round(allowed / (queue.seconds * queue.variation)))
+        factor = used / queue.use
+        if judged == "none" if queue.limit == "threads" else waiting is not None and waiting < in_service:
+            factor = max(1.0, factor)
+        factors[queue.limit] = min(factor, factors[queue.limit])
+    first = min(factors, key=factors.__getitem__)
+    factor = factors[first]
+    if factor > 1 and judged not in (None, "none"):
+        return Usable(1.0, "threads" if "threads" in factors else first)
+    inside = [limit for limit in factors if limit != "threads"]
+    if factor > 1 and inside and waiting is not None and waiting >= in_service:
+        return Usable(1.0, min(inside, key=factors.__getitem__))
+    return Usable(factor, first)
+
+
+def _waiting_in_service(waits: WaitFigures | None, room: Headroom) -> float | None:
+    """Seconds of a mean request in waits for a CPU, an interpreter, or the lock of the application if it is known as a
+    limit; None if they are not measured. Waiting for other locks may be what a request asks for."""
+    if waits is None or waits.per_request is None:
+        return None
+    states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
+    return sum([waits.per_request.get(state, 0.0) for state in states])
+
+
+def _of_threads(
+    flow: Flow,
+    room: Headroom,
+    balance: Balance,
+    threads: int | None,
+    by_socket: Sequence[SocketDemand],
+    wait_factor: float,
+) -> Iterator[Queue]:
+    """The threads that serve a socket that some workers do not serve; without such sockets, all of them."""
+    if "threads" not in room.by_limit or not flow.response_time:
+        return
+    if threads and not by_socket:
+        yield Queue("threads", threads, 1 / room.by_limit["threads"], flow.response_time, wait_factor)
+    times = {worker.worker_id: (worker.requests, worker.response_time or 0.0) for worker in balance.workers}
+    for socket in by_socket:
+        served = [times[worker_id] for worker_id in socket.workers if worker_id in times]
+        requests = sum(count for count, _ in served)
+        seconds = sum(count * each for count, each in served) / requests if requests else 0.0
+        if socket.busy and seconds:
+            yield Queue("threads", socket.threads, socket.busy / socket.threads, seconds, wait_factor)
+
+
+def _of_resources(
+    flow: Flow, room: Headroom, balance: Balance, threads: int | None, cpus: float | None, allowed: float
+) -> Iterator[Queue]:
+    """CPUs and interpreters. Requests wait for an interpreter only where a worker has several threads, and enough of
+    them to reach the threshold: if n compute all the time, each waits for n - 1 at most, and half of them on average
+    of random arrivals."""
+    active = balance.active
+    used = sum_if_all_known([worker.interpreter_load for worker in active])
+    if not used or not flow.throughput:
+        return
+    seconds = used / flow.throughput
+    if "cpu" in room.by_limit and cpus:
+        yield Queue("cpu", max(1, round(cpus)), 1 / room.by_limit["cpu"], seconds)
+    each = (threads or 0) / len(active)
+    if "interpreters" in room.by_limit and (each - 1) / 2 * seconds >= allowed:
+        yield Queue("interpreters", len(active), 1 / room.by_limit["interpreters"], seconds)
+    hottest = max(active, key=lambda worker: worker.interpreter_load or 0.0)
+    if "hottest_interpreter" in room.by_limit and hottest.share and hottest.interpreter_load:
+        seconds = hottest.interpreter_load / (hottest.share * flow.throughput)
+        if (each - 1) / 2 * seconds >= allowed:
+            yield Queue("hottest_interpreter", 1, hottest.interpreter_load / ONE_INTERPRETER, seconds)
+
+
+def _of_lock(room: Headroom, lock: LockFigures | None) -> Iterator[Queue]:
+    if lock is not None and "lock" in room.by_limit:
+        yield Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)
+
+
+def variation(window: ResponseTimeWindow | None) -> float:
+    """The factor (1 + cv²) / 2 of response times by bin; 1, which is that of an exponential distribution, if there are
+    too few requests or most are too short for the time between two samples."""
+    if window is None or window.requests < LEAST_REQUESTS:
+        return 1.0
+    return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
+
+
+def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
+    """The same of numbers of requests by bin, with the middles of the bins. least: the mean, in seconds, below which
+    the response times are too short to say."""
+    seconds = list(map(mul, counts, middles))
+    number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
+    if not number or total < least * number or not total:
+        return 1.0
+    squared: float = squares * number / (total * total) - 1
+    return (1 + min(MOST_VARIATION, max(0.0, squared))) / 2
+
+
+def erlang_wait(threads: int, offered: float, seconds: float) -> float:
+    """The mean wait of random arrivals, in seconds; infinite if the threads are too few for them.
+
+    offered: the mean number of busy threads if all is served; seconds: the mean time in service.
+    """
+    if offered >= threads:
+        return inf
+    return waiting_share(threads, offered) * seconds / (threads - offered)
+
+
+def waiting_share(threads: int, offered: float) -> float:
+    """Erlang C: the share of the requests that find all threads busy. offered: less than the threads."""
+    if offered <= 0:
+        return 0.0
+    # 1 / B = 1 + c / a + c (c - 1) / a² + ..., where B is Erlang's loss formula.
+    term = inverse = 1.0
+    for left in range(threads, 0, -1):
+        term *= left / offered
+        inverse += term
+        if term < _NEGLIGIBLE * inverse or inverse > _HUGE:
+            break
+    use = offered / threads
+    return 1 / (use + (1 - use) * inverse)
+
+
+_NEGLIGIBLE, _HUGE = 1e-7, 1e100
+
+
+def _round(wait: float) -> float:
+    """A wait to the nearest hundredth of itself: neighbouring windows of a server then find their answer in the cache,
+    and the utilization is within half a hundredth."""
+    return exp(round(_STEPS_OF_WAIT * log(wait)) / _STEPS_OF_WAIT)
+
+
+_STEPS_OF_WAIT = 100
+
+
+@lru_cache(maxsize=4096)
+def highest_utilization(servers: int, wait: float) -> float:
+    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time.
+
+    It solves an approximation (H. Sakasegawa, "An approximation formula", Annals of the Institute of Statistical
+    Mathematics 29, 1977), compares it with the exact wait there, and corrects what it asks of the approximation by the
+    secant method; a few steps are enough for a thousandth.
+    """
+    power = sqrt(2 * (servers + 1)) - 1
+    aim = log(wait)
+    asked, before = aim + log(servers), (0.0, 0.0)
+    use = 0.0
+    for step in range(_STEPS):
+        use = _solve_approximation(power, exp(asked))
+        exact = erlang_wait(servers, use * servers, 1.0)
+        if not 0 < exact < inf:
+            break
+        found = log(exact)
+        if abs(found - aim) < _CLOSE:
+            break
+        slope = (found - before[1]) / (asked - before[0]) if step and asked != before[0] else 1.0
+        before = (asked, found)
+        asked += (aim - found) / (slope if slope > _LEAST_SLOPE else 1.0)
+    return use
+
+
+_STEPS, _CLOSE, _LEAST_SLOPE = 8, 1e-4, 0.2
+
+
+def _solve_approximation(power: float, wanted: float) -> float:
+    """The use at which use ** power / (1 - use) is as wanted."""
+    if power <= 1:
+        return wanted / (1 + wanted)
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        free = (low + high) / 2
+        low, high = (free, high) if (1 - free) ** power > wanted * free else (low, free)
+    return 1 - (low + high) / 2
+
+
+_HALVINGS = 30

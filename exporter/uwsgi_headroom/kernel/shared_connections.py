@@ -1,0 +1,79 @@
+"""Finds connections that several workers share, because they were opened before uWSGI forked them.
+
+The workers of one master inherit its descriptors, each under the same number. So a connection that two of them have is
+a descriptor of the master, or was one; only those of the master are looked at, and then the same numbers in the
+workers. What uWSGI itself shares is no connection to another server: listening sockets, socket pairs, datagrams, logs.
+
+It takes the right to read the master's and the workers' descriptors (`procfs.read_socket_inodes`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
+from uwsgi_headroom.kernel.waits.descriptors import read_socket
+from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.record import SharedConnection
+
+LOOK_SECONDS = 10.0
+"""Seconds between two looks: a system call for each descriptor of the master, and for each worker and candidate."""
+
+MOST_DESCRIPTORS = 512
+MOST_CANDIDATES = 16
+MOST_WORKERS = 64
+
+
+class SharedConnections:
+    """Looks at the descriptors of one server again and again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._peers = Peers(clock)
+        self._looked_at = float("-inf")
+        self._pids: frozenset[int] = frozenset()
+        self._found: dict[int, SharedConnection] = {}
+
+    def read(self, master_pid: int, pids: Collection[int]) -> tuple[SharedConnection, ...]:
+        """The shared connections as of the last look; none if they cannot be seen. pids: the workers. Never raises."""
+        now, workers = self._clock(), frozenset(pids)
+        if now - self._looked_at >= LOOK_SECONDS or (self._found and workers != self._pids):
+            self._looked_at, self._pids = now, workers
+            self._found = dict(self._look(master_pid, sorted(workers)[:MOST_WORKERS]))
+        return tuple(self._found.values())
+
+    @property
+    def inodes(self) -> Collection[int]:
+        """The inodes of their sockets."""
+        return self._found.keys()
+
+    def _look(self, master_pid: int, workers: list[int]) -> Iterator[tuple[int, SharedConnection]]:
+        sockets = _list_sockets(master_pid)
+        if len(workers) < 2 or not sockets:
+            return
+        elsewhere = None if shares_network_namespace(master_pid) else master_pid
+        self._peers.learn(list(sockets.values()), elsewhere=elsewhere)
+        candidates = [
+            (descriptor, inode, peer.address)
+            for descriptor, inode in sockets.items()
+            if (peer := self._peers.get(inode)) and peer.kind == "backend"
+        ]
+        for descriptor, inode, address in candidates[:MOST_CANDIDATES]:
+            holders = sum([read_socket(pid, descriptor) == inode for pid in workers])
+            if holders > 1:
+                yield inode, SharedConnection(address, holders)
+
+
+def _list_sockets(pid: int) -> dict[int, int]:
+    """The inodes of a process's sockets by descriptor; none if they are hidden, or if it has too many descriptors."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as folder:
+            numbers = [int(entry.name) for entry in islice(folder, MOST_DESCRIPTORS + 1)]
+    except OSError:
+        return {}
+    if len(numbers) > MOST_DESCRIPTORS:
+        return {}
+    return {number: inode for number in numbers if (inode := read_socket(pid, number))}

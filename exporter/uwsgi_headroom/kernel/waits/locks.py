@@ -1,0 +1,181 @@
+"""Finds how much of the time the locks of an application are held: from outside, by the address that a waiter shows.
+
+A lock of CPython (`threading.Lock`, `RLock`, those of C extensions that take CPython's) is, up to CPython 3.13, a
+semaphore of the C library: its first four bytes are 1 while it is free and 0 while it is held, and the next four count
+the threads that wait (`struct new_sem` in glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the
+address in its system call. From then on, each sample of the worker reads these eight bytes, if that is allowed; and if
+it is not, who waits at the address still says when the lock is held for certain.
+
+Not every semaphore is a lock. `threading.Condition`, and with it queues, events and `threading.Semaphore`, makes one
+for each thread that waits: nobody else ever waits at its address. So an address counts once two threads wait at it at
+the same time, or once it was waited for and free again and again. A lock that no thread was seen to pass for half a
+minute does not count either: it is stuck, and its share of the time says nothing about the requests that pass it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from uwsgi_headroom.record import LockUse
+
+_MOST_LOCKS = 8
+"""How many addresses are remembered for a worker."""
+
+_PROOFS = 2
+"""In how many samples a lock has to be waited for, and free without anyone waiting, until it counts."""
+
+_STUCK_SECONDS = 30.0
+"""A lock that no thread was seen to pass for so long does not count."""
+
+_FORGET_SECONDS = {False: 60.0, True: 600.0}
+"""After how long without a waiter an address is forgotten, by whether it counts: its memory may have another use."""
+
+_MOST_WAITERS = 65_536
+"""More threads than that cannot wait at a semaphore: the eight bytes are not one."""
+
+_RECENT = 0.02
+"""The weight of a sample in the recent use by which the lock that is used most is chosen."""
+
+_WORD = struct.Struct("<II")  # the value, and the number of threads that wait
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class RefusedToReadError(Exception):
+    """The kernel, or a filter of system calls, does not let this process read the worker's memory."""
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The value and the number of waiters of the semaphores at these addresses, with one process_vm_readv(2), which
+    does not stop the process. Where the process has no memory, the address is left out, and so are those behind it.
+    Raises RefusedToReadError."""
+    number, size = len(addresses), _WORD.size
+    buffer = ctypes.create_string_buffer(number * size)
+    here = _Iovec(ctypes.addressof(buffer), number * size)
+    there = (_Iovec * number)(*[_Iovec(address, size) for address in addresses])
+    copied = _LIBC.process_vm_readv(pid, ctypes.byref(here), 1, there, number, 0)
+    if copied < 0:
+        if ctypes.get_errno() in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            raise RefusedToReadError
+        return {}
+    whole = min(number, copied // size)
+    return dict(zip(addresses, _WORD.iter_unpack(buffer.raw[: whole * size]), strict=False))
+
+
+@dataclass(slots=True)
+class _Lock:
+    """What is known of an address. waited_at, passed_at: monotonic times at which a thread was last seen to wait, and
+    to go on. threads: those that were seen to wait there last. counts: whether it is a lock for certain. recent: its
+    recent use."""
+
+    waited_at: float
+    passed_at: float = float("-inf")
+    threads: frozenset[int] = frozenset()
+    waited: int = 0
+    free: int = 0
+    counts: bool = False
+    recent: float = 0.0
+    held: bool | None = None
+
+
+class WorkerLocks:
+    """The locks of the application in one worker process. is_read: whether its memory may be read."""
+
+    def __init__(self, pid: int, *, is_read: bool) -> None:
+        self._pid = pid
+        self._is_read = is_read
+        self._locks: dict[int, _Lock] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._locks)
+
+    def look(
+        self, waiting: Mapping[int, Collection[int]], looked_at: Collection[int], now: float, *, are_all: bool
+    ) -> LockUse | None:
+        """Look at the locks at the time of a sample; returns that of the lock that is used most, None if none is known.
+        waiting: the threads that wait, by the address of the lock; looked_at: the threads of the sample, and whether
+        those are all. Raises RefusedToReadError, after which `busiest` returns what is known all the same."""
+        self._remember(waiting, now)
+        values: Mapping[int, tuple[int, int]] = {}
+        refused = False
+        if self._is_read and self._locks:
+            try:
+                values = read_semaphores(self._pid, list(self._locks))
+            except RefusedToReadError:
+                refused = True
+        reads = self._is_read and not refused
+        for address, lock in list(self._locks.items()):
+            threads = frozenset(waiting.get(address, ()))
+            self._note_waiters(lock, threads, looked_at, now)
+            if not self._note_value(lock, threads, values.get(address), now, reads=reads):
+                del self._locks[address]
+        if refused:
+            raise RefusedToReadError
+        return self.busiest(now, are_all=are_all)
+
+    def rest(self, now: float) -> LockUse | None:
+        """The same for a worker that serves no request: nobody holds its locks."""
+        for address, lock in list(self._locks.items()):
+            lock.threads, lock.passed_at, lock.held = frozenset(), now, False if self._is_read else None
+            lock.recent -= _RECENT * lock.recent
+            if now - lock.waited_at > _FORGET_SECONDS[lock.counts]:
+                del self._locks[address]
+        return self.busiest(now, are_all=True)
+
+    def _remember(self, waiting: Mapping[int, Collection[int]], now: float) -> None:
+        """Add addresses that are new, those with the most waiters first; the least certain ones make room."""
+        new = [address for address in waiting if address not in self._locks]
+        for address in sorted(new, key=lambda address: len(waiting[address]), reverse=True)[:_MOST_LOCKS]:
+            if len(self._locks) >= _MOST_LOCKS:
+                least = min(self._locks, key=self._rank)
+                if self._locks[least].waited_at >= now or self._locks[least].counts:
+                    return
+                del self._locks[least]
+            self._locks[address] = _Lock(now)
+
+    def _rank(self, address: int) -> tuple[bool, float, float]:
+        lock = self._locks[address]
+        return lock.counts, lock.waited_at, lock.recent
+
+    def _note_waiters(self, lock: _Lock, threads: frozenset[int], looked_at: Collection[int], now: float) -> None:
+        if threads:
+            lock.waited_at = now
+            lock.waited += 1
+        if (lock.threads - threads).intersection(looked_at):
+            lock.passed_at = now
+        lock.threads = lock.threads.difference(looked_at) | threads
+
+    def _note_value(
+        self, lock: _Lock, threads: frozenset[int], value: tuple[int, int] | None, now: float, *, reads: bool
+    ) -> bool:
+        """Note what was read of a lock; returns whether it is still of interest."""
+        lock.held = None
+        enough = len(threads) >= _PROOFS
+        if reads:
+            if value is None or value[0] > 1 or value[1] > _MOST_WAITERS:
+                return False  # unmapped, freed, or something else
+            lock.held = value[0] == 0
+            if not lock.held:
+                lock.passed_at = now
+                lock.free += not threads
+            enough = enough and value[1] >= _PROOFS
+        lock.counts = lock.counts or enough or (lock.free >= _PROOFS and lock.waited >= _PROOFS)
+        lock.recent += _RECENT * ((lock.held or bool(threads)) - lock.recent)
+        return now - lock.waited_at <= _FORGET_SECONDS[lock.counts]
+
+    def busiest(self, now: float, *, are_all: bool) -> LockUse | None:
+        """The use of the lock that is used most, as of the last look; None if none is known."""
+        known = [lock for lock in self._locks.values() if lock.counts and now - lock.passed_at < _STUCK_SECONDS]
+        if not known:
+            return None
+        lock = max(known, key=lambda lock: lock.recent)
+        if lock.held is None and not are_all:
+            return None  # a thread that was not looked at may wait for it
+        return LockUse(bool(lock.threads), lock.held)

@@ -1,0 +1,211 @@
+"""Keeps what one server's log said: counters, and an hour of the messages for the windows of the figures.
+
+A thread reads and scans the file (`read`); the event loop takes the results (`take`) and compares them with the
+readings (`note`). Kept are codes, numbers of workers, signals and limits, and the places of exceptions: no line, no
+part of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from time import thread_time
+
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
+from uwsgi_headroom.uwsgi_log.messages import describe
+from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen
+from uwsgi_headroom.uwsgi_log.tail import Tail, Trouble
+
+BIN_SECONDS = 5.0
+"""Messages are kept by this much of time: a window of the figures may have some that are so much older."""
+
+MOST_LINES = 2000
+"""The most kinds of lines of one server that wait for something that agrees with them."""
+
+MOST_EVENTS = (20, 60.0)
+"""The most new events of a log in so many seconds: a log full of different messages must not displace all others."""
+
+NO_EVENTS = frozenset(("traceback", "worker_spawned", "worker_finished"))
+"""Messages that are in the journal already, by better figures, or that every exception of a request writes."""
+
+_MOST_NAMED = 20
+
+_WHY: Mapping[Trouble, str] = {
+    "missing": "there is no file of that name",
+    "denied": "this user may not read it",
+    "not_regular": "it is no regular file",
+    "unreadable": "it cannot be opened",
+}
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one turn found in a log. lines: all that were read, known or not."""
+
+    seen: Counter[Seen] = field(default_factory=Counter)
+    lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogTotals:
+    """The counters of one log since the exporter started. messages: by code; is_read: whether it is read now."""
+
+    messages: Mapping[str, int]
+    lines: int
+    skipped_bytes: int
+    is_read: bool
+
+
+@dataclass(slots=True)
+class _Bin:
+    """One message in BIN_SECONDS from `at` on."""
+
+    at: float
+    count: int = 0
+    agreed: int = 0
+    workers: set[int] = field(default_factory=set)
+    signals: set[int] = field(default_factory=set)
+    limit: int | None = None
+    places: Counter[str] = field(default_factory=Counter)
+
+
+AddEvent = Callable[[str, str, tuple[int, ...], int], None]
+"""Adds an event to the journal: its title, its evidence, the workers and how often it happened."""
+
+
+class UwsgiLog:
+    """The log of one server, at `path`."""
+
+    def __init__(self, path: str, *, reads_over_tcp: bool = False) -> None:
+        self.path = path
+        self._tail = Tail(path)
+        self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
+        self._agreement = Agreement(reads_over_tcp)
+        self._messages: Counter[str] = Counter()
+        self._lines = 0
+        self._bins: dict[str, deque[_Bin]] = {}
+        self._pending: deque[tuple[Line, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
+        self._workers = 0
+        self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
+        self._titles: dict[str, float] = {}
+
+    def read(self, now: float, most: int, cpu_until: float) -> Batch:
+        """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
+        a thread, one at a time."""
+        batch = Batch()
+        scanner = self._scanner = self._scanner or Scanner()
+        for block in self._blocks(now, most, cpu_until):
+            if block is None:
+                scanner.forget()
+                continue
+            batch.lines += block.count(b"\n")
+            for seen, count in scanner.scan(block).items():
+                batch.seen[seen] += count
+        return batch
+
+    def _blocks(self, now: float, most: int, cpu_until: float) -> Iterator[bytes | None]:
+        for block in self._tail.read(now, most):
+            yield block
+            if block is not None and thread_time() >= cpu_until:
+                return
+
+    def take(self, batch: Batch, at: float, add_event: AddEvent) -> None:
+        """Take what a turn found at the monotonic time `at`."""
+        self._lines += batch.lines
+        for seen, count in batch.seen.items():
+            self._messages[seen.code] += count
+            line = Line(at, self._without_unknown(seen), count)
+            self._agreement.hear(line)
+            self._pending.append((line, self._keep(line), count))
+            self._add_event(line, add_event)
+
+    def _without_unknown(self, seen: Seen) -> Seen:
+        """A message without the number of a worker that does not exist: the application may have made it up."""
+        is_known = seen.worker is None or 1 <= seen.worker <= self._workers
+        return seen if is_known else seen._replace(worker=None)
+
+    def _keep(self, line: Line) -> _Bin:
+        bins, seen = self._bins.setdefault(line.seen.code, deque()), line.seen
+        if not bins or line.at - bins[-1].at >= BIN_SECONDS:
+            bins.append(_Bin(line.at))
+        while line.at - bins[0].at > HISTORY_SECONDS:
+            bins.popleft()
+        kept = bins[-1]
+        kept.count += line.count
+        if seen.worker is not None and len(kept.workers) < _MOST_NAMED:
+            kept.workers.add(seen.worker)
+        if seen.signal is not None and len(kept.signals) < _MOST_NAMED:
+            kept.signals.add(seen.signal)
+        kept.limit = seen.limit if seen.limit is not None else kept.limit
+        if seen.place and (seen.place in kept.places or len(kept.places) < _MOST_NAMED):
+            kept.places[seen.place] += line.count
+        return kept
+
+    def _add_event(self, line: Line, add_event: AddEvent) -> None:
+        seen = line.seen
+        if seen.code in NO_EVENTS:
+            return
+        title = f"uWSGI's log: {describe(seen.code, seen.worker, seen.signal, seen.limit)}."
+        most, seconds = MOST_EVENTS
+        self._titles = {each: at for each, at in self._titles.items() if line.at - at < seconds}
+        if title not in self._titles:
+            if len(self._events_at) == most and line.at - self._events_at[0] < seconds:
+                return
+            self._events_at.append(line.at)
+        self._titles[title] = line.at
+        evidence = f"Process {seen.pid}." if seen.pid else ""
+        add_event(title, evidence, (seen.worker,) if seen.worker else (), line.count)
+
+    def note(self, reading: Reading) -> None:
+        """Compare the lines of the last seconds with a reading."""
+        if isinstance(reading.snapshot, Snapshot):
+            self._workers = len(reading.snapshot.workers)
+        self._agreement.note(reading)
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, deque(maxlen=MOST_LINES)
+        for line, kept, left in pending:
+            proven = self._agreement.count(replace(line, count=left), reading.at)
+            kept.agreed += proven
+            if left > proven and reading.at - line.at < AGREE_SECONDS:
+                self._pending.append((line, kept, left - proven))
+
+    def record(self, since: float, until: float) -> LogRecord:
+        """What the log said between two monotonic times."""
+        return LogRecord(
+            off=self.trouble,
+            messages={
+                code: _sum(chosen)
+                for code, bins in self._bins.items()
+                if (chosen := [each for each in bins if since - BIN_SECONDS < each.at <= until])
+            },
+        )
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the log is not read, as the end of a sentence; None while it is."""
+        return _WHY[self._tail.trouble] if self._tail.trouble else None
+
+    @property
+    def totals(self) -> LogTotals:
+        """The counters."""
+        return LogTotals(dict(self._messages), self._lines, self._tail.skipped, self._tail.trouble is None)
+
+
+def _sum(bins: list[_Bin]) -> LogMessage:
+    places: Counter[str] = Counter()
+    for each in bins:
+        places.update(each.places)
+    return LogMessage(
+        count=sum(each.count for each in bins),
+        agreed=sum(each.agreed for each in bins),
+        workers=tuple(sorted(set().union(*(each.workers for each in bins))))[:_MOST_NAMED],
+        signals=tuple(sorted(set().union(*(each.signals for each in bins))))[:_MOST_NAMED],
+        limit=next((each.limit for each in reversed(bins) if each.limit is not None), None),
+        place=places.most_common(1)[0][0] if places else "",
+    )

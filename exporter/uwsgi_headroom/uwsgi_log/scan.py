@@ -1,0 +1,162 @@
+"""Finds the known messages in blocks of a log, and takes nothing out of a line but what `Seen` has.
+
+Most lines of a log are those of requests. They are told apart by their first bytes alone, which takes 0.1 us each. A
+line may begin with a date: uWSGI writes one with `log-date`, and always before the messages of its master. Dates of
+an own format (`log-date = FORMAT`) are recognized by their time of day: the name of a user, in an access log of the
+same file, could otherwise begin a message.
+
+Of a traceback, the scanner takes the type of the exception and the last file and line that are in a file, nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from uwsgi_headroom.uwsgi_log.messages import HEAD, index
+
+LONGEST_LINE = 4096
+"""Bytes of a line that are looked at. uWSGI cuts its own messages at this length, and none that is known is longer."""
+
+MOST_KINDS = 200
+"""The most different messages of one block that are told apart; any others of it count without worker, PID and
+place."""
+
+_DATE = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} - ")
+_DATE_BYTES = len(b"Wed Nov 25 18:54:16 2026 - ")
+_OWN_DATE = re.compile(rb"(?=[^\n]{0,64}(?:(?<![\w:])|/\d{4}:)\d\d:\d\d(?::\d\d)?(?![\w:]))[\w :./,+\[\]-]{5,64}? - ")
+
+_DAYS = tuple(day + b" " for day in (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"))
+_DATED_LINES = 20
+"""Lines of a block in which a date of an own format is looked for: it is before all of uWSGI's lines, or before
+none."""
+
+_FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
+_PLAIN_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
+_EXCEPTION = re.compile(rb"([A-Za-z_][\w.]{0,100})(?::|$)", re.ASCII)
+_FRAME_LINES = 400
+"""The most lines of one traceback that are looked at."""
+
+
+class Seen(NamedTuple):
+    """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
+    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown."""
+
+    code: str
+    worker: int | None = None
+    pid: int | None = None
+    signal: int | None = None
+    limit: int | None = None
+    place: str = ""
+
+
+class Scanner:
+    """Scans the log of one server, block after block. A traceback may go on in the next block."""
+
+    def __init__(self) -> None:
+        self._frame = ""  # the last frame of a traceback that has begun
+        self._left = 0  # the lines that may still belong to it
+        self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
+        self._known = index()
+        self._heads = frozenset((*self._known, *_DAYS))
+        self._own_date = 0  # the length of a date of an own format, 0 for none
+
+    def forget(self) -> None:
+        """Begin anew, since lines were left out."""
+        self._frame, self._left, self._place = "", 0, ""
+
+    def scan(self, block: bytes) -> Counter[Seen]:
+        """Count the known messages in a block of whole lines."""
+        lines = block.split(b"\n")
+        seen: Counter[Seen] = Counter()
+        if self._left:
+            self._follow(lines, 0, seen)
+        matched: dict[bytes, Seen | None] = {}  # a block may have the same line many times
+        for place in self._find_places(lines):
+            self._take(lines, place, matched, seen)
+        return seen
+
+    def _find_places(self, lines: list[bytes]) -> list[int]:
+        """The places of the lines that may be messages, by four bytes at their beginning and behind their date."""
+        known, heads, end = self._known, self._heads, _DATE_BYTES + HEAD
+        places = [place for place, line in enumerate(lines) if line[:HEAD] in heads]
+        places = [place for place in places if lines[place][:HEAD] in known or lines[place][_DATE_BYTES:end] in known]
+        self._own_date = _find_own_date(lines) or self._own_date
+        if begin := self._own_date:
+            end = begin + HEAD
+            dated = [place for place, line in enumerate(lines) if line[begin:end] in known]
+            places = sorted({*places, *dated}) if dated else places
+        return places
+
+    def _take(self, lines: list[bytes], place: int, matched: dict[bytes, Seen | None], seen: Counter[Seen]) -> None:
+        line = lines[place][:LONGEST_LINE]
+        if line in matched:
+            found = matched[line]
+        else:
+            found = matched[line] = _match(line) or _match(_without_date(line))
+        if found is None:
+            return
+        if found.code == "traceback":
+            self._frame, self._left = "", _FRAME_LINES
+            self._follow(lines, place + 1, seen)
+            return
+        if found.code in ("application_not_loaded", "failed_in_worker", "no_callable"):
+            found, self._place = found._replace(place=self._place), ""
+        _count(seen, found)
+
+    def _follow(self, lines: list[bytes], place: int, seen: Counter[Seen]) -> None:
+        """Follow a traceback from this line on, to the line with its exception."""
+        while place < len(lines) and self._left:
+            line = lines[place][:LONGEST_LINE]
+            place += 1
+            if place == len(lines) and not line:  # what is behind the last line end
+                return
+            self._left -= 1
+            if line.startswith(b" "):
+                if frame := _FRAME.match(line):
+                    self._frame = _name_place(frame[1], frame[2]) or self._frame
+            elif exception := _EXCEPTION.match(line):
+                name = exception[1].decode("ascii", "replace")
+                self._place = f"{name} at {self._frame}" if self._frame else name
+                self._frame, self._left = "", 0
+                _count(seen, Seen("traceback", place=self._place))
+            else:
+                self._frame, self._left = "", 0
+                _count(seen, Seen("traceback"))
+
+
+def _name_place(path: bytes, line: bytes) -> str:
+    """The last two parts of a path, if they are plain, and the number of a line: `shop/views.py:12`."""
+    parts = path.decode("ascii", "replace").split("/")[-2:]
+    names = [part for part in parts if part]
+    return f"{'/'.join(names)}:{int(line)}" if all(map(_PLAIN_NAME.fullmatch, names)) else ""
+
+
+def _find_own_date(lines: list[bytes]) -> int:
+    """The length of the date of an own format before these lines, 0 if they have none."""
+    dates = (_OWN_DATE.match(line) for line in lines[:_DATED_LINES] if not _DATE.match(line))
+    return next((date.end() for date in dates if date), 0)
+
+
+def _match(line: bytes) -> Seen | None:
+    """The known message that a line without its date is."""
+    for message, pattern in index().get(line[:HEAD], ()):
+        if found := pattern.match(line):
+            numbers = {name: int(number) for name, number in found.groupdict().items() if number is not None}
+            return Seen(message.code, **numbers)  # type: ignore[arg-type]  # each group is a field that is a number
+    return None
+
+
+def _without_date(line: bytes) -> bytes:
+    """A line without the date at its beginning, if it has one."""
+    if date := _DATE.match(line) or _OWN_DATE.match(line):
+        return line[date.end() :]
+    return line
+
+
+def _count(seen: Counter[Seen], message: Seen) -> None:
+    if message in seen or len(seen) < MOST_KINDS:
+        seen[message] += 1
+    else:
+        seen[Seen(message.code)] += 1

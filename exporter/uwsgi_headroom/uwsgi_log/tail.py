@@ -1,0 +1,282 @@
+"""Reads what is added to a file, through rotation and truncation.
+
+It begins at the end of the file, or at the beginning of one that appears later. What may happen to a log:
+
+* *Renamed, and made anew* (logrotate, `log-maxsize`, `touch-logreopen`): the old file is read to its end, and for
+  DRAIN_SECONDS on, since uWSGI writes to it until it opens the new one.
+* *Copied and truncated* (`copytruncate`): what was written after the last look is in the copy alone. It is found among
+  the newest files that begin with the log's name, by the bytes before the place that was read last, and read from
+  there.
+* *Truncated*: it is read from its beginning. The bytes before that place also tell a file that was truncated and has
+  grown again. After a writer that does not append, a truncated file begins with a hole: the place stays.
+* *Deleted*: the open file is read as long as it grows, and is closed after IDLE_SECONDS, because it takes up the disk.
+
+Only regular files are opened: a FIFO would lose what its reader reads, and a device could wait for ever. A second
+rotation between two looks cannot be seen, and what is in the file between them is lost. Every call does a bounded
+amount of work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+BLOCK_BYTES = 128 * 1024
+"""Read at once: less than a millisecond of work, during which the exporter's other threads wait for Python's lock."""
+
+MOST_BEHIND = 8 * 1024 * 1024
+"""The most bytes that a log is read behind. If more have been added, the oldest are skipped."""
+
+LONGEST_LINE = 64 * 1024
+"""Bytes of a line that has no end yet; of a longer one, nothing is looked at."""
+
+DRAIN_SECONDS = 10.0
+IDLE_SECONDS = 60.0
+
+_MARK_BYTES = 64
+_COPIES = 5
+_LISTED = 10_000
+"""The newest copies that are compared, and the entries of the directory that are looked at."""
+
+_COPY_SECONDS = 60.0
+"""An older copy is not of this truncation."""
+
+Trouble = Literal["missing", "denied", "not_regular", "unreadable"]
+"""Why a log is not read. missing: there is no such file; denied: this user may not read it; not_regular: it is a
+FIFO, a device, a socket or a directory; unreadable: anything else, such as a loop of links."""
+
+
+class Tail:
+    """The end of one log. `trouble` says why it is not read, None while it is; `skipped` counts bytes that were not
+    read, `bytes_read` those that were; `rotations` counts new files and truncations."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.trouble: Trouble | None = None
+        self.bytes_read = 0
+        self.skipped = 0
+        self.rotations = 0
+        self._files: list[_File] = []  # the last one is at the path, unless that is deleted
+        self._from_end = True
+
+    def read(self, now: float, most: int) -> Iterator[bytes | None]:
+        """Yield blocks of whole lines that were added, `most` bytes in all, and None where lines were left out. now:
+        monotonic seconds."""
+        self._look(now)
+        left = most
+        for file in tuple(self._files):
+            if copied := file.find_truncation(self.path):
+                self.rotations += 1
+                self._files[:0] = copied
+        for file in tuple(self._files):
+            try:
+                for block, size in file.read(left):
+                    left -= size
+                    self.bytes_read += size
+                    yield block
+            finally:  # the caller may have had enough
+                self.skipped += file.take_skipped()
+            if file.is_over(now):
+                file.close()
+                self._files.remove(file)
+
+    def _look(self, now: float) -> None:
+        """Open the file at the path, if it is another than before."""
+        try:
+            found = os.stat(self.path)
+            current = self._files[-1] if self._files else None
+            if current is None or current.identity != (found.st_dev, found.st_ino) or current.closes_at is not None:
+                self._open(now)
+            self.trouble = None
+        except OSError as error:
+            self._note(error, now)
+
+    def _open(self, now: float) -> None:
+        descriptor, size = _open_regular(self.path)
+        opened = _File(descriptor, size if self._from_end else 0)
+        for file in self._files:
+            if file.identity == opened.identity:  # it was renamed, and has its name again
+                opened.close()
+                file.closes_at = None
+                self._files.remove(file)
+                opened = file
+                break
+        for file in self._files:
+            file.close_at(now + DRAIN_SECONDS)
+        while len(self._files) > _COPIES:
+            self._files.pop(0).close()
+        if not self._from_end:
+            self.rotations += 1
+        self._files.append(opened)
+        self._from_end = False
+
+    def _note(self, error: OSError, now: float) -> None:
+        if isinstance(error, _NotRegularError):
+            self.trouble = "not_regular"
+        elif error.errno in (errno.ENOENT, errno.ENOTDIR):
+            self.trouble, self._from_end = "missing", False  # a file that appears now is all new
+        else:
+            self.trouble = "denied" if isinstance(error, PermissionError) else "unreadable"
+        for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
+            file.close_when_idle(now)
+
+
+class _NotRegularError(OSError):
+    pass
+
+
+def _open_regular(path: str) -> tuple[int, int]:
+    """Open a regular file, and nothing else, and return its descriptor and size. Raises OSError.
+
+    O_PATH touches no FIFO and no device, and what was opened so cannot be exchanged before it is opened for reading.
+    """
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        status = os.fstat(place)
+        if not stat.S_ISREG(status.st_mode):
+            raise _NotRegularError(errno.EINVAL, "not a regular file")
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        return os.open(f"/proc/self/fd/{place}", flags), status.st_size
+    finally:
+        os.close(place)
+
+
+class _File:
+    """One open file, read from `offset` on."""
+
+    def __init__(self, descriptor: int, offset: int, mark: bytes = b"", carry: bytes = b"") -> None:
+        status = os.fstat(descriptor)
+        self.identity = status.st_dev, status.st_ino
+        self.closes_at: float | None = None
+        self._descriptor = descriptor
+        self._offset = offset
+        self._mark = mark or self._read_before(offset)
+        self._carry = carry  # the beginning of a line without an end
+        self._is_within_line = bool(offset) and not mark and self._mark[-1:] != b"\n"
+        self._skipped = 0
+        self._grew = True
+        self._idle_since: float | None = None
+
+    def find_truncation(self, path: str) -> list[_File]:
+        """Begin anew if the file was truncated. Returns the copy that was made before, if it is found."""
+        size = os.fstat(self._descriptor).st_size
+        if size == self._offset or not self._mark:
+            return []
+        if size > self._offset:
+            before = self._read_before(self._offset, len(self._mark))
+            if before in (self._mark, bytes(len(self._mark))):
+                self._mark = before
+                return []
+        copies = _find_copy(path, self.identity, self._offset, self._mark, self._carry)
+        self._offset, self._mark, self._carry, self._is_within_line = 0, b"", b"", False
+        return copies
+
+    def read(self, most: int) -> Iterator[tuple[bytes | None, int]]:
+        """Yield blocks of whole lines, and how many bytes were read for each; None where lines were left out."""
+        size = os.fstat(self._descriptor).st_size
+        self._grew = size > self._offset
+        if size - self._offset > MOST_BEHIND:
+            self._skip_to(size - MOST_BEHIND)
+            yield None, 0
+        left = min(most, size - self._offset)
+        while left > 0:
+            block = os.pread(self._descriptor, min(BLOCK_BYTES, left), self._offset)
+            if not block:
+                return
+            self._offset += len(block)
+            left -= len(block)
+            self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
+            yield self._cut(block), len(block)
+
+    def _skip_to(self, offset: int) -> None:
+        self._skipped += offset - self._offset
+        self._offset, self._carry = offset, b""
+        self._mark = self._read_before(offset)
+        self._is_within_line = self._mark[-1:] != b"\n"
+
+    def _cut(self, block: bytes) -> bytes:
+        """The whole lines that this block ends."""
+        if b"\0" in block:  # the hole after a truncation, or no text
+            block = block.replace(b"\0", b"")
+        if self._is_within_line:
+            _, end, block = block.partition(b"\n")
+            self._is_within_line = not end
+            if not end:
+                return b""
+        lines, end, rest = block.rpartition(b"\n")
+        if not end:
+            self._carry += block
+            lines = b""
+        else:
+            lines = self._carry + lines + end
+            self._carry = rest
+        if len(self._carry) > LONGEST_LINE:
+            self._carry, self._is_within_line = b"", True
+        return lines
+
+    def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
+        size = min(size, offset)
+        return os.pread(self._descriptor, size, offset - size) if size else b""
+
+    def take_skipped(self) -> int:
+        """Take the number of bytes that were skipped since the last call."""
+        skipped, self._skipped = self._skipped, 0
+        return skipped
+
+    def close_at(self, at: float) -> None:
+        """Have the file closed at this time, since another one is at its path."""
+        if self.closes_at is None:
+            self.closes_at = at
+
+    def close_when_idle(self, now: float) -> None:
+        """Have the file closed once it has not grown for a while, since none is at its path."""
+        if self._grew or self._idle_since is None:
+            self._idle_since = now
+        if now - self._idle_since >= IDLE_SECONDS:
+            self.close_at(now)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is to be closed: its time has come, and it was read to its end."""
+        return self.closes_at is not None and now >= self.closes_at and not self._behind
+
+    @property
+    def _behind(self) -> int:
+        return os.fstat(self._descriptor).st_size - self._offset
+
+    def close(self) -> None:
+        """Close the file, once."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()  # a log that is no longer configured may still be read in the thread
+
+
+def _find_copy(path: str, identity: tuple[int, int], offset: int, mark: bytes, carry: bytes) -> list[_File]:
+    """The copy of a file that has since been truncated, to be read from `offset` on: the newest beside it whose name
+    begins with the log's and whose bytes before `offset` are those of `mark`. Empty if there is none."""
+    folder, name = os.path.split(path)
+    found: list[tuple[float, str]] = []
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        for _, entry in zip(range(_LISTED), entries, strict=False):
+            if entry.name.startswith(name) and entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                is_new = status.st_size >= offset and status.st_mtime >= time.time() - _COPY_SECONDS
+                if is_new and (status.st_dev, status.st_ino) != identity:
+                    found.append((status.st_mtime, entry.path))
+    for _, copy in sorted(found, reverse=True)[:_COPIES]:
+        with contextlib.suppress(OSError):
+            descriptor, _ = _open_regular(copy)
+            size = min(len(mark), offset)
+            if os.pread(descriptor, size, offset - size) == mark[-size:]:
+                file = _File(descriptor, offset, mark, carry)
+                file.close_at(float("-inf"))
+                return [file]
+            os.close(descriptor)
+    return []

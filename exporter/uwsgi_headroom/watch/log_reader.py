@@ -1,0 +1,90 @@
+"""Reads the logs of all servers in a thread, a little at a time, so that no poll of a server waits for a file.
+
+A file may be on a file system that does not answer. The thread that waits for it is then left alone, and its log
+with it, until it returns; another thread reads the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from uwsgi_headroom.kernel.procfs import ask_in_thread
+from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.watch.watch import Watch
+
+TURN_SECONDS = 0.5
+"""From one look at the logs to the next."""
+
+BYTES_PER_SECOND = 5_000_000
+"""Read of one log at most, on average. A log that grows faster is read in part."""
+
+MOST_CPU = 0.02
+"""The share of a CPU that reading all logs may take, on average."""
+
+BURST_SECONDS = 4.0
+"""What was not used in that many seconds may be used at once."""
+
+PATIENCE_SECONDS = 5.0
+
+
+class LogReader:
+    """Reads the logs of these watches in turns."""
+
+    def __init__(self, list_watches: Callable[[], Sequence[Watch]], monotonic: Callable[[], float]) -> None:
+        self._list_watches = list_watches
+        self._monotonic = monotonic
+        self._stuck: set[UwsgiLog] = set()
+        self._cpu_left = MOST_CPU * BURST_SECONDS
+        self._turned_at: float | None = None
+        self._first = 0
+
+    async def run(self) -> NoReturn:
+        """Read the logs in turns until cancelled."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(TURN_SECONDS)
+
+    async def turn(self) -> None:
+        """Read what was added to each log, within the limits, and pass it to the watches."""
+        watches = {watch.log: watch for watch in self._list_watches() if watch.log}
+        logs = [log for log in watches if log not in self._stuck]
+        if not logs:
+            return
+        now = self._monotonic()
+        elapsed = min(BURST_SECONDS, now - self._turned_at) if self._turned_at is not None else TURN_SECONDS
+        self._turned_at = now
+        self._cpu_left = min(MOST_CPU * BURST_SECONDS, self._cpu_left + MOST_CPU * elapsed)
+        self._first = (self._first + 1) % len(logs)  # the CPU time may end before the last one
+        work = _Turn([*logs[self._first :], *logs[: self._first]], now, int(BYTES_PER_SECOND * elapsed), self._cpu_left)
+        _, answer = ask_in_thread(work.run, "reading logs")
+        done, _ = await asyncio.wait({asyncio.wrap_future(answer)}, timeout=PATIENCE_SECONDS)
+        if not done and (stuck := work.current):
+            self._stuck.add(stuck)
+            answer.add_done_callback(lambda _: self._stuck.discard(stuck))
+        self._cpu_left -= work.cpu
+        for log, batch in work.results[:]:
+            watches[log].take_log(batch)
+        for task in done:
+            task.result()  # an error of this package's: the task is restarted
+
+
+class _Turn:
+    """One turn, which runs in a thread. `results` and `current` may be read meanwhile."""
+
+    def __init__(self, logs: Sequence[UwsgiLog], now: float, most: int, cpu: float) -> None:
+        self._logs, self._now, self._most, self._allowed = logs, now, most, cpu
+        self.results: list[tuple[UwsgiLog, Batch]] = []
+        self.current: UwsgiLog | None = None
+        self.cpu = 0.0
+
+    def run(self) -> None:
+        began = time.thread_time()
+        for log in self._logs:
+            self.current = log
+            batch = log.read(self._now, self._most, began + self._allowed)
+            self.cpu = time.thread_time() - began
+            self.results.append((log, batch))
+        self.current = None

@@ -1,0 +1,75 @@
+"""Workers that are idle while requests wait lack no capacity: what keeps them from accepting is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.test_findings import findings_by_code
+from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.history.window import Window
+
+
+def waiting(idle: float | None = 30.0) -> Window:
+    """A minute of four idle workers while three requests wait; idle: seconds in which a thread was free meanwhile."""
+    rows = (worker(number, 50, each=0.05, cpu=0.1, busy=3.0) for number in range(1, 5))
+    return replace(window(60, *rows, **{"app.sock": 180.0}), idle_queue_seconds=idle)
+
+
+def prefork(**more: int) -> Server:
+    return Server(processes=4, threads=1, queue=3, **more)
+
+
+def test_the_stopped_holder_of_the_accept_lock() -> None:
+    """The worker that holds the lock is named with its PID, and no capacity is advised."""
+    server = prefork(accept_lock=102)
+    server[2].stopped = True
+    first = next(iter(findings_by_code(waiting(), server).values()))
+    assert (first.code, first.severity) == ("accept_blocked", "critical")
+    assert first.title == (
+        "Requests wait in the listen queue: workers are idle, and worker 2 (PID 102), which holds the accept lock, is "
+        "stopped."
+    )
+    assert first.change.startswith("Continue it: `kill -CONT 102`.")
+    assert first.evidence.startswith("Requests waited beside a free thread for 30 s of 60 s, 50 %; 0.2 of 4 threads")
+
+
+def test_a_holder_that_is_not_stopped() -> None:
+    """It may be ended: uWSGI starts another worker."""
+    first = next(iter(findings_by_code(waiting(), prefork(accept_lock=103)).values()))
+    assert "worker 3 (PID 103) holds the accept lock and accepts nothing" in first.title
+    assert "`kill -KILL 103`" in first.change
+
+
+def test_a_holder_that_is_gone() -> None:
+    """The lock of a process that is no worker was never released."""
+    first = next(iter(findings_by_code(waiting(), prefork(accept_lock=999)).values()))
+    assert "PID 999, which holds the accept lock, is no worker any more" in first.title
+
+
+def test_without_a_lock() -> None:
+    """Nothing is known of the cause then, except that it is no lack of capacity."""
+    first = next(iter(findings_by_code(waiting(), prefork()).values()))
+    assert first.title == "Requests wait in the listen queue: workers are idle while requests wait."
+    assert "`processes`" not in first.change
+    assert first.settings == ()
+
+
+@pytest.mark.parametrize("idle", [None, 0.0, 11.9])
+def test_seldom_idle(idle: float | None) -> None:
+    """Below a fifth of the time, or unknown, it is no finding: requests that arrive together wait for a moment."""
+    assert "accept_blocked" not in findings_by_code(waiting(idle), prefork(accept_lock=101))
+
+
+def test_a_stopped_worker_while_nobody_waits() -> None:
+    """The others serve: a warning, which names it."""
+    server = prefork()
+    server[1].stopped = True
+    calm = replace(waiting(0.0), queue_seconds={"app.sock": 0.0})
+    by_code = findings_by_code(calm, server)
+    assert list(by_code) == ["workers_stopped"]
+    finding = by_code["workers_stopped"]
+    assert (finding.title, finding.severity) == ("Worker 1 is stopped.", "warning")
+    assert finding.change == "Continue it: `kill -CONT 101`."

@@ -1,0 +1,76 @@
+"""Clients that leave are told apart from exceptions of the application, of which uWSGI counts one for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.analysis.test_findings import findings_by_code, idle
+from uwsgi_headroom.history.window import Window
+
+
+def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
+    """A minute of 2,000 requests, with these errors in the first worker and none in the others."""
+    quiet = idle()
+    none = None if write_errors is None else 0
+    workers = [
+        msgspec.structs.replace(worker, write_errors=none, read_errors=none if read_errors is not None else None)
+        for worker in quiet.workers
+    ]
+    workers[0] = msgspec.structs.replace(workers[0], write_errors=write_errors, read_errors=read_errors)
+    return replace(quiet, workers=tuple(workers), exceptions=exceptions)
+
+
+def test_clients_that_leave_are_no_exceptions() -> None:
+    """As many exceptions as write errors are those of the write errors: the application raised none."""
+    by_code = findings_by_code(left(400, exceptions=400))
+    assert list(by_code) == ["clients_left"]
+    finding = by_code["clients_left"]
+    assert finding.severity == "warning"
+    assert finding.title == (
+        "Clients leave before they have their answer: the timeout of the clients, or of the web server in front, is "
+        "shorter than the response time."
+    )
+    assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
+    assert "10 ms" in finding.evidence
+    assert "traceback" not in finding.change
+    assert "proxy_read_timeout" in finding.change
+
+
+def test_exceptions_beside_clients_that_leave() -> None:
+    """Exceptions beyond the write errors are the application's own, and both are said."""
+    by_code = findings_by_code(left(400, exceptions=450))
+    assert by_code["exceptions"].severity == "warning"
+    assert by_code["exceptions"].evidence == "50 of 2000 requests: 2.5 % of requests."
+    assert by_code["clients_left"].evidence.startswith("At least 400 of")
+
+
+@pytest.mark.parametrize(("number", "severity"), [(1, "info"), (99, "info"), (100, "warning")])
+def test_a_few_people_always_leave(number: int, severity: str) -> None:
+    """Below one in twenty it is good to know, with nothing to change."""
+    finding = findings_by_code(left(number))["clients_left"]
+    assert finding.severity == severity
+    assert bool(finding.change) == (severity == "warning")
+
+
+def test_uploads_that_break_off() -> None:
+    """Bodies that cannot be read are named as such; a request that has both errors counts once."""
+    finding = findings_by_code(left(200, 200, exceptions=200))["clients_left"]
+    assert finding.title == "Clients leave, or stop sending, before uWSGI has read their request."
+    assert finding.evidence.startswith("At least 200 of")
+    assert "request_buffering" in finding.change
+
+
+@pytest.mark.parametrize("window", [left(None, None, 100), left(0, 0, 100)])
+def test_nobody_left(window: Window) -> None:
+    """With none, or unknown (stats-no-cores, older records), all exceptions are the application's."""
+    by_code = findings_by_code(window)
+    assert list(by_code) == ["exceptions"]
+    assert by_code["exceptions"].evidence.startswith("100 of 2000 requests")
+
+
+def test_more_write_errors_than_exceptions() -> None:
+    """`write-errors-tolerance` lets them happen without an exception; that is no negative number of exceptions."""
+    assert "exceptions" not in findings_by_code(left(400, exceptions=3))

@@ -1,0 +1,54 @@
+"""Findings about file descriptors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.analysis.test_findings import idle
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.reading import describe_server
+
+
+def with_open(*numbers: int | None, most: int | None = 1000) -> dict[str, Finding]:
+    """The findings about a calm server whose workers have so many descriptors open."""
+    record = describe_server(Server(processes=len(numbers)).read(1000.0))
+    assert record
+    workers = [
+        structs.replace(worker, open_fds=number, most_fds=most)
+        for worker, number in zip(record.workers, numbers, strict=True)
+    ]
+    figures = compute_figures(idle(workers=len(numbers)), structs.replace(record, workers=tuple(workers)))
+    return {finding.code: finding for finding in collect_findings(replace(figures))}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most", "severity"),
+    [
+        ((799, 10), 1000, None),
+        ((800, 10), 1000, "warning"),
+        ((996, 10), 1000, "warning"),
+        ((997, 10), 1000, "critical"),
+        ((1000, 1000), 1000, "critical"),
+        ((100_000, 10), None, None),  # not limited
+        ((None, None), 1000, None),  # hidden
+    ],
+)
+def test_near_and_at_the_limit(numbers: tuple[int | None, ...], most: int | None, severity: str | None) -> None:
+    """A worker near its limit is a warning, one at it is critical and a cause."""
+    finding = with_open(*numbers, most=most).get("descriptors_used_up")
+    assert (finding.severity if finding else None) == severity
+    assert bool(finding and finding.clause) == (severity == "critical")
+
+
+def test_the_workers_are_named_and_what_to_raise() -> None:
+    """The title has no figure; the change has the limit of now."""
+    finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
+    assert finding.title == "Workers 1 and 3 have no file descriptors left."
+    assert "999 of 1000 are open in worker 3 (100 %); 3 workers of 4 above 80 %" in finding.evidence
+    assert "raise `max-fd` from 1000" in finding.change
+    assert with_open(20, 900)["descriptors_used_up"].title == "Worker 2 has few file descriptors left."

@@ -1,0 +1,136 @@
+"""Names of what threads wait for, and how their time is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from uwsgi_headroom.analysis.destinations import (
+    DestinationFigures,
+    advise,
+    describe,
+    divide,
+    join_labels,
+    list_hanging,
+    list_main,
+    name_service,
+)
+from uwsgi_headroom.record import Destination
+
+
+def backend(*addresses: str, connecting: bool = False) -> Destination:
+    return Destination("backend", addresses, connecting)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.0.0.5:5432", "postgres"),
+        ("[2001:db8::1]:6379", "redis"),
+        ("10.0.0.5:8080", ""),
+        ("10.0.0.5:54321", ""),
+        ("/run/postgresql/.s.PGSQL.5432", "postgres"),
+        ("/run/postgresql/.s.PGSQL.6432", "pgbouncer"),
+        ("/var/run/redis/redis-server.sock", "redis"),
+        ("/run/mysqld/mysqld.sock", "mysql"),
+        ("/run/memcached/memcached.sock", "memcached"),
+        ("@redis", "redis"),
+        ("/run/redis/other.sock", ""),
+        ("/srv/a:5432", ""),
+        ("", ""),
+    ],
+)
+def test_services_by_port_or_socket(address: str, name: str) -> None:
+    """A port that is a service's own, and the last part of a socket's path, say what it is."""
+    assert name_service(address) == name
+
+
+def labels(seconds: Mapping[Destination, float], configured: Mapping[str, str] | None = None) -> dict[str, float]:
+    """The thread seconds of each label, in a window with six threads in `backend` and one in `dns`."""
+    found = divide(seconds, {}, configured or {}, {"backend": 6.0, "dns": 1.0, "cpu": 1.0}, None)
+    return {each.label: each.threads for each in found}
+
+
+def test_a_configured_name_wins() -> None:
+    """Over that of the port; one for any host has the address, if there is only one."""
+    seconds = {backend("10.0.0.5:5432"): 2.0, backend("10.0.0.6:6379"): 1.0}
+    assert labels(seconds) == {"postgres at 10.0.0.5:5432": 4, "redis at 10.0.0.6:6379": 2}
+    assert labels(seconds, {"orders": "10.0.0.5:5432", "cache": "*:6379"}) == {
+        "orders at 10.0.0.5:5432": 4,
+        "cache at 10.0.0.6:6379": 2,
+    }
+    several = seconds | {backend("10.0.0.7:6379"): 1.0}
+    assert labels(several, {"cache": "*:6379"}) == {"cache": 3, "postgres at 10.0.0.5:5432": 3}
+
+
+def test_what_is_known_less_well() -> None:
+    """One of several is said as such; an unknown port has its address alone; the rest has no name."""
+    seconds = {
+        backend("10.0.0.5:5432", "10.0.0.6:6379"): 3.0,
+        backend("10.0.0.5:8080"): 2.0,
+        backend(): 1.0,
+        Destination("dns", ("10.0.0.1:53",)): 0.1,
+    }
+    assert labels(seconds) == {
+        "postgres or redis": 3,
+        "10.0.0.5:8080": 2,
+        "DNS at 10.0.0.1:53": 1,
+        "backends": 1,
+    }
+
+
+def test_without_addresses_the_names_remain() -> None:
+    """A report has the seconds of named backends only; what they do not explain has no name."""
+    found = divide({}, {"pg": 4.0, "b": 0.0}, {"pg": "*:5432"}, {"backend": 6.0, "cpu": 2.0}, {"backend": 0.3})
+    assert [(each.label, each.threads, each.share) for each in found] == [
+        ("pg at *:5432", 4, 0.5),
+        ("backends", 2, 0.25),
+    ]
+    assert [each.per_request for each in found] == [pytest.approx(0.2), pytest.approx(0.1)]
+    assert divide({}, {}, {}, {"cpu": 1.0}, {}) == ()
+
+
+def figures(name: str, threads: float, *, connecting: float = 0.0, dns: bool = False) -> DestinationFigures:
+    return DestinationFigures("dns" if dns else "backend", name, "", threads, threads / 10, None, connecting)
+
+
+def test_a_title_names_the_same_while_shares_change() -> None:
+    """Each with three tenths of the time, in the order of their names."""
+    for redis in (3.0, 5.0):
+        main = list_main([figures("redis", redis), figures("postgres", 4.0), figures("smtp", 0.5)])
+        assert join_labels(main) == "postgres and redis"
+
+
+def test_many_labels() -> None:
+    """Three at most; what has no name comes last."""
+    assert join_labels([figures(name, 1.0) for name in "abcd"]) == "a, b and others"
+    assert join_labels([figures("", 1.0), figures("pg", 1.0)]) == "pg and other backends"
+    assert join_labels([]) == "backends"
+
+
+@pytest.mark.parametrize(
+    ("destination", "hangs"),
+    [
+        (figures("a", 4.0, connecting=0.9), True),
+        (figures("a", 4.0, connecting=0.5), False),
+        (figures("a", 3.9, connecting=1.0), False),
+        (figures("DNS", 4.0, dns=True), True),
+        (figures("DNS", 3.9, dns=True), False),
+    ],
+)
+def test_what_holds_threads_that_should_take_milliseconds(destination: DestinationFigures, hangs: bool) -> None:
+    """A quarter of the threads in connections without an answer, or in DNS."""
+    assert bool(list_hanging([destination, figures("pg", 9.0)], 16)) == hangs
+
+
+def test_the_advice_is_that_of_the_kind() -> None:
+    """A timeout for what does not answer, a cache for names, queries for a database: never more threads."""
+    silent, dns, postgres = figures("a", 1, connecting=1.0), figures("DNS", 1, dns=True), figures("postgres", 1)
+    assert describe([postgres, silent]) == "postgres and for a connection to a, which does not answer"
+    assert describe([silent]) == "a connection to a, which does not answer"
+    assert "connect timeout" in advise([postgres, silent])
+    assert "cache" in advise([dns])
+    assert "`pg_stat_activity`" in advise([postgres])
+    assert "not more CPU. More `threads` help only if b can take more" in advise([figures("b", 1)])
+    assert not any("raise" in advise(each).lower() for each in ([silent], [dns], [postgres]))

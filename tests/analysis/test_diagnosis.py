@@ -1,0 +1,261 @@
+"""Harms are joined to the cause that explains them: one block, one change, in words that do not jitter."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from tests.analysis.test_findings import AT
+from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import Options, Outage, Setup
+from uwsgi_headroom.words.formats import rate
+
+
+def judge(window_: Window, server: Server | None = None, setup: Setup | None = None) -> list[Finding]:
+    reading = (server or Server(processes=2, threads=4, cpus=8.0)).read(AT)
+    if setup:
+        reading = replace(reading, host=replace(reading.host, setup=setup))
+    return collect_findings(compute_figures(window_, describe_server(reading)))
+
+
+def full(waits: dict[str, float] | None, *, queued: float = 30.0, refused: float = 0.0, **more: object) -> Window:
+    """A minute of two workers whose four threads are all in service, while requests wait."""
+    rows = (worker(number, 600, each=0.2, cpu=0.6, busy=240.0) for number in (1, 2))
+    queues = {"queue_seconds": {"app.sock": 60 * queued}, "queue_full_seconds": {"app.sock": 60 * refused}}
+    return replace(window(60, *rows, waits=waits, **more), full_seconds=60.0, **queues)
+
+
+def test_three_harms_of_one_cause_are_one_block() -> None:
+    """Refused clients, the wait and full threads come of the lock: one block has them as evidence, and one change."""
+    findings = judge(full({"lock": 7.0, "sleep": 1.0}, refused=0.2), Server(processes=2, threads=4, cpus=8.0))
+    grave = [finding for finding in findings if finding.severity != "info"]
+    assert [finding.code for finding in grave] == ["application_lock"]
+    (block,) = grave
+    assert block.severity == "critical"
+    assert block.title == (
+        "Clients are refused at app.sock, whose listen queue is full: the threads wait for a lock of the application."
+    )
+    assert [harm.code for harm in block.harms] == ["clients_refused", "queue_wait", "saturation"]
+    assert "Raise `threads`" not in block.change
+    assert block.change.count("A longer queue helps only against bursts") == 1
+
+
+@pytest.mark.parametrize(
+    ("waits", "code", "clause"),
+    [
+        ({"lock": 8.0}, "application_lock", "the threads wait for a lock of the application"),
+        ({"client": 8.0}, "slow_clients", "slow clients hold the threads"),
+        ({"backend": 8.0}, "waits_for_backend", "the threads wait for backends"),
+        ({"sleep": 8.0}, "saturation", "all threads are busy"),
+        (None, "saturation", "all threads are busy"),
+    ],
+)
+def test_the_deepest_cause_is_named(waits: dict[str, float] | None, code: str, clause: str) -> None:
+    """Busy threads are the cause only where nothing explains why they are busy."""
+    first = judge(full(waits))[0]
+    assert (first.code, first.severity) == (code, "critical")
+    assert first.title == f"Requests wait in the listen queue: {clause}."
+
+
+def test_without_a_cause_nothing_is_advised() -> None:
+    """Requests wait while threads are free all the time, and it is known what they wait for: more would be free too."""
+    rows = [worker(number, 600, each=0.1, cpu=0.6, busy=60.0) for number in (1, 2)]
+    calm = window(60, *rows, waits={"sleep": 2.0}, **{"app.sock": 60 * 2.0})
+    first = judge(calm)[0]
+    assert first.title == "Requests wait in the listen queue: the cause is not seen."
+    assert first.change == ""
+    burst = judge(replace(calm, full_seconds=6.0))[0]
+    assert burst.title == "Requests wait in the listen queue: bursts fill all threads."
+    assert burst.change.startswith(("Raise `threads`", "Raise `processes`"))
+
+
+@pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
+def test_requests_that_sleep_lack_no_cpu(own: float) -> None:
+    """Beside neighbours that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one whose
+    requests do has, and it is critical if they wait for most of their time."""
+    rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
+    severities = []
+    for cpu_wait in (0.1, 0.5, 1.2):
+        waits = {"sleep": 1.9 - cpu_wait, "cpu": 0.1, "cpu_wait": cpu_wait}
+        beside = window(60, *rows, waits=waits, cpu=(own, 0.0, 2.0 - own))
+        found = judge(beside, Server(processes=2, threads=4, cpus=2.0))
+        severities.append(next((each.severity for each in found if each.code == "cpu_bound"), None))
+        if cpu_wait == 0.1:
+            assert "critical" not in {each.severity for each in found}
+    assert severities == [None, "warning", "critical"]
+
+
+@pytest.mark.parametrize(("used", "severity"), [(1.92, "critical"), (1.0, None)])
+def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, severity: str | None) -> None:
+    """Sixteen requests compute on two CPUs, in four interpreters: most of their time is a wait for the interpreter's
+    lock, whose holder waits for a CPU. The queue is empty, and each takes eight times as long as alone."""
+    rows = [worker(number, 560, each=0.42, cpu=15 * used, busy=240.0) for number in (1, 2, 3, 4)]
+    waits = {"cpu": used, "cpu_wait": 2.9, "interpreter_lock": 15.7 - 2.9 - used}
+    beside = window(60, *rows, waits=waits, cpu=(used, 2.0 - used, 0.0))
+    found = {each.code: each.severity for each in judge(beside, Server(processes=4, threads=8, cpus=2.0))}
+    assert found.get("cpu_bound") == severity
+
+
+def test_requests_behind_a_burst_are_not_called_starved() -> None:
+    """Beside a neighbour that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
+    their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
+    rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
+    waits = {"cpu": 0.61, "cpu_wait": 0.18, "interpreter_lock": 1.5, "backend": 0.81}
+    beside = window(60, *rows, waits=waits, cpu=(0.61, 0.02, 1.37), **{"app.sock": 0.2})
+    found = {each.code: each.severity for each in judge(beside, Server(processes=2, threads=8, cpus=2.0))}
+    assert "critical" not in found.values()
+
+
+def test_requests_that_share_the_cpus_among_themselves_are_starved() -> None:
+    """Beside weak neighbours, four workers use most of two CPUs: their requests wait for the lock of an interpreter
+    that has half of a CPU."""
+    rows = [worker(number, 500, each=0.3, cpu=26.0, busy=155.0) for number in (1, 2, 3, 4)]
+    waits = {"cpu": 1.75, "cpu_wait": 1.1, "interpreter_lock": 7.5}
+    beside = window(60, *rows, waits=waits, cpu=(1.75, 0.01, 0.24))
+    first = judge(beside, Server(processes=4, threads=8, cpus=2.0))[0]
+    assert (first.code, first.severity) == ("cpu_bound", "critical")
+
+
+@pytest.mark.parametrize(("waited", "severity"), [(0.1, "warning"), (0.7, "critical")])
+def test_a_short_wait_beside_a_neighbour_is_not_critical(waited: float, severity: str) -> None:
+    """A neighbour takes the CPUs, and users notice the queue: why is not known, and it is critical only if they spend
+    most of their time there."""
+    rows = [worker(1, 480, each=0.18, cpu=22.0, busy=87.0)]
+    beside = window(60, *rows, cpu=(0.37, 0.02, 0.61), **{"app.sock": 480 * waited})
+    first = judge(beside, Server(processes=1, threads=4, cpus=1.0))[0]
+    assert (first.code, first.severity) == ("cpu_bound", severity)
+
+
+@pytest.mark.parametrize(("requests", "severity"), [(10, "warning"), (40, "critical")])
+def test_a_few_requests_that_met_by_chance_are_not_critical(requests: int, severity: str) -> None:
+    """Ten requests in a minute, of which three met, wait as long on average as they are served: nobody needs a call.
+    With four times as many, somebody waits nearly all the time."""
+    rare = window(60, worker(1, requests, each=0.93, cpu=4.0, busy=0.93 * requests), **{"app.sock": 0.95 * requests})
+    first = judge(rare, Server(processes=1, threads=1, cpus=1.0))[0]
+    assert (first.harms[0].code if first.harms else first.code, first.severity) == ("queue_wait", severity)
+
+
+def test_harakiri_that_cannot_fire_is_not_advised() -> None:
+    """With threads, every other request of the worker resets its timer."""
+    server = Server(processes=2, threads=4)
+    server[1].request_starts = (int(server.read(AT).time) - 90,)
+    setup = Setup(Options(harakiri=5), 4096, "threads", None, False)
+    stuck = next(each for each in judge(full(None, queued=0.0), server, setup) if each.code == "request_stuck")
+    assert "`harakiri` (5 s) does not end them" in stuck.change
+    assert "as the last resort" not in stuck.change
+
+
+def test_titles_do_not_jitter() -> None:
+    """Small changes of the figures change no title: an alert that quotes it, or a reader, sees one problem."""
+    chance = random.Random(33)
+    shapes = [{"lock": 7.0}, {"sleep": 7.0}, {"client": 7.0}, {"backend": 7.0}, {"cpu": 4.0, "cpu_wait": 4.0}, None]
+    for waits in shapes:
+        titles = set()
+        for _ in range(20):
+            part = chance.uniform(0.97, 1.03)
+            scaled = waits and {state: threads * part for state, threads in waits.items()}
+            found = judge(full(scaled, queued=30.0 * part, refused=0.2 * part))
+            titles.add(tuple(each.title for each in found))
+        assert len(titles) == 1, titles
+
+
+def test_the_faces_agree() -> None:
+    """The status is the severity of the first block, and the sentence is its title, whatever is joined."""
+    chance = random.Random(7)
+    for _ in range(300):
+        states = chance.sample(["lock", "sleep", "client", "backend", "cpu", "cpu_wait", "unknown"], 3)
+        waits = {state: chance.uniform(0.0, 4.0) for state in states}
+        window_ = full(
+            chance.choice([waits, None]),
+            queued=chance.choice([0.0, 0.5, 5.0, 40.0]),
+            refused=chance.choice([0.0, 0.01, 0.3]),
+            cpu=chance.choice([None, (1.0, 0.0, 7.0), (1.0, 6.0, 1.0)]),
+        )
+        reading = Server(processes=2, threads=4, cpus=8.0).read(AT)
+        figures = compute_figures(window_, describe_server(reading))
+        findings = collect_findings(figures)
+        if worst_status(findings) == "ok":
+            continue
+        assert verdict_sentence(figures.headroom, findings) == findings[0].title
+        codes = [each.code for finding in findings for each in (finding, *finding.harms)]
+        assert len(codes) == len(set(codes)), "a finding stands twice"
+        for finding in findings:
+            assert all(harm.severity >= finding.severity for harm in finding.harms)  # critical < info < warning
+            assert finding.title.count(": ") <= 1
+            assert not re.search(r"\d+(\.\d+)? ?(%|ms|s|x)\b", finding.title.replace("30 s", "")), finding.title
+
+
+def test_an_outage_is_said() -> None:
+    """After an outage the verdict is the outage, not what its end did to the figures."""
+    reading = Server(processes=2, threads=4).read(AT)
+    rows = [worker(number, 30, each=0.1, busy=0.5) for number in (1, 2)]
+    figures = compute_figures(window(5, *rows), describe_server(reading), outage=Outage(20.0, reading.time))
+    first = collect_findings(figures)[0]
+    assert (first.code, first.severity) == ("was_down", "warning")
+    assert first.title.startswith("Was down for 20 s, until ")
+    assert "the 5.0 s after that" in first.evidence
+
+
+@pytest.mark.parametrize(
+    ("scope", "known", "words"),
+    [
+        ("worker", True, "more `processes` help, because each of them has its own"),
+        ("file", True, "more threads or processes would wait for it as well"),
+        (None, False, "help if each of them has its own"),
+    ],
+)
+def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: bool, words: str) -> None:
+    """Where it is known how much a lock is held, the finding has its limit, and says whether processes help."""
+    lock = LockFigures(scope, 0.08, 0.6, 0.82, 83.0, 83.0, 83.0) if scope else None
+    figures = compute_figures(full({"lock": 8.0}), describe_server(Server(processes=2, threads=4).read(AT)))
+    first = collect_findings(replace(figures, lock=lock))[0]
+    assert first.code == "application_lock"
+    assert ("permits 83" in first.evidence) == known
+    assert words in first.change
+
+
+def test_clients_that_keep_their_connections() -> None:
+    """Requests wait while uWSGI calls nearly all threads free, and the kernel sees them wait for clients: they wait for
+    the next request of a connection. Slow clients would be in service."""
+    rows = [worker(number, 60, each=0.05, cpu=0.1, busy=6.0) for number in (1, 2)]
+    kept = window(60, *rows, waits={"client": 0.15, "sleep": 0.05})
+    first = judge(replace(kept, queue_seconds={"app.sock": 300.0}, queue_full_seconds={"app.sock": 0.0}))[0]
+    assert first.title == (
+        "Requests wait in the listen queue: clients that keep their connections hold the threads between requests."
+    )
+    assert "`http11-socket`" in first.change
+    assert first.severity == "critical"
+
+
+def test_settings_stand_beside_the_words() -> None:
+    """What the advice sets to a number is in the finding, too, and so is what it promises."""
+    first = judge(full({"sleep": 8.0}))[0]
+    (option, value) = first.settings[0]
+    assert f"Raise `{option}` from 4 to {value}" in first.change
+    assert first.serves
+    assert f"at least {rate(first.serves)}" in first.change
+    assert judge(full({"lock": 8.0}))[0].settings == ()
+
+
+def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:
+    """Requests wait while the workers in reserve are not spawned: more processes would stay in reserve as well."""
+    server = Server(processes=4, threads=1, cpus=8.0)
+    server.cheap(3)
+    server.cheap(4)
+    rows = [worker(number, 300, each=0.2, cpu=0.6, busy=60.0) for number in (1, 2)]
+    waiting = window(60, *rows, waits={"sleep": 2.0}, **{"app.sock": 60 * 5.0})
+    first = judge(waiting, server)[0]
+    assert first.settings == (("cheaper", 3), ("cheaper-initial", 3))
+    assert "Raise `cheaper` and `cheaper-initial` to 3" in first.change
+    assert "Raise `processes`" not in first.change

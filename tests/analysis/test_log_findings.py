@@ -1,0 +1,159 @@
+"""Findings that rest on uWSGI's log, and what other findings quote of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.analysis.test_findings import AT, idle, with_worker
+from tests.support.windows import window
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.verdict import worst_status
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.uwsgi_log.messages import MESSAGES
+
+
+def judged(window_: Window, log: LogRecord | None) -> dict[str, Finding]:
+    """The findings about a window with this log, by code."""
+    server = describe_server(Server().read(AT))
+    assert server
+    figures = compute_figures(window_, msgspec.structs.replace(server, log=log))
+    return {finding.code: finding for finding in collect_findings(figures)}
+
+
+def says(**messages: LogMessage) -> LogRecord:
+    return LogRecord(messages=messages)
+
+
+def test_a_log_that_says_nothing_changes_nothing() -> None:
+    """A log without messages has no finding."""
+    assert judged(idle(), says()) == {}
+    assert judged(idle(), LogRecord(off="it is not configured", turn_on="--log shop=/x")) == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "agreed", "severity"),
+    [
+        (600, 600, "critical"),
+        (21, 21, "critical"),  # of 2021 requests
+        (2, 2, "warning"),
+        (600, 0, "warning"),
+        (600, 100, "warning"),  # a few agree by chance
+        (2, 0, "info"),
+    ],
+)
+def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> None:
+    """They are critical if they are many and something agrees; a warning at most if only the log says so."""
+    by_code = judged(idle(), says(head_too_large=LogMessage(lines, agreed, limit=4096)))
+    finding = by_code["requests_rejected"]
+    assert finding.severity == severity
+    assert finding.change.startswith("Raise `buffer-size` (4096) above the largest head")
+    proven = agreed == lines
+    assert ("uWSGI's log says that" in finding.title) == (not proven)
+    assert ("Only the log says so" in finding.evidence) == (not proven)
+    assert (
+        "Raise `buffer-size` above"
+        in judged(idle(), says(variable_too_large=LogMessage(9, 0)))["requests_rejected"].change
+    )
+
+
+@pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
+def test_a_line_alone_is_never_critical(message: object) -> None:
+    """No number of lines with which nothing agrees is more than a warning."""
+    code = message.code  # type: ignore[attr-defined]
+    log = says(**{code: LogMessage(10_000, 0, (1,), (11,), 7, "KeyError at shop/views.py:12")})
+    by_code = judged(idle(), log)
+    assert worst_status(list(by_code.values())) != "critical"
+    for finding in by_code.values():
+        assert "{" not in finding.title + finding.evidence + finding.meaning + finding.change
+        assert "shop/views.py" not in finding.title + finding.evidence + finding.meaning + finding.change
+
+
+def test_the_most_frequent_message_heads_and_others_follow() -> None:
+    """Messages of one kind are one finding; proven ones come first."""
+    log = says(
+        cache_full=LogMessage(5, 5),
+        disk_full=LogMessage(500, 0),
+        mule_queue_full=LogMessage(7, 0),
+    )
+    finding = judged(idle(), log)["log_failure"]
+    assert finding.title == "A cache of uWSGI's is full, as uWSGI's log shows."
+    assert "The log also says: a disk is full (500 lines); the queue of messages for mules is full (7 lines)." in (
+        finding.evidence
+    )
+
+
+def test_settings_are_an_information() -> None:
+    """An option that has no effect harms nobody at this moment."""
+    finding = judged(idle(), says(threads_off=LogMessage(1, 0)))["log_setting"]
+    assert (finding.severity, finding.change) == ("info", "Set `enable-threads`.")
+
+
+def lost() -> Window:
+    return with_worker(1, lost=5, respawns=5)
+
+
+def test_the_signal_of_a_crash_is_in_the_title() -> None:
+    """If their processes agree; the change says what such a signal mostly is."""
+    message = LogMessage(5, 5, (1,), (11,))
+    finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
+    assert finding.title == "Workers ended by signal 11 (SIGSEGV) with requests in service."
+    assert finding.change.startswith("By uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. A crash in")
+    caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
+    assert caught["requests_lost"].title == finding.title
+    unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
+    assert unproven.title == "Workers ended with requests in service."
+    assert unproven.change.startswith("Unproven, by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times.")
+    several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
+    assert several.title == "Workers ended with requests in service."
+
+
+def replace_agreed(message: LogMessage, agreed: int) -> LogMessage:
+    return msgspec.structs.replace(message, agreed=agreed)
+
+
+SEE = "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`."
+
+
+@pytest.mark.parametrize(
+    ("log", "change"),
+    [
+        (None, SEE),
+        (
+            LogRecord(off="this user may not read it"),
+            f"{SEE} It is configured and not read: this user may not read it.",
+        ),
+        (
+            LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
+            f"{SEE[:-1]}; `--log shop=/var/log/shop.log` has it read here.",
+        ),
+        (
+            LogRecord(),
+            "uWSGI's log, which is read, has no known message about it. See it for `died, killed by signal`, and "
+            "`dmesg` for `Out of memory`.",
+        ),
+    ],
+)
+def test_advice_that_would_name_the_log(log: LogRecord | None, change: str) -> None:
+    """Without a log it says where to look, with one it says what is there, and how to read one whose file is known."""
+    assert judged(lost(), log)["requests_lost"].change == change
+
+
+def test_the_exception_of_requests_is_named() -> None:
+    """The type and the place of the most frequent exception, if uWSGI's counter agrees."""
+    raising = replace(idle(), exceptions=500)
+    log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
+    assert judged(raising, log)["exceptions"].change == (
+        "By uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 times."
+    )
+
+
+def test_an_empty_window_divides_by_nothing() -> None:
+    """Refused requests are judged where no other was served."""
+    assert judged(window(10.0), says(head_too_large=LogMessage(5, 5)))["requests_rejected"].severity == "critical"

@@ -1,0 +1,80 @@
+"""What a missed objective says: how bad it is, what was missed, and what to do about that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.objective import find
+from uwsgi_headroom.analysis.objective import judge_objective
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.response_times.totals import SlowRequests
+
+SLO = Slo(1.0, 0.99)
+
+
+def found(windows: Iterable[SlowRequests], harakiris: int = 0) -> list[Finding]:
+    server = describe_server(Server().read(1000.0))
+    assert server
+    figures = compute_figures(replace(window(60, worker(1, 100)), harakiris=harakiris), server)
+    return list(find(replace(figures, objective=judge_objective(SLO, list(windows), 0.2))))
+
+
+def both(slower: float = 0.0, lost: int = 0, waited: float = 0.0, refused: int = 0) -> list[SlowRequests]:
+    """The same share of bad requests in five minutes and in an hour; these are numbers of a thousand."""
+    return [SlowRequests(seconds, 1000 - lost - refused, slower, lost, waited, refused) for seconds in (300.0, 3600.0)]
+
+
+@pytest.mark.parametrize(
+    ("slow", "severity"), [(10, None), (11, "info"), (59, "info"), (60, "warning"), (143, "warning"), (144, "critical")]
+)
+def test_how_bad_it_is(slow: int, severity: str | None) -> None:
+    """From a burn rate of 6 on it is a warning, from 14.4 on critical."""
+    assert [finding.severity for finding in found(both(slow))] == ([severity] if severity else [])
+
+
+def test_a_young_history_warns() -> None:
+    """Before it began nothing counts as burnt, so it is not critical yet; a burn rate of 6 is a warning as ever."""
+    young = [SlowRequests(100.0, 1000, 68.0, 0)] * 2
+    (finding,) = found(young)
+    assert finding.severity == "warning"
+    assert "(burn rate 6.8)" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("missed", "title", "advice"),
+    [
+        (both(slower=200), ("20 %", "were slower than 1 s"), "were slow in service"),
+        (
+            both(waited=900),
+            ("90 %", "were slower than 1 s with the wait in the listen queue"),
+            "In service they were quick enough: follow the finding about the listen queue",
+        ),
+        (both(lost=61), ("6.1 %", "were lost"), "see uWSGI's log"),
+        (both(refused=500), ("50 %", "were refused"), "the full listen queue"),
+        (both(slower=100, lost=90), ("19 %", "were slower than 1 s or were lost"), "slow in service"),
+        (both(slower=2, lost=90), ("9.2 %", "were lost"), "uWSGI's log"),
+    ],
+)
+def test_the_advice_follows_what_was_missed(missed: list[SlowRequests], title: tuple[str, str], advice: str) -> None:
+    """It names what most of the misses were; a reason that hardly any has is not in the title."""
+    (finding,) = found(missed)
+    share, reasons = title
+    assert finding.title == f"More requests than the 1 % that the objective permits {reasons}."
+    assert finding.evidence.startswith(f"{share} of the requests; ")
+    assert advice in finding.change
+
+
+def test_lost_to_harakiri() -> None:
+    """The advice is not about slow requests when harakiri ended all of them."""
+    (finding,) = found(both(lost=61), harakiris=3)
+    assert "`harakiri` ended 3 workers" in finding.change
+    assert "threads, interpreters" not in finding.change
+    assert "0 of 1000 requests too slow, 61 lost (burn rate 6.1)" in finding.evidence

@@ -1,0 +1,179 @@
+"""Caches that are full and spoolers that fall behind are named, with their figures."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.analysis.test_findings import AT, findings_by_code, idle
+from tests.history.test_window import Watched
+from tools.scenarios.scenario import APP
+from tools.support.real_uwsgi import uwsgi
+from tools.support.simulated_server import Server
+from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.options import read_options
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import UNKNOWN, Options
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.parts import Cache, Spooler
+
+
+def with_parts(reading: Reading, spooled: dict[str, int] | None = None, **parts: object) -> Reading:
+    assert isinstance(reading.snapshot, Snapshot)
+    host = replace(reading.host, spooled=spooled or {})
+    return replace(reading, snapshot=msgspec.structs.replace(reading.snapshot, **parts), host=host)
+
+
+def judged(
+    window: Window, spooled: dict[str, int] | None = None, options: Options | None = None, **parts: object
+) -> dict[str, Finding]:
+    reading = with_parts(Server().read(AT), spooled, **parts)
+    setup = replace(UNKNOWN, options=options or Options(complete=True))
+    return findings_by_code(window, snapshot=reading.snapshot, host=replace(reading.host, setup=setup))
+
+
+def full(*caches: Cache, refused: int | None = 40, options: Options | None = None) -> dict[str, Finding]:
+    return judged(replace(idle(), cache_full=refused), options=options, caches=caches)
+
+
+def test_the_full_cache_is_named() -> None:
+    """Of two that ever refused items, it is the one without room: uWSGI keeps one item for itself."""
+    finding = full(Cache("pages", full=40, items=49, max_items=50), Cache("old", full=3, items=1, max_items=9))[
+        "cache_full"
+    ]
+    assert (finding.title, finding.severity) == ("The cache pages is full.", "warning")
+    assert finding.evidence == "40 items found no room in the last 60 s; pages has 49 of 50 items."
+    assert "`purge_lru=1`" in finding.change
+
+
+def test_several_caches() -> None:
+    """All without room are named, at most three of them."""
+    caches = [Cache(name, full=1, items=9, max_items=9) for name in "abcde"]
+    assert full(*caches)["cache_full"].title == "The caches a, b, c and 2 more are full."
+
+
+def test_a_cache_of_unknown_size() -> None:
+    """It is named all the same: items of several blocks use up the blocks first."""
+    assert full(Cache("a", full=4))["cache_full"].evidence.endswith("a has an unknown number of items.")
+    assert full(Cache("a", full=4, items=3, max_items=9))["cache_full"].title == "The cache a is full."
+    assert "cache_full" not in full()
+
+
+def test_a_cache_that_purges_items() -> None:
+    """uWSGI counts an item that it makes room for, too; that is what `purge_lru` is for."""
+    caches = Cache("pages", full=40, items=49, max_items=50), Cache("other", full=3, items=9, max_items=10)
+    purging = Options(complete=True, purging_caches=("pages",))
+    assert "cache_full" not in full(caches[0], options=purging)
+    finding = full(*caches, options=purging)["cache_full"]
+    assert finding.title == "The cache other is full."
+    assert finding.evidence.startswith("At most 40 items found no room")
+
+
+def test_a_cache_whose_options_are_not_known() -> None:
+    """It may purge items, so it is no warning."""
+    finding = full(Cache("pages", full=40, items=49, max_items=50), options=Options())["cache_full"]
+    assert finding.severity == "info"
+    assert "`purge_lru`" in finding.meaning
+
+
+@pytest.mark.parametrize(("refused", "severity"), [(None, None), (0, None), (2, "info"), (3, "warning")])
+def test_how_many_items_are_refused(refused: int | None, severity: str | None) -> None:
+    """One or two may be a burst."""
+    finding = full(Cache("a", full=4, items=9, max_items=9), refused=refused).get("cache_full")
+    assert (finding and finding.severity) == severity
+
+
+def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> Finding | None:
+    window = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
+    spoolers = (Spooler("/spool", tasks=9), Spooler("/spool", tasks=9), Spooler("/other", tasks=0))
+    return judged(window, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers).get("spooler_behind")
+
+
+def test_a_spooler_that_falls_behind() -> None:
+    """Its tasks grow, and the last one waits for more than a minute."""
+    finding = spooler(85, 4, 60)
+    assert finding
+    assert finding.severity == "warning"
+    assert finding.title == "The spooler falls behind: tasks come faster than it processes them."
+    assert finding.evidence == (
+        "85 tasks in /spool, 60 more than at the start; 4 tasks processed in 60 s by 2 processes; the last one "
+        "waits 21 min at this rate."
+    )
+
+
+def test_a_spooler_that_does_nothing() -> None:
+    """Tasks that stay are said as such."""
+    finding = spooler(10, 0)
+    assert finding
+    assert (finding.title, finding.severity) == ("The spooler processes none of its tasks.", "warning")
+
+
+def test_a_spooler_that_works_off_a_burst() -> None:
+    """While its tasks become fewer, it is no warning."""
+    finding = spooler(500, 100, -100)
+    assert finding
+    assert (finding.severity, finding.change) == ("info", "")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "done", "growth"), [(9, 0, 9), (100, 101, 50), (None, 4, None), (100, None, 9), (0, 0, 0)]
+)
+def test_a_spooler_that_keeps_up(waiting: int | None, done: int | None, growth: int | None) -> None:
+    """Few tasks, tasks that are due within a minute, or unknown ones are no finding."""
+    assert spooler(waiting, done, growth) is None
+
+
+def sampled(*samples: tuple[tuple[Cache, ...], tuple[Spooler, ...], dict[str, int]]) -> Window:
+    """The window of samples, a second apart."""
+    server, watched = Server(processes=1), Watched(Server(processes=1))
+    for second, (caches, spoolers, spooled) in enumerate(samples):
+        reading = with_parts(server.read(float(second)), spooled, caches=caches, spoolers=spoolers)
+        watched.integrals.add(reading, 2.0)
+        watched.history.add(float(second), watched.integrals.totals)
+    window = watched.history.window(60)
+    assert window is not None
+    return window
+
+
+def test_counters_of_a_window() -> None:
+    """Growth is added by name; what was there before, and a counter that was reset, add nothing."""
+    window = sampled(
+        ((Cache("a", full=100), Cache("b", full=5)), (Spooler("/s", tasks=7), Spooler("/s", tasks=1)), {"/s": 3}),
+        ((Cache("a", full=110), Cache("b", full=2)), (Spooler("/s", tasks=9), Spooler("/s", tasks=1)), {"/s": 8}),
+        ((Cache("c", full=50), Cache("a", full=111)), (Spooler("/s", tasks=9), Spooler("/s", tasks=2)), {"/s": 6}),
+    )
+    assert (window.cache_full, window.spooler_tasks) == (11, 3)
+    assert (window.spooled, window.spooled_growth) == (6, 3)
+
+
+def test_missing_figures() -> None:
+    """Without caches and spoolers all is unknown; a counter that is missing adds nothing."""
+    window = sampled(((), (), {}), ((), (), {}))
+    assert (window.cache_full, window.spooler_tasks, window.spooled, window.spooled_growth) == (None,) * 4
+    window = sampled(((Cache("a"),), (Spooler("/s"),), {}), ((Cache("a"),), (Spooler("/s"),), {}))
+    assert (window.cache_full, window.spooler_tasks, window.spooled) == (0, 0, None)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("more", "is_full"),
+    [("items=10", True), ("items=10,purge_lru=1", False), ("items=10,lru=1", False), ("items=50", False)],
+)
+def test_the_advice_about_a_full_cache(more: str, is_full: bool) -> None:
+    """`purge_lru` and more `items` end what the finding is about, by uWSGI's document and its options."""
+    with uwsgi("--processes", "1", "--cache2", f"name=pages,{more}", app=APP) as server:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", server.http), 10) as client:
+                client.sendall(b"GET /cache HTTP/1.0\r\n\r\n")
+                assert client.recv(12).endswith(b"200")
+        snapshot = stats.decode(server.document())
+        options = read_options(server.pid)
+    assert isinstance(snapshot, Snapshot)
+    (cache,) = snapshot.caches
+    findings = full(cache, refused=cache.full, options=replace(options, complete=True))
+    assert ("cache_full" in findings) == is_full

@@ -1,0 +1,207 @@
+"""Workers that a limit of requests or of memory replaces, and a reload that ends requests: one cause for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from tests.analysis.test_findings import AT, findings_by_code, with_setup
+from tests.support.windows import window, worker
+from tools.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import WorkerRecord
+
+
+def recycled(server: Server, served: int, spawned: tuple[int, ...]) -> None:
+    """Each worker has ended once, after so many requests, and was spawned again at these seconds."""
+    for slot, second in zip(server.slots, spawned, strict=True):
+        slot.requests, slot.before_spawn, slot.respawns = served + 10, served, 2
+        slot.last_spawn = EPOCH + second
+
+
+def waiting(respawns: int = 1, queue: float = 8.0, **more: object) -> Window:
+    """A minute of four workers, each of which was respawned; a mean number of requests waits."""
+    rows = (worker(number, 300, each=0.05, busy=15.0, respawns=respawns, up=56.0) for number in range(1, 5))
+    return replace(window(60, *rows, **{"app.sock": 60 * queue}), no_worker_seconds=3.0, **more)
+
+
+def together(
+    spawned: tuple[int, ...] = (950, 950, 951, 950),
+    served: int = 1000,
+    window_: Window | None = None,
+    version: str = "2.0.31",
+    **options: object,
+) -> dict[str, Finding]:
+    server = Server(processes=4, threads=1, version=version)
+    recycled(server, served, spawned)
+    options = {"max_requests": 1000, **options}
+    return findings_by_code(window_ or waiting(), server, host=with_setup(server, complete=True, **options))
+
+
+def test_workers_that_are_recycled_together() -> None:
+    """The wait has its cause, the seconds without service, and an option with a number that keeps them apart."""
+    finding = together()["queue_wait"]
+    assert finding.code == "recycled_together"
+    assert finding.title == "Requests wait in the listen queue: all workers reach `max-requests` together."
+    assert finding.evidence.startswith(
+        "All 4 were replaced within 1.0 s, after 1000 requests each; nobody served for 3.0 s of 60 s; "
+    )
+    assert finding.change.startswith("Set `max-requests-delta` to 250: ")
+    assert finding.settings == (("max-requests-delta", 250),)
+
+
+def test_a_delta_that_is_too_small() -> None:
+    """It is raised."""
+    assert together(max_requests_delta=2)["queue_wait"].change.startswith("Raise `max-requests-delta` from 2 to 250")
+
+
+@pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])
+def test_a_version_without_the_option(version: str) -> None:
+    """It says so, and sets nothing."""
+    finding = together(version=version)["queue_wait"]
+    assert finding.change.startswith("Update uWSGI to 2.0.29")
+    assert finding.settings == ()
+
+
+def test_an_unknown_version() -> None:
+    """A version that cannot be read is no reason to leave the option out."""
+    assert together(version="")["queue_wait"].settings
+
+
+@pytest.mark.parametrize(
+    ("spawned", "served", "window_", "options"),
+    [
+        ((950, 956, 951, 950), 1000, None, {}),  # one after another
+        ((950, 950, 951, 950), 600, None, {}),  # long before they reach it: a reload of the workers
+        ((950, 950, 951, 950), 1000, waiting(queue=0.0), {}),  # nobody waits
+        ((950, 950, 951, 950), 1000, None, {"max_requests": None}),
+        ((950, 950, 951, 950), 40, None, {"max_requests": 40}),  # `respawn_loop` has the advice
+        (
+            (950, 953, 951, 950),
+            1000,
+            waiting(respawns=10),
+            {},
+        ),  # lives of six seconds end close to each other by chance
+    ],
+)
+def test_workers_that_are_not_recycled_together(
+    spawned: tuple[int, ...], served: int, window_: Window | None, options: dict[str, object]
+) -> None:
+    """Without all of its signs it is no cause."""
+    assert "recycled_together" not in {
+        finding.code for finding in together(spawned, served, window_, **options).values()
+    }
+
+
+def leaking(grown: int | None = 45_000, respawns: int = 2, up: float = 58.0, queue: float = 0.0) -> Window:
+    """A minute in which the memory of each of two workers grew by so many kilobytes in all."""
+    rows = [
+        msgspec.structs.replace(
+            worker(number, 100, each=0.02, cpu=0.5, busy=2.0, respawns=respawns, up=up), grown_kilobytes=grown
+        )
+        for number in (1, 2)
+    ]
+    return window(60, *rows, **{"app.sock": 60 * queue})
+
+
+def leak(window_: Window, **options: object) -> dict[str, Finding]:
+    server = Server(processes=2, threads=1)
+    options = {"reload_on_rss": 70, "complete": True, **options}
+    return findings_by_code(window_, server, host=with_setup(server, **options))
+
+
+def test_a_leak_over_the_lives_of_workers() -> None:
+    """Growth is summed over all processes, which a limit of memory hides; nobody is hurt."""
+    finding = leak(leaking())["memory_recycled"]
+    assert finding.severity == "info"
+    assert finding.evidence == (
+        "At least 475 kB a request, summed over 6 processes of 2 workers; each is replaced after 30 s on average, at "
+        "70 MB; no request was lost."
+    )
+
+
+@pytest.mark.parametrize(
+    ("window_", "options"),
+    [
+        (leaking(None), {}),  # uWSGI reports no memory
+        (leaking(20_000), {}),  # a fifth of the limit is not reached: the limit is near what the application needs
+        (leaking(respawns=0), {}),
+        (leaking(), {"reload_on_rss": None}),
+    ],
+)
+def test_no_leak(window_: Window, options: dict[str, object]) -> None:
+    """Otherwise nothing is said of a leak."""
+    assert "memory_recycled" not in leak(window_, **options)
+
+
+def test_a_leak_that_replaces_workers_too_often() -> None:
+    """Where workers are down for much of the time, it is the cause of the wait."""
+    finding = leak(leaking(200_000, respawns=6, up=30.0, queue=9.0))["respawn_loop"]
+    assert finding.severity == "critical"
+    assert finding.title == (
+        "Requests wait in the listen queue: the application's memory grows with every request, and `reload-on-rss` "
+        "replaces the workers too often."
+    )
+    assert "`processes`" not in finding.change
+    assert "raise `reload-on-rss` (70 MB)" in finding.change
+
+
+def test_cpus_used_by_workers_that_were_replaced() -> None:
+    """Workers that are too new to be compared use CPU as well: never `0.00 of 4 CPUs in use by 0 workers`."""
+    rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]
+    full = window(60, *rows, cpu=(1.2, 0.0, 2.8), waits={"cpu_wait": 2.0})
+    finding = findings_by_code(full, Server(processes=2, cpus=4.0))["cpu_bound"]
+    assert finding.evidence.startswith("1.20 of 4 CPUs in use by 2 workers, 0.00 idle")
+
+
+def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:
+    rows = [worker(number, 50, each=0.1, busy=5.0, respawns=1, lost=lost if number == 1 else 0) for number in (1, 2)]
+    server = Server(processes=2, threads=1)
+    options = {"complete": True, **options}
+    return findings_by_code(replace(window(60, *rows), reloads=1), server, host=with_setup(server, **options))
+
+
+def test_sigterm_without_die_on_term() -> None:
+    """A reload that ended requests is one finding with its cause, and no crash."""
+    by_code = brutal()
+    assert next(iter(by_code)) == "requests_lost"
+    assert "reloaded" not in by_code
+    finding = by_code["requests_lost"]
+    assert finding.title == (
+        "uWSGI was reloaded brutally, most likely by SIGTERM without `die-on-term`, and requests were lost."
+    )
+    assert "dmesg" not in finding.change
+    assert finding.change.startswith("Set `die-on-term`")
+
+
+def test_a_reload_that_lost_requests_with_die_on_term() -> None:
+    """SIGTERM ends uWSGI then, so the mercy of a reload ran out."""
+    finding = brutal(die_on_term=True, worker_reload_mercy=5)["requests_lost"]
+    assert finding.title == "uWSGI was reloaded, and requests that were still in service were lost."
+    assert "`worker-reload-mercy` (5 s)" in finding.change
+
+
+def test_a_graceful_reload() -> None:
+    """Without a lost request it is said as before."""
+    by_code = brutal(lost=0)
+    assert "requests_lost" not in by_code
+    assert by_code["reloaded"].severity == "info"
+
+
+def test_requests_per_life() -> None:
+    """It is the mean of the processes that ended; unknown until one has."""
+    server = Server(processes=4)
+    recycled(server, 90, (1, 1, 1, 1))
+    lives = [each.requests_per_life for each in described(server)]
+    assert lives == [90.0] * 4
+    assert [each.requests_per_life for each in described(Server(processes=1))] == [None]
+
+
+def described(server: Server) -> tuple[WorkerRecord, ...]:
+    record = describe_server(server.read(AT))
+    assert record is not None
+    return record.workers

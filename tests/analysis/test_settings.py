@@ -1,0 +1,187 @@
+"""What hurts in the settings of a uWSGI, by its options and by what is seen of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import msgspec
+import pytest
+
+from tests.support.windows import window, worker
+from tools.support.bad_settings import WORST
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import collect_findings
+from uwsgi_headroom.analysis.settings import RULES, Evidence, review
+from uwsgi_headroom.kernel.options import NAMES
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import Options
+
+CAREFUL = Options(
+    complete=True,
+    master=True,
+    strict=True,
+    vacuum=True,
+    need_app=True,
+    die_on_term=True,
+    single_interpreter=True,
+    lazy_apps=True,
+    enable_threads=True,
+    harakiri=60,
+    processes=4,
+    threads=1,
+    listen=1024,
+    buffer_size=32768,
+)
+"""What the published guides recommend: no rule has anything to say."""
+
+NOTHING_SEEN = Evidence()
+
+
+def rules(options: Options, seen: Evidence = NOTHING_SEEN) -> dict[str, str]:
+    return {advice.rule: advice.severity for advice in review(options, seen)}
+
+
+def test_careful_settings_need_no_advice() -> None:
+    """Nothing is said about a configuration that keeps to the published guides."""
+    assert rules(CAREFUL) == {}
+    assert (
+        rules(CAREFUL, Evidence((2, 0, 31), 4, 1, 1, ("numpy",), 4096, 1024, is_first=True, unit="shop.service")) == {}
+    )
+
+
+def test_every_rule_speaks() -> None:
+    """Each rule has advice on one of the bad examples, with all its parts."""
+    silent = [rule.__name__ for rule in RULES if not any(list(rule(*example)) for example in WORST)]
+    assert silent == []
+    for options, seen in WORST:
+        for advice in review(options, seen):
+            assert advice.lines or advice.change, advice.rule
+            assert advice.title.endswith("."), advice.rule
+            assert advice.reason.endswith("."), advice.rule
+            assert advice.seen.endswith("."), advice.rule
+            assert advice.unless.endswith("."), advice.rule
+            assert advice.source, advice.rule
+            assert all(" = " in line for line in advice.lines), advice.rule
+            assert set(advice.sets) <= NAMES.keys(), advice.rule
+
+
+def test_warnings_stand_first() -> None:
+    """Advice that may matter never stands before advice that will."""
+    for options, seen in WORST:
+        severities = [advice.severity for advice in review(options, seen)]
+        assert severities == sorted(severities, reverse=True)
+
+
+def test_nothing_is_said_of_options_that_may_be_set_where_they_are_not_seen() -> None:
+    """If a part of the configuration is unknown, an option that is not seen may be set there."""
+    assert rules(Options(processes=4)) == {}
+    assert rules(Options(processes=4, threads=8, harakiri=30)) == {"harakiri_with_threads": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("change", "seen", "expected"),
+    [
+        ({"max_requests": 1000}, Evidence(), ("max-requests-delta = 250",)),
+        ({"max_requests": 1000}, Evidence((2, 0, 29), 2), ("max-requests-delta = 500",)),
+        (
+            {"max_requests": 1000},
+            Evidence((2, 0, 21), 2),
+            ("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300"),
+        ),
+        ({"max_requests": 1000}, Evidence((2, 0, 18), 2), ()),
+        ({"harakiri": 90}, Evidence(), ("worker-reload-mercy = 90",)),
+        ({"harakiri": 90, "worker_reload_mercy": 80}, Evidence(), ("worker-reload-mercy = 90",)),
+        ({"listen": 5000}, Evidence(somaxconn=4096), ("listen = 4096",)),
+        ({"listen": None}, Evidence(somaxconn=4096), ("listen = 1024",)),
+        ({"listen": None}, Evidence(somaxconn=128), ("listen = 128",)),
+        ({"http": (":80",), "harakiri": None, "threads": 2}, Evidence(), ("harakiri = 60",)),
+        ({"cheaper": 4}, Evidence(), ("cheaper = 2",)),
+        ({"processes": 1, "lazy_apps": None}, Evidence(), ("processes = 4",)),
+    ],
+)
+def test_the_line_to_write(change: dict[str, object], seen: Evidence, expected: tuple[str, ...]) -> None:
+    """The line has a value that fits these options and this version of uWSGI."""
+    (advice,) = review(replace(CAREFUL, **change), seen)  # type: ignore[arg-type]
+    assert advice.lines == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        ({"max_requests": 1000, "processes": 1, "threads": 2, "harakiri": None}, Evidence()),
+        ({"max_requests": 1000, "max_requests_delta": 50}, Evidence()),
+        ({"harakiri": 90, "worker_reload_mercy": 90}, Evidence()),
+        ({"listen": 5000}, Evidence(somaxconn=5000)),
+        ({"die_on_term": None}, Evidence(is_vassal=True)),
+        ({"single_interpreter": None}, Evidence(mounted=1)),
+        ({"enable_threads": None}, Evidence(version=(2, 0, 27))),
+        ({"chmod_socket": ("660", "660")}, Evidence()),
+        ({"stats": "127.0.0.1:1717"}, Evidence()),
+        ({"stats": "[::1]:1717"}, Evidence()),
+        ({"stats": "/run/uwsgi/app/shop/stats"}, Evidence()),
+        ({"stats": "@shop"}, Evidence()),
+        ({"http": ("?",), "max_fd": 4096}, Evidence(descriptors=1 << 30)),
+        ({"http": (":80",)}, Evidence(descriptors=1024)),
+        ({"thunder_lock": True}, Evidence()),
+        ({"http_socket": ("127.0.0.1:80", "?")}, Evidence()),
+        ({"worker_reload_mercy": 900, "can_reload_workers": True}, Evidence()),
+        ({"processes": 8, "cheaper": 2, "cheaper_initial": 2, "cheaper_step": 2}, Evidence()),
+    ],
+)
+def test_where_a_rule_is_silent(change: dict[str, object], seen: Evidence) -> None:
+    """A setting that is harmless here gets no advice."""
+    assert rules(replace(CAREFUL, **change), seen) == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "seen", "severity"),
+    [
+        ({"die_on_term": None}, Evidence(is_first=True), "warning"),
+        ({"die_on_term": None}, Evidence(unit="shop.service"), "info"),
+        ({"die_on_term": None}, Evidence(), "info"),
+        ({"single_interpreter": None}, Evidence(mounted=2, extensions=("numpy",)), "warning"),
+        ({"single_interpreter": None}, Evidence(mounted=2), "info"),
+        ({"enable_threads": None}, Evidence(version=(2, 0, 21)), "warning"),
+        ({"enable_threads": None}, Evidence(), "info"),
+        ({"chmod_socket": ("666", "660")}, Evidence(), "info"),
+        ({"chmod_socket": ("666", "660"), "stats": "/run/shop.stats"}, Evidence(), "warning"),
+    ],
+)
+def test_what_is_seen_decides_how_urgent_it_is(change: dict[str, object], seen: Evidence, severity: str) -> None:
+    """Where a uWSGI that runs shows that it matters, advice becomes a warning, and says what was seen."""
+    (advice,) = review(replace(CAREFUL, **change), seen)  # type: ignore[arg-type]
+    assert advice.severity == severity
+    assert ("General advice" in advice.seen) == (seen == NOTHING_SEEN and not advice.sets)
+
+
+def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
+    """No option is read for nothing: the rules read those that no other part of the program does."""
+    read: set[str] = set()
+
+    class Watched(Options):
+        def __getattribute__(self, name: str) -> object:
+            read.add(name)
+            return super().__getattribute__(name)
+
+    for options, seen in WORST:
+        watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
+        for rule in RULES:
+            list(rule(watched, seen))
+    elsewhere = {"reload_on_rss", "map_socket", "socket_timeout"}
+    """Used by the analysis of ended workers, the owners of sockets, and the sampling of waits."""
+    assert NAMES.keys() - read == elsewhere
+
+
+def test_a_verdict_points_to_the_review() -> None:
+    """Settings that will hurt are one finding for all, which is never urgent, and names the command."""
+    server = describe_server(Server().read(1000.0))
+    hurts = msgspec.structs.replace(
+        server, address="/run/shop.stats", setup=replace(server.setup, options=WORST[1][0], somaxconn=4096)
+    )
+    quiet = window(60.0, *(worker(number, 500, each=0.01, cpu=0.5, busy=5.0) for number in (1, 2, 3, 4)))
+    assert collect_findings(compute_figures(quiet, server)) == []
+    found = {finding.code: finding for finding in collect_findings(compute_figures(quiet, hurts))}["settings_hurt"]
+    assert found.severity == "info"
+    assert "uwsgi-headroom review /run/shop.stats" in found.change
+    assert "shows cookies and logins" in found.evidence

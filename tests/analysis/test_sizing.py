@@ -1,0 +1,243 @@
+"""The size of the next step: the offered work fits, and memory, CPUs and interpreters stop it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.sizing import Model, count_needed_threads, more_processes, more_threads
+from uwsgi_headroom.analysis.usable import erlang_wait
+from uwsgi_headroom.analysis.what_if.runs import Server as ModelledServer
+from uwsgi_headroom.analysis.what_if.runs import find_most
+from uwsgi_headroom.analysis.what_if.setting import Setting
+from uwsgi_headroom.analysis.what_if.simulation import Work, exponential_factors
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
+from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import Waits
+
+TCP = "127.0.0.1:8000"
+MB = 1_000_000
+
+
+def figures(of: Window, server: Server, memory: MemoryFacts | None = None) -> Figures:
+    reading = server.read(60.0)
+    facts = replace(reading.host, waits=Waits(), **({"memory": memory} if memory else {}))
+    record = describe_server(replace(reading, host=facts))
+    assert record is not None
+    return compute_figures(of, record)
+
+
+def minute(
+    processes: int,
+    busy: float,
+    queued: float,
+    *,
+    each: float = 0.2,
+    cpu: float = 0.0,
+    full: float = 0.0,
+    **more: object,
+) -> Window:
+    """A minute of this many workers. busy: their busy threads in all, which gives the rate by Little's law; cpu:
+    seconds of a request; full: seconds at the TCP queue's limit."""
+    requests = round(60 * busy / each / processes)
+    rows = (
+        worker(number, requests, each=each, cpu=requests * cpu, busy=60 * busy / processes)
+        for number in range(1, processes + 1)
+    )
+    made = window(60, *rows, waits={"sleep": busy * (1 - cpu / each), "cpu": busy * cpu / each}, **{TCP: 60 * queued})
+    return replace(made, queue_full_seconds={TCP: full}, **more)
+
+
+def overload(**more: object) -> Window:
+    """2x4 of 80 clients whose requests sleep 200 ms: 40 wait in the full queue, and 10 attempts a second fail."""
+    return minute(2, 8.0, 40.0, full=59.0, overflows=600, full_seconds=60.0, **more)
+
+
+SMALL = Server(processes=2, threads=4, cpus=2.0)
+
+
+def test_an_overload_is_sized_by_what_was_there() -> None:
+    """58 requests, 10 of them between two attempts, take three quarters of the threads of 2x39; all served at once."""
+    step = more_threads(figures(overload(), SMALL), 4)
+    assert (step.threads, step.stopped_by) == (39, None)
+    assert step.most == pytest.approx(0.93 * 78 / 0.2)
+
+
+def test_the_advice_says_what_the_step_will_do() -> None:
+    """The offered work, the throughput, and that a full queue hides how long requests will wait."""
+    assert add_capacity(figures(overload(), SMALL)).startswith(
+        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. It then serves at least "
+        "363/s if as many requests arrive; it serves 40.0/s now. How long requests then wait is not known: the full "
+        "queue turned away clients that no figure includes. "
+    )
+
+
+def test_where_all_is_served_erlangs_formula_gives_the_threads() -> None:
+    """Six of eight threads are busy and hardly a request waits: with twelve, the load may grow by half until nine are.
+    Of a single thread the wait decides."""
+    assert count_needed_threads(figures(minute(2, 6.0, 0.1), SMALL)) == 12
+    assert count_needed_threads(figures(minute(1, 0.4, 0.1), Server(processes=1, threads=1))) == 2
+    assert erlang_wait(2, 0.4, 0.2) < 0.25 * 0.2 <= erlang_wait(1, 0.4, 0.2)
+    step = more_threads(figures(minute(2, 7.0, 1.0), SMALL), 4)
+    assert step.threads == 7
+    assert "How long" not in add_capacity(figures(minute(2, 7.0, 1.0), SMALL))
+
+
+def test_bursts_need_more_than_random_arrivals() -> None:
+    """With half of the threads busy on average, 30 requests wait while all are: 38 at once in bursts."""
+    bursts = minute(2, 4.0, 3.0, full_seconds=6.0)
+    assert count_needed_threads(figures(bursts, SMALL)) == pytest.approx(8 + 30)
+
+
+def test_unknown_offered_work_gives_the_smallest_step() -> None:
+    """Without threads and running times nothing can be sized: one process more, without a promise."""
+    unknown = window(60, worker(1, 300, each=None, busy=None), worker(2, 300, each=None, busy=None))
+    step = more_processes(figures(unknown, Server(processes=2, cores=False)))
+    assert (step.processes, step.threads, step.most) == (3, 0, None)
+
+
+def memory(room: int, source: str = "uss") -> MemoryFacts:
+    worker_memory = WorkerMemory(100 * MB, source, 400 * MB, {})  # type: ignore[arg-type]
+    return MemoryFacts(worker_memory, AvailableMemory(100 * MB * room + 1, "host"))
+
+
+SINGLE = Server(processes=4, threads=1, cpus=8.0)
+
+
+def test_memory_stops_processes() -> None:
+    """44 requests at once need 59 processes; three more have room, and the advice says what was needed."""
+    full = minute(4, 4.0, 40.0, full_seconds=60.0)
+    assert more_processes(figures(full, SINGLE, memory(100))).wanted == 59
+    step = more_processes(figures(full, SINGLE, memory(3)))
+    assert (step.processes, step.wanted, step.stopped_by) == (7, 59, "memory")
+    assert "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB" in add_capacity(
+        figures(full, SINGLE, memory(3))
+    )
+    assert "Memory has no room for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
+
+
+def test_processes_for_a_floor_come_in_steps() -> None:
+    """How many clients ask without waiting for answers is not known, so the first step is eight times as many."""
+    full = figures(minute(4, 4.0, 40.0, full_seconds=60.0), SINGLE, memory(100))
+    step = more_processes(full)
+    assert (step.processes, step.stopped_by) == (32, "step")
+    assert step.most == pytest.approx(0.93 * 32 / 0.2)
+    assert "Check again then: up to 59 may be needed" in add_capacity(full)
+
+
+@pytest.mark.parametrize(("arrive", "processes"), [(1.02, 9), (1.2, 10), (1.9, 16)])
+def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, processes: int) -> None:
+    """A queue of 40 is in its last two states for 1 - 1/r² of the time, if r times as many requests arrive as are
+    served: the step is twice what arrives, however many wait."""
+    full = minute(4, 4.0, 40.0, full_seconds=60.0)
+    window_ = replace(full, queue_full_seconds={"app.sock": 60 * (1 - 1 / arrive**2)})
+    overloaded = figures(window_, SINGLE, memory(100))
+    assert more_processes(overloaded).processes == processes
+    assert f"about {arrive:.1f} times as many requests arrive as are served" in add_capacity(overloaded)
+    always = figures(replace(full, queue_full_seconds={"app.sock": 60.0}), SINGLE, memory(100))
+    assert more_processes(always).wanted == 59
+
+
+def test_memory_without_room_is_said() -> None:
+    """With no room at all, and with an upper bound of what a worker takes, the clause about memory says so."""
+    full = minute(4, 4.0, 40.0, full_seconds=60.0)
+    assert "for which there is no room: 100 MB each" in add_capacity(figures(full, SINGLE, memory(0)))
+    assert "room for 3 for certain" in add_capacity(figures(full, SINGLE, memory(3, "anonymous")))
+
+
+def test_cpus_stop_processes() -> None:
+    """Requests of 50 ms of CPU: 4 CPUs serve 80 a second, which five processes of two threads nearly do."""
+    full = minute(3, 6.0, 40.0, each=0.1, cpu=0.05, full_seconds=60.0)
+    step = more_processes(figures(full, Server(processes=3, threads=2, cpus=4.0)))
+    assert step.stopped_by == "cpu"
+    assert step.processes < 10
+    assert step.most == pytest.approx(0.93 * 80, rel=0.05)
+
+
+def test_interpreters_stop_threads() -> None:
+    """With 20 ms of CPU a worker serves 50 a second. Where CPUs are idle, processes help more than threads; where none
+    are, the threads stop where the CPUs do."""
+    full = minute(2, 8.0, 40.0, cpu=0.02, full_seconds=60.0)
+    step = more_threads(figures(full, Server(processes=2, threads=4, cpus=16.0)), 4)
+    assert step.stopped_by == "interpreters"
+    assert 8 < step.threads < 32
+    change = add_capacity(figures(full, Server(processes=2, threads=4, cpus=16.0)))
+    assert change.startswith("Raise `processes` from 2 to 16 ")
+    assert "More `threads` would wait for their interpreter." in change
+    small = add_capacity(figures(full, SMALL))
+    assert small.startswith("Raise `threads` from 4 to ")
+    assert "Beyond that the CPUs are the limit: more load needs more CPUs." in small
+
+
+def test_neighbours_leave_less_cpu() -> None:
+    """Only the CPUs that the workers use or that are idle serve more requests."""
+    full = minute(2, 8.0, 40.0, cpu=0.01, full_seconds=60.0)
+    shared = replace(full, cpu=window(60, cpu=(0.4, 0.6, 1.0)).cpu)
+    step = more_threads(figures(shared, SMALL), 4)
+    assert step.most == pytest.approx(0.93 * 100, rel=0.04)
+    assert step.stopped_by == "cpu"
+
+
+def test_neighbours_that_use_all_cpus_leave_a_share() -> None:
+    """Linux gives a server its share of the CPUs when it needs it, so requests that hardly compute are still served."""
+    full = minute(2, 8.0, 40.0, cpu=0.0002, full_seconds=60.0)
+    crowded = replace(full, cpu=window(60, cpu=(0.01, 0.0, 1.99)).cpu)
+    assert more_threads(figures(crowded, SMALL), 4).threads == 32
+
+
+def test_no_setting_is_beyond_what_can_be_set() -> None:
+    """Ten thousand requests that wait are no reason for ten thousand threads."""
+    step = more_threads(figures(minute(2, 8.0, 10_000.0, full_seconds=60.0), SMALL), 4)
+    assert (step.threads, step.stopped_by) == (1024, "size")
+
+
+@pytest.mark.parametrize(
+    ("processes", "threads", "cpus", "locked", "waiting"),
+    [(2, 8, 2.0, 0.002, 0.2), (2, 38, 8.0, 0.02, 0.18), (4, 4, 2.0, 0.0143, 0.12), (8, 1, 4.0, 0.05, 0.05)],
+)
+def test_the_closed_form_is_that_of_the_simulation(
+    processes: int, threads: int, cpus: float, locked: float, waiting: float
+) -> None:
+    """The promise and what-if name the same throughput, within what is promised."""
+    work = Work(locked=locked, unlocked=0.0, waiting=waiting, factors=exponential_factors())
+    server = ModelledServer(work=work, cpus=cpus, others=0.0, others_per_request=0.0, look=lambda: None)
+    simulated, _ = find_most(server, Setting(processes, threads))
+    assert Model(locked, waiting, cpus).most_throughput(processes, threads) == pytest.approx(simulated, rel=0.1)
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.floats(0, 40),
+    st.floats(0, 300),
+    st.floats(0, 60),
+    st.floats(0, 1),
+    st.none() | st.integers(0, 10_000),
+)
+def test_any_step_is_larger_and_promises_no_less(
+    processes: int, threads: int, busy: float, queued: float, full: float, part: float, overflows: int | None
+) -> None:
+    """Whatever was measured, a step adds threads or processes, and its figures are finite."""
+    made = minute(processes, busy, queued, cpu=0.2 * part, full=full, full_seconds=full, overflows=overflows)
+    result = figures(made, Server(processes=processes, threads=threads, cpus=2.0))
+    for step in (more_threads(result, threads), more_processes(result)):
+        assert step.threads * step.processes > threads * processes
+        assert step.most is None or 0 < step.most < inf
+
+
+def test_a_server_without_workers_has_no_step_that_fails() -> None:
+    """A document may have none."""
+    result = figures(window(60), Server(processes=1))
+    empty = replace(result, server=msgspec.structs.replace(result.server, workers=()), ceiling=0)
+    assert more_processes(empty).processes == 1

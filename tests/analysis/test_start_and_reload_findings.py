@@ -1,0 +1,128 @@
+"""Findings about workers that hang at the start, and about a reload that waits for a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.support.windows import window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.record import Options, ServerRecord, Setup, StartWait, WorkerRecord
+
+COMPLETE = Setup(Options(complete=True), None, "threads", None, None)
+
+
+def describe(*workers: WorkerRecord, setup: Setup = COMPLETE) -> ServerRecord:
+    record = describe_server(Server(processes=len(workers)).read(1000.0))
+    assert record
+    return structs.replace(record, workers=workers, setup=setup)
+
+
+def findings(record: ServerRecord, up: tuple[float, ...], queued: float = 0.0) -> dict[str, Finding]:
+    """The findings of 20 s in which each worker accepted requests for some seconds; queued: requests that wait."""
+    rows = [worker(number, 5, each=0.02, busy=1.0, up=seconds) for number, seconds in enumerate(up, 1)]
+    figures = compute_figures(window(20, *rows, **{"app.sock": 20 * queued}), record)
+    return {finding.code: finding for finding in collect_findings(figures)}
+
+
+def starting(worker_id: int, seconds: float, wait: StartWait | None = None) -> WorkerRecord:
+    return WorkerRecord(worker_id, "down", 2, pid=4000 + worker_id, starting=seconds, start_wait=wait)
+
+
+def serving(worker_id: int, age: float | None = None) -> WorkerRecord:
+    return WorkerRecord(worker_id, "accepting", 2, pid=4000 + worker_id, ages={} if age is None else {0: age})
+
+
+def gone(worker_id: int) -> WorkerRecord:
+    return WorkerRecord(worker_id, "down", 2)
+
+
+@pytest.mark.parametrize(
+    ("wait", "what"),
+    [
+        (StartWait("backend", "10.0.0.5:5432"), ", waiting for 10.0.0.5:5432"),
+        (StartWait("backend"), ", waiting for a backend"),
+        (StartWait("lock"), ", waiting for a lock"),
+        (StartWait("dns"), ", waiting for DNS"),
+        (StartWait("unknown"), ""),
+        (None, ""),
+    ],
+)
+def test_what_a_hanging_start_waits_for(wait: StartWait | None, what: str) -> None:
+    """It is named if it is known; a worker that only starts is no finding of this kind."""
+    by_code = findings(describe(starting(1, 12.0, wait), starting(2, 11.0)), (5.0, 5.0))
+    assert by_code["start_hangs"].severity == "critical"
+    assert by_code["start_hangs"].title == f"Workers 1 and 2 hang at the start{what}."
+    assert "workers_missing" not in by_code
+    assert "py-spy dump --pid 4001" in by_code["start_hangs"].change
+
+
+def test_a_start_that_takes_long() -> None:
+    """A worker that computes does not hang."""
+    by_code = findings(describe(starting(1, 12.0, StartWait("cpu")), serving(2)), (5.0, 20.0))
+    assert by_code["start_hangs"].title == "Worker 1 takes long to start, computing."
+    by_code = findings(describe(starting(1, 12.0, StartWait("disk")), starting(2, 12.0)), (5.0, 5.0))
+    assert by_code["start_hangs"].title == "Workers 1 and 2 take long to start, waiting for a disk."
+
+
+def test_some_workers_hang_and_others_serve() -> None:
+    """That is a warning; a worker that was spawned a moment ago is missing as before."""
+    by_code = findings(describe(starting(1, 12.0), serving(2), starting(3, 2.0)), (5.0, 20.0, 18.5))
+    assert by_code["start_hangs"].severity == "warning"
+    assert by_code["start_hangs"].title == "Worker 1 hangs at the start."
+    assert by_code["workers_missing"].title == "Worker 3 is down or starting."
+
+
+@pytest.mark.parametrize(("queued", "severity"), [(0.0, "warning"), (4.0, "critical")])
+def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None:
+    """The others have ended and are not replaced: the request and the options are named."""
+    finding = findings(describe(gone(1), serving(2, 30.0), gone(3)), (4.0, 20.0, 4.0), queued)["reload_waits"]
+    assert finding.severity == severity
+    assert "a reload waits for requests in worker 2" in finding.title.lower()
+    assert "2 workers of 3 ended 16 s ago" in finding.evidence
+    assert "`worker-reload-mercy` to the seconds that a request may take (now 60)" in finding.change
+    assert "chain reload" in finding.change
+
+
+@pytest.mark.parametrize(
+    ("workers", "up"),
+    [
+        ((gone(1), serving(2, 30.0), gone(3)), (18.0, 20.0, 4.0)),  # worker 1 ended a moment ago
+        ((gone(1), serving(2, 30.0), serving(3)), (4.0, 20.0, 20.0)),  # worker 3 serves
+        ((gone(1), serving(2, 1.0), gone(3)), (4.0, 20.0, 4.0)),  # worker 2 serves others
+        ((gone(1), starting(2, 5.0), serving(3, 30.0)), (4.0, 4.0, 20.0)),  # worker 2 is being replaced
+        ((gone(1), gone(2), gone(3)), (4.0, 4.0, 4.0)),
+    ],
+)
+def test_other_absences_are_no_reload(workers: tuple[WorkerRecord, ...], up: tuple[float, ...]) -> None:
+    """uWSGI replaces a worker at any other time, or nobody is left to wait for."""
+    by_code = findings(describe(*workers), up)
+    assert "reload_waits" not in by_code
+    assert "workers_missing" in by_code
+
+
+def test_free_threads_are_no_headroom_while_nothing_completes() -> None:
+    """One thread of two is busy, and yet no request is served: the headroom is not 2."""
+    rows = [worker(1, 0, busy=20.0), worker(2, 0, busy=0.0, up=0.0)]
+    standing = compute_figures(window(20, *rows, **{"app.sock": 60.0}), describe(serving(1, 30.0), gone(2)))
+    assert standing.headroom.factor is None
+    served = compute_figures(window(20, *rows), describe(serving(1, 30.0), gone(2)))
+    assert served.headroom.factor == 2.0
+
+
+def test_threads_that_are_free_during_a_reload_are_not_reported_again() -> None:
+    """The reload says why no worker takes the requests that wait beside free threads."""
+    record = describe(serving(1, age=22.0), gone(2), gone(3))
+    rows = [worker(number, 5, each=0.02, busy=1.0, up=seconds) for number, seconds in ((1, 20.0), (2, 4.0), (3, 4.0))]
+    waiting = replace(window(20, *rows, **{"app.sock": 1200.0}), idle_queue_seconds=18.0)
+    codes = {finding.code for finding in collect_findings(compute_figures(waiting, record))}
+    assert "reload_waits" in codes
+    assert "accept_blocked" not in codes
+    serving_again = describe(serving(1, age=22.0), serving(2), serving(3))
+    codes = {finding.code for finding in collect_findings(compute_figures(waiting, serving_again))}
+    assert "accept_blocked" in codes

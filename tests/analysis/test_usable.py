@@ -1,0 +1,240 @@
+"""Usable headroom: exact formulas, published values of Erlang C, its bounds, and each limit as a queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from tests.support.windows import the_example, window, worker
+from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.capacity import Headroom
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, WAIT_RATIO, noticed_wait
+from uwsgi_headroom.analysis.usable import (
+    LEAST_REQUESTS,
+    MOST_VARIATION,
+    Usable,
+    erlang_wait,
+    highest_utilization,
+    variation,
+    waiting_share,
+)
+from uwsgi_headroom.analysis.verdict import verdict_sentence
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.reading import describe_server
+from uwsgi_headroom.response_times.bins import share_bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.words.formats import factor
+
+
+def figures_of(of: Window, processes: int = 1, threads: int = 1, cpus: float = 64.0) -> Figures:
+    """The figures of a window of a server of this setting."""
+    reading = Server(processes=processes, threads=threads, cpus=cpus).read(100.0)
+    server = describe_server(reading)
+    assert server
+    return compute_figures(of, server)
+
+
+def sleeping(throughput: float, each: float, workers: int = 1, queue: float = 0.0) -> Window:
+    """A minute of requests that only sleep, spread evenly over the workers. queue: mean length of the queue."""
+    requests = round(60 * throughput / workers)
+    rows = [worker(number, requests, each=each, busy=requests * each) for number in range(1, workers + 1)]
+    return window(60, *rows, app=60 * queue)
+
+
+def usable_of(figures: Figures) -> Usable:
+    """The usable headroom, which has to be known."""
+    assert figures.usable
+    return figures.usable
+
+
+@pytest.mark.parametrize(
+    ("threads", "offered", "share"),
+    [(1, 0.5, 0.5), (2, 1.0, 1 / 3), (3, 2.0, 4 / 9), (4, 3.2, 0.5964), (5, 4.0, 0.5541), (10, 8.0, 0.4092)],
+)
+def test_published_values_of_erlang_c(threads: int, offered: float, share: float) -> None:
+    """The share of the requests that find all threads busy is that of published tables."""
+    assert waiting_share(threads, offered) == pytest.approx(share, abs=1e-4)
+
+
+def test_erlangs_wait() -> None:
+    """M/M/1 at half load waits as long as it serves; with too few threads the wait has no bound."""
+    assert erlang_wait(1, 0.5, 0.2) == pytest.approx(0.2)
+    assert erlang_wait(4, 3.2, 1.0) == pytest.approx(0.7455, abs=0.001)
+    assert erlang_wait(4, 4.0, 1.0) == float("inf")
+
+
+@given(st.floats(0.001, 0.999), st.floats(0.001, 100))
+def test_one_thread_is_exact(use: float, seconds: float) -> None:
+    """With one thread the mean wait is u / (1 - u) service times at a utilization of u, and the other way round."""
+    assert erlang_wait(1, use, seconds) == pytest.approx(use / (1 - use) * seconds)
+    assert highest_utilization(1, use / (1 - use)) == pytest.approx(use)
+
+
+@given(st.integers(1, 2000), st.floats(1e-4, 1e4))
+def test_the_wait_at_the_utilization_is_the_one_asked_for(threads: int, wait: float) -> None:
+    """At the utilization found, the mean wait is as asked, within a hundredth; or the threads are as good as full."""
+    use = highest_utilization(threads, wait)
+    assert 0 < use <= 1
+    if use < 0.9999:
+        assert erlang_wait(threads, use * threads, 1.0) == pytest.approx(wait, rel=0.01)
+
+
+@given(st.integers(1, 500), st.floats(1e-3, 100))
+def test_more_threads_can_be_used_more(threads: int, wait: float) -> None:
+    """With one more thread, requests wait as long at a higher utilization; and with a longer wait allowed, too."""
+    use = highest_utilization(threads, wait)
+    assert highest_utilization(threads + 1, wait) >= use - 1e-4
+    assert highest_utilization(threads, 1.1 * wait) >= use - 1e-4
+
+
+@pytest.mark.parametrize(("threads", "use"), [(4, 0.65), (8, 0.79), (32, 0.93)])
+def test_a_quarter_of_the_service_time(threads: int, use: float) -> None:
+    """The wait is a quarter of the service time at a utilization of 0.65 with 4 threads, and of 0.93 with 32."""
+    assert highest_utilization(threads, 0.25) == pytest.approx(use, abs=0.005)
+    found = usable_of(figures_of(sleeping(10, 0.1), threads=threads))
+    assert found.first == "threads"
+    assert found.factor == pytest.approx(use * threads, rel=0.01)
+
+
+def test_threshold_of_a_noticed_wait() -> None:
+    """It is a quarter of the response time between 20 ms and 0.1 s."""
+    assert (WAIT_RATIO, LEAST_WAIT, MOST_WAIT) == (0.25, 0.02, 0.1)
+    assert [noticed_wait(each) for each in (None, 0.002, 0.08, 0.2, 0.4, 10)] == pytest.approx(
+        [0.02, 0.02, 0.02, 0.05, 0.1, 0.1]
+    )
+
+
+@pytest.mark.parametrize(("threads", "hard"), [(1, "5.0x"), (4, "1.5x"), (8, "1.3x"), (32, "1.1x")])
+def test_the_headroom_at_which_none_is_usable(threads: int, hard: str) -> None:
+    """As docs/severity.md says, at a response time of 100 ms."""
+    assert factor(1 / highest_utilization(threads, noticed_wait(0.1) / 0.1)) == hard
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 16),
+    st.floats(0.02, 0.99),
+    st.floats(0.005, 5),
+    st.floats(0, 1),
+    st.floats(0, 3),
+    st.sampled_from([1.0, 2.0, 16.0, 64.0]),
+)
+def test_at_most_the_headroom(
+    workers: int, threads: int, used: float, each: float, computing: float, queue: float, cpus: float | None
+) -> None:
+    """Usable headroom is positive and at most the headroom; it is 1 at most if requests wait, and the limit that they
+    wait for is one of the headroom's."""
+    requests = max(1, round(60 * used * workers * threads / each / workers))
+    cpu = min(58.0, requests * each * computing)
+    rows = [worker(number, requests, each=each, busy=requests * each, cpu=cpu) for number in range(1, workers + 1)]
+    figures = figures_of(window(60, *rows, app=60 * queue), workers, threads, cpus)
+    assert (figures.usable is None) == (figures.headroom.factor is None)
+    if figures.usable is None or figures.headroom.factor is None:
+        return
+    assert 0 < figures.usable.factor <= figures.headroom.factor
+    assert figures.usable.first in figures.headroom.by_limit
+    if (figures.flow.queue_wait or 0) >= noticed_wait(figures.flow.response_time):
+        assert figures.usable.factor <= 1
+
+
+def test_measured_waits_come_before_computed_ones() -> None:
+    """A server whose requests wait has no usable headroom, however few threads are busy; one at 90 % whose requests
+    do not wait for a thread, because clients take turns, has all of its present load."""
+    waits, calm = sleeping(10, 0.1, queue=0.5), sleeping(36, 0.1)
+    assert usable_of(figures_of(waits, threads=4)) == Usable(1.0, "threads")
+    assert usable_of(figures_of(calm, threads=4)) == Usable(1.0, "threads")
+    unknown = replace(calm, queue_seconds={}, queue_full_seconds={})
+    assert usable_of(figures_of(unknown, threads=4)).factor == pytest.approx(0.648 / 0.9, abs=0.01)
+
+
+def test_cpus_are_one_pool() -> None:
+    """Workers of one thread that compute wait for CPUs: 4 workers on 2 CPUs, at 20 ms each, from a use of 0.71 on."""
+    rows = [worker(number, 450, each=0.02, busy=9.0, cpu=9.0) for number in (1, 2, 3, 4)]
+    found = usable_of(figures_of(window(60, *rows, app=0.0), 4, 1, 2.0))
+    assert found.first == "cpu"
+    assert found.factor == pytest.approx(0.707 / 0.3, abs=0.01)
+
+
+def test_interpreters_wait_only_with_threads() -> None:
+    """With several threads, requests wait for the interpreter of the hottest worker; with one, for nothing in it."""
+    hot = usable_of(figures_of(the_example(), 4, 8, 64.0))
+    assert hot.first == "hottest_interpreter"
+    rows = [worker(1, 900, each=0.02, busy=18.0, cpu=18.0), worker(2, 450, each=0.02, busy=9.0, cpu=9.0)]
+    assert usable_of(figures_of(window(60, *rows, app=0.0), 2, 1, 64.0)).first == "threads"
+
+
+def test_each_workers_lock_is_a_queue() -> None:
+    """Requests that hold their worker's lock for 48 ms on average wait 20 ms from a use of 0.29 on."""
+    locked = [
+        structs.replace(worker(number, 600, each=0.07, busy=42.0), lock_seconds=60.0, lock_held_seconds=28.8)
+        for number in (1, 2)
+    ]
+    found = usable_of(figures_of(window(60, *locked, app=0.0), 2, 8))
+    assert found.first == "lock"
+    assert found.factor == pytest.approx(0.02 / 0.068 / 0.48, abs=0.01)
+
+
+def test_measured_waits_in_service() -> None:
+    """Requests that wait for CPUs in service have no usable headroom; if they do not wait there yet, they have all of
+    their present load. What they wait for is no part of the service time that the threshold is a quarter of."""
+    rows = [worker(number, 450, each=0.2, busy=90.0, cpu=18.0) for number in (1, 2, 3, 4)]
+    parts = {"none": None, "little": {"sleep": 5.95, "cpu_wait": 0.05}, "much": {"sleep": 3.0, "cpu_wait": 3.0}}
+    found = {
+        name: usable_of(figures_of(window(60, *rows, waits=waits, app=0.0), 4, 8, 64.0))
+        for name, waits in parts.items()
+    }
+    assert found["none"].factor == pytest.approx(found["little"].factor, rel=0.01)
+    assert found["little"].factor > 1
+    assert found["much"].factor == 1
+    assert found["much"].first != "threads"
+
+
+def test_nothing_known() -> None:
+    """Without requests, or on a nearly idle server, there is no usable headroom."""
+    assert figures_of(window(60, worker(1, 0, busy=0.0))).usable is None
+    assert figures_of(sleeping(0.1, 0.05), threads=8).usable is None
+
+
+def times(*seconds: float, requests: int = 1000, interval: float = 0.2) -> ResponseTimeWindow:
+    """Requests that take one of these times each, in equal numbers."""
+    bins = share_bins()
+    counts = [0.0] * len(bins)
+    for each in seconds:
+        counts[bins.find(each)] += requests / len(seconds)
+    return ResponseTimeWindow(bins, interval, requests, counts, [0.0] * len(bins))
+
+
+def test_variation_of_response_times() -> None:
+    """Requests that are all alike wait half as long as those of an exponential distribution; a few that are very long
+    count up to a bound; and too few or too short ones say nothing."""
+    assert variation(times(0.5)) == pytest.approx(0.5, abs=0.01)
+    assert variation(times(0.2, 1.0)) == pytest.approx((1 + 4 / 9) / 2, abs=0.02)
+    assert variation(times(*[0.2] * 999, 1000.0)) == (1 + MOST_VARIATION) / 2
+    for unknown in (None, times(0.5, requests=LEAST_REQUESTS - 1), times(0.01), times(0.5, requests=0)):
+        assert variation(unknown) == 1.0
+
+
+def test_the_sentence_of_a_healthy_server() -> None:
+    """It says by how much load can grow until requests wait, and until the limit; once if both are alike."""
+    room = Headroom({"threads": 2.4}, "threads", "threads")
+    known = replace_cpu(room)
+    assert verdict_sentence(known, (), usable=Usable(1.6, "threads")) == (
+        "Headroom 1.6x until requests wait; 2.4x until threads run out."
+    )
+    assert verdict_sentence(known, (), usable=Usable(2.4, "threads")) == "Headroom 2.4x: threads run out first."
+    assert verdict_sentence(known, (), usable=Usable(0.9, "threads")) == (
+        "Requests begin to wait at this load; headroom 2.4x until threads run out."
+    )
+    assert verdict_sentence(room, (), usable=Usable(1.6, "threads")) == (
+        "Headroom at most 1.6x until requests wait; 2.4x until threads run out (CPU is not visible from here)."
+    )
+
+
+def replace_cpu(room: Headroom) -> Headroom:
+    """The same of a server whose CPU limit is known and far."""
+    return Headroom(room.by_limit, room.first, room.ceiling, far=("cpu",))

@@ -1,0 +1,149 @@
+"""uWSGI's processes that are no workers, on a real uWSGI, and on processes of this test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.other_namespaces import as_nobody, as_root
+from tools.support.clock import MovableClock
+from tools.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel import procfs, roles
+from uwsgi_headroom.kernel.processes import list_children
+from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles
+from uwsgi_headroom.kernel.shared_connections import SharedConnections
+from uwsgi_headroom.record import Role, RoleUse
+from uwsgi_headroom.stats import Snapshot
+
+
+def snapshot_of(server: Uwsgi) -> Snapshot:
+    snapshot = stats.decode(server.document())
+    assert isinstance(snapshot, Snapshot)
+    return snapshot
+
+
+def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:
+    snapshot = snapshot_of(server)
+    spoolers = [spooler.pid for spooler in snapshot.spoolers if spooler.pid]
+    uses = reader.read(server.pid, [worker.pid for worker in snapshot.workers if worker.pid], spoolers)
+    return {use.role: use for use in uses}
+
+
+@pytest.fixture(scope="module", params=["", "--auto-procname"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uwsgi]:
+    """A uWSGI with a process of each role, with names of its own or without."""
+    spool = tmp_path_factory.mktemp("spool")
+    options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100"]
+    options += ["--http", f"127.0.0.1:{free_port()}", "--fastrouter", f"127.0.0.1:{free_port()}"]
+    with uwsgi("--processes", "2", *options, *([request.param] if request.param else [])) as running:
+        wait_until(lambda: len(list_children(running.pid)) == 8, what="all processes to be there")
+        wait_until(lambda: "daemon" in look(running, Roles()), what="the daemon to be another program")
+        yield running
+
+
+@pytest.mark.integration
+def test_every_role_is_recognized(server: Uwsgi) -> None:
+    """Mules, spoolers, routers and daemons are told apart, and workers are none of them."""
+    found = look(server, Roles())
+    assert {role: use.processes for role, use in found.items()} == {
+        "daemon": 1,
+        "master": 1,
+        "mule": 2,
+        "router": 2,
+        "spooler": 1,
+    }
+    assert all(use.resident_bytes > 500_000 for use in found.values())
+
+
+@pytest.mark.integration
+@as_root
+def test_without_the_right_to_see_descriptors(server: Uwsgi) -> None:
+    """Another user sees the daemon, the spooler and what has a name; the role of the rest is not known."""
+    snapshot = snapshot_of(server)
+    workers, spoolers = [worker.pid or 0 for worker in snapshot.workers], [each.pid or 0 for each in snapshot.spoolers]
+    uses = as_nobody(lambda: Roles().read(server.pid, workers, spoolers))
+    found = {use.role: use.processes for use in uses}
+    assert found["daemon"] == found["master"] == found["spooler"] == 1
+    assert found.get("other", 0) + found.get("mule", 0) + found.get("router", 0) == 4
+
+
+def test_cpu_use_is_known_at_the_second_look() -> None:
+    """It is the growth between two looks. Totals never decrease, also when a process has ended."""
+    hands = MovableClock()
+    reader = Roles(hands.clock.monotonic)
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        first = {use.role: use for use in reader.read(os.getpid(), [], [])}
+        assert all(use.cpus is None for use in first.values())
+        wait_until(lambda: _used(child.pid) > 0.2, what="the child to compute")
+        hands.move(FIRST_SECONDS)
+        second = reader.read(os.getpid(), [], [])
+        assert sum(use.cpus or 0.0 for use in second) >= 0.1 / FIRST_SECONDS
+    finally:
+        child.kill()
+        child.wait()
+    hands.move(LOOK_SECONDS - 0.1)
+    assert reader.read(os.getpid(), [], []) is second, "it looks every ten seconds"
+    hands.move(0.2)
+    third = {use.role: use for use in reader.read(os.getpid(), [], [])}
+    assert sum(use.processes for use in third.values()) < sum(use.processes for use in second)
+    for use in second:
+        assert use.role not in third or third[use.role].cpu_seconds >= use.cpu_seconds
+
+
+def _used(pid: int) -> float:
+    return sum(int(number) for number in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]) / 100
+
+
+def test_a_process_that_is_new_is_not_counted_yet() -> None:
+    """It may be a worker that was spawned after uWSGI's document was written."""
+    hands = MovableClock()
+    reader = Roles(hands.clock.monotonic)
+    before = sum(use.processes for use in reader.read(os.getpid(), [], []))
+    with subprocess.Popen(["sleep", "60"]) as child:
+        counts = []
+        for _ in range(2):
+            hands.move(LOOK_SECONDS)
+            counts.append(sum(use.processes for use in reader.read(os.getpid(), [], [])))
+        child.kill()
+    assert counts == [before, before + 1]
+
+
+def test_a_process_with_very_many_descriptors() -> None:
+    """Neither its role nor what it shares takes long to find out."""
+    code = "import os, resource, sys\n"
+    code += "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+    code += "resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n"
+    code += "files = [os.dup(0) for _ in range(min(most, 100_000) - 20)]\n"
+    code += "print(len(files), flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        number = int(child.stdout.readline())
+        began = time.thread_time()
+        assert Roles().read(os.getpid(), [], [])
+        assert SharedConnections().read(child.pid, [child.pid, os.getpid()]) == ()
+        assert time.thread_time() - began < 0.1
+        counted = procfs.count_descriptors(child.pid)
+        assert counted is None or abs(counted - number) < 20
+        child.kill()
+
+
+def test_a_bounded_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master with any number of children costs a bounded time; one that has ended has none."""
+    monkeypatch.setattr(roles, "MOST_PROCESSES", 2)
+    children = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]
+    try:
+        uses = Roles().read(os.getpid(), [], [])
+        assert sum(use.processes for use in uses) == 3
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert Roles().read(2**22 + 1, [], []) == ()

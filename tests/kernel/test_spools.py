@@ -1,0 +1,98 @@
+"""Tasks in the directories of spoolers are counted by their names and times, seldom, and never read."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.support.simulated_server import Server
+from uwsgi_headroom.kernel import spools
+from uwsgi_headroom.kernel.spools import Spools
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.parts import Spooler
+
+
+def with_spoolers(*directories: str) -> Snapshot:
+    snapshot = Server().read(0.0).snapshot
+    assert isinstance(snapshot, Snapshot)
+    return snapshot.__class__(
+        **{name: getattr(snapshot, name) for name in snapshot.__struct_fields__ if name != "spoolers"},
+        spoolers=tuple(Spooler(directory=directory, tasks=1) for directory in directories),
+    )
+
+
+def add_tasks(folder: Path, number: int, first: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    for place in range(first, first + number):
+        (folder / f"uwsgi_spoolfile_on_host_1_{place}").touch()
+
+
+def count(*directories: str) -> list[int | None]:
+    found = Spools().read(os.getpid(), with_spoolers(*directories), 0.0)
+    return [found.get(directory) for directory in directories]
+
+
+def test_tasks_are_counted(tmp_path: Path) -> None:
+    """Tasks of the directory and of its priorities count; other files, and tasks for later, do not."""
+    add_tasks(tmp_path, 3)
+    add_tasks(tmp_path / "10", 2)
+    add_tasks(tmp_path / "other", 5)
+    (tmp_path / "notes").touch()
+    later = tmp_path / "uwsgi_spoolfile_on_host_later"
+    later.touch()
+    os.utime(later, (time.time() + 3600, time.time() + 3600))
+    assert count(str(tmp_path)) == [5]
+
+
+def test_a_relative_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is below the master's working directory."""
+    monkeypatch.chdir(tmp_path)
+    add_tasks(tmp_path / "spool", 2)
+    assert count("spool") == [2]
+
+
+@pytest.mark.parametrize("name", ["", "/no/such", "/etc/passwd", "/a\0b", "../" * 2000, "/proc/1/root\n"])
+def test_a_name_that_cannot_be_listed(name: str) -> None:
+    """Nothing is known of it, and nothing is raised."""
+    assert count(name) == [None]
+
+
+def test_it_is_asked_seldom(tmp_path: Path) -> None:
+    """The counts are the same object for ten seconds, unless there are other directories."""
+    add_tasks(tmp_path, 1)
+    asked, snapshot = Spools(), with_spoolers(str(tmp_path))
+    first = asked.read(os.getpid(), snapshot, 0.0)
+    add_tasks(tmp_path, 1, first=1)
+    assert asked.read(os.getpid(), snapshot, 9.9) is first
+    assert asked.read(os.getpid(), snapshot, 10.0) == {str(tmp_path): 2}
+    assert asked.read(os.getpid(), with_spoolers("/no/such"), 10.1) == {}
+
+
+def test_a_directory_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not waited for, and nothing is known."""
+    answer = threading.Event()
+    monkeypatch.setattr(spools, "_count", lambda pid, name: answer.wait() and 1)
+    begun = time.monotonic()
+    try:
+        assert Spools().read(os.getpid(), with_spoolers("/srv/nfs"), 0.0) == {}
+        assert time.monotonic() - begun < 10
+    finally:
+        answer.set()
+
+
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large directory, and a document with many spoolers, cost no more than the bounds."""
+    monkeypatch.setattr(spools, "MOST", 10)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        spools, "_count", lambda pid, name, real=spools._count: (asked.append(name), real(pid, name))[1]
+    )
+    add_tasks(tmp_path, 20)
+    many = [str(tmp_path), *(str(tmp_path / str(number)) for number in range(100))]
+    found = Spools().read(os.getpid(), with_spoolers(*many), 0.0)
+    assert found == {str(tmp_path): 10}
+    assert len(asked) == spools.MOST_DIRECTORIES

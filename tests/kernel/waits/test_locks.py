@@ -1,0 +1,217 @@
+"""How much a lock of the application is used: by the address that a waiter shows, and by what is read there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from uwsgi_headroom.kernel.waits import locks
+from uwsgi_headroom.kernel.waits.locks import RefusedToReadError, WorkerLocks, read_semaphores
+from uwsgi_headroom.record import LockUse
+
+LOCK, OTHER = 0x7F0000001000, 0x7F0000002000
+FREE, HELD = (1, 0), (0, 0)
+
+Value = tuple[int, int]
+
+
+class Worker:
+    """A made-up worker of eight threads that is sampled five times a second. memory: what is at which address."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_read: bool = True) -> None:
+        self.memory: dict[int, Value] = {}
+        self.reads: list[list[int]] = []
+        self.refuses = False
+        self.now = 0.0
+        self.locks = WorkerLocks(1, is_read=is_read)
+        monkeypatch.setattr(locks, "read_semaphores", self._read)
+
+    def _read(self, _: int, addresses: Sequence[int]) -> Mapping[int, Value]:
+        self.reads.append(list(addresses))
+        if self.refuses:
+            raise RefusedToReadError
+        return {address: self.memory[address] for address in addresses if address in self.memory}
+
+    def look(self, *waiting: tuple[int, set[int]], step: float = 0.2, are_all: bool = True) -> LockUse | None:
+        """One sample, in which these threads wait at these addresses."""
+        self.now += step
+        return self.locks.look(dict(waiting), range(8), self.now, are_all=are_all)
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    return Worker(monkeypatch)
+
+
+def test_nothing_is_read_before_a_thread_waits(worker: Worker) -> None:
+    """Most servers never show a lock: for them, no memory is read."""
+    assert [worker.look() for _ in range(10)] == [None] * 10
+    assert worker.reads == []
+
+
+def test_two_threads_that_wait_at_once(worker: Worker) -> None:
+    """Two threads at one address, of which one goes on: from then on it is known if the lock is held."""
+    worker.memory[LOCK] = (0, 2)
+    assert worker.look((LOCK, {1, 2})) is None
+    assert worker.look((LOCK, {2, 3})) == LockUse(waited=True, held=True)
+    worker.memory[LOCK] = (0, 0)
+    assert worker.look() == LockUse(waited=False, held=True)
+    worker.memory[LOCK] = FREE
+    assert worker.look() == LockUse(waited=False, held=False)
+
+
+def test_one_waiter_at_a_time(worker: Worker) -> None:
+    """With two threads there is never more than one waiter: the lock counts once it was waited for and free twice."""
+    uses = []
+    for waiting, value in ((True, (0, 1)), (False, FREE), (True, (0, 1)), (False, FREE), (False, HELD)):
+        worker.memory[LOCK] = value
+        uses.append(worker.look((LOCK, {1})) if waiting else worker.look())
+    assert uses == [None, None, None, LockUse(False, False), LockUse(False, True)]
+
+
+def test_a_condition_is_no_lock(worker: Worker) -> None:
+    """Each thread that waits for a condition has a semaphore of its own, which is freed when it goes on."""
+    for turn in range(100):
+        addresses = [LOCK + 64 * ((turn + place) % 5) for place in range(3)]
+        worker.memory = dict.fromkeys(addresses, (0, 1)) | {LOCK + 64 * ((turn - 1) % 5): (0x8F001240, 0x7F00)}
+        assert worker.look(*((address, {place}) for place, address in enumerate(addresses))) is None
+
+
+def test_a_condition_variable_of_the_c_library(worker: Worker) -> None:
+    """Several threads wait at one address of it, but it does not count them where a semaphore does."""
+    worker.memory[LOCK] = (0, 0)
+    assert [worker.look((LOCK, {turn % 8, (turn + 1) % 8})) for turn in range(50)] == [None] * 50
+
+
+@pytest.mark.parametrize("value", [None, (2, 0), (0xFFFFFFFF, 0), (1, 1 << 20), (0, 0xFFFFFFFF)])
+def test_what_is_no_semaphore_is_forgotten(worker: Worker, value: Value | None) -> None:
+    """Memory that is unmapped or has another content says nothing, and is not read again."""
+    worker.memory[LOCK] = (0, 2)
+    worker.look((LOCK, {1, 2}))
+    worker.memory = {} if value is None else {LOCK: value}
+    assert worker.look() is None
+    assert not worker.locks
+    reads = len(worker.reads)
+    worker.look()
+    assert len(worker.reads) == reads
+
+
+def test_a_lock_that_is_always_held_does_not_count(worker: Worker) -> None:
+    """A thread sleeps with the lock and others queue for it: no request passes it, so it has no limit."""
+    worker.memory[LOCK] = (0, 3)
+    for turn in range(300):
+        assert worker.look((LOCK, {1, 2, 3} if turn > 5 else {1, 2})) is None
+
+
+def test_a_lock_that_gets_stuck(worker: Worker) -> None:
+    """It counts for half a minute longer, and again once a thread goes on."""
+    worker.memory[LOCK] = (0, 2)
+    worker.look((LOCK, {1, 2}))
+    assert worker.look((LOCK, {2, 3}))
+    assert worker.look((LOCK, {2, 3}), step=29)
+    assert worker.look((LOCK, {2, 3}), step=2) is None
+    assert worker.look((LOCK, {3, 4}))
+
+
+def test_thousands_of_addresses(worker: Worker) -> None:
+    """A few addresses are remembered, whatever is shown; a lock that counts keeps its place."""
+    worker.memory[LOCK] = (0, 2)
+    worker.look((LOCK, {1, 2}))
+    for turn in range(2000):
+        new = {LOCK + 0x10000 + 64 * (8 * turn + place): {place} for place in range(8)}
+        worker.memory.update(dict.fromkeys(new, (0, 1)))
+        worker.memory[LOCK] = HELD if turn % 2 else FREE
+        use = worker.look(*new.items())
+        assert use == LockUse(waited=False, held=bool(turn % 2))
+        assert len(worker.reads[-1]) <= 8
+
+
+def test_the_lock_that_is_used_most(worker: Worker) -> None:
+    """Of two locks, the one that is held most of the time is that of the worker."""
+    worker.memory = {LOCK: (0, 2), OTHER: (0, 2)}
+    worker.look((LOCK, {1, 2}), (OTHER, {3, 4}))
+    worker.memory = {LOCK: FREE, OTHER: (0, 0)}
+    assert [worker.look() for _ in range(3)][-1] == LockUse(waited=False, held=True)
+    for _ in range(100):
+        worker.memory = {LOCK: HELD, OTHER: FREE}
+        worker.look()
+    worker.memory = {LOCK: HELD, OTHER: FREE}
+    assert worker.look() == LockUse(waited=False, held=True)
+
+
+def test_without_the_right_to_read(worker: Worker) -> None:
+    """Who waits is still known, and that is all."""
+    worker.refuses = True
+    for threads in ({1, 2}, {2, 3}):
+        with pytest.raises(RefusedToReadError):
+            worker.look((LOCK, threads))
+    assert worker.locks.busiest(worker.now, are_all=True) == LockUse(waited=True, held=None)
+
+
+def test_without_consent_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then only waiters count, and only in samples of all threads."""
+    worker = Worker(monkeypatch, is_read=False)
+    worker.look((LOCK, {1, 2}))
+    assert worker.look((LOCK, {2, 3})) == LockUse(waited=True, held=None)
+    assert worker.look() == LockUse(waited=False, held=None)
+    assert worker.look(are_all=False) is None
+    assert worker.locks.rest(worker.now) == LockUse(waited=False, held=None)
+    assert worker.reads == []
+
+
+def test_a_worker_at_rest(worker: Worker) -> None:
+    """Its lock is free without a look, and is forgotten after ten minutes without a waiter."""
+    worker.memory[LOCK] = (0, 2)
+    worker.look((LOCK, {1, 2}))
+    reads = len(worker.reads)
+    assert worker.locks.rest(10.0) == LockUse(waited=False, held=False)
+    assert worker.locks.rest(700.0) is None
+    assert len(worker.reads) == reads
+
+
+def test_random_and_hostile_values(worker: Worker) -> None:
+    """Whatever a worker shows and has in its memory, a look raises nothing and reads eight addresses at most."""
+    chance = random.Random(3)
+    for _ in range(3000):
+        addresses = [chance.choice([8 * chance.randrange(40), 2**64 - 8, 0, LOCK]) for _ in range(chance.randrange(6))]
+        worker.memory = {
+            address: (chance.choice([0, 1, 2, 2**32 - 1]), chance.choice([0, 1, 2, 2**32 - 1]))
+            for address in [8 * place for place in range(40)]
+            if chance.random() < 0.9
+        }
+        worker.look(*((address, {chance.randrange(8), chance.randrange(8)}) for address in addresses))
+        assert all(len(read) <= 8 for read in worker.reads)
+
+
+def test_a_real_semaphore_of_this_process() -> None:
+    """The bytes at the address of a semaphore of the C library are its value and the number of threads that wait."""
+    libc = ctypes.CDLL(None)
+    semaphore = ctypes.create_string_buffer(64)
+    address = ctypes.addressof(semaphore)
+    libc.sem_init(semaphore, 0, 1)
+    assert read_semaphores(os.getpid(), [address]) == {address: FREE}
+    libc.sem_wait(semaphore)
+    waiter = threading.Thread(target=libc.sem_wait, args=(semaphore,))
+    waiter.start()
+    end = time.monotonic() + 20
+    while read_semaphores(os.getpid(), [address]) != {address: (0, 1)}:
+        assert time.monotonic() < end
+    libc.sem_post(semaphore)
+    waiter.join()
+    assert read_semaphores(os.getpid(), [address, 8]) == {address: HELD}
+    assert read_semaphores(os.getpid(), [8, address]) == {}
+
+
+def test_a_process_that_has_ended() -> None:
+    """Its memory cannot be read, and nothing is raised."""
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert read_semaphores(child, [LOCK]) == {}

@@ -1,0 +1,122 @@
+"""How long the threads of a real uWSGI wait for each of two servers, against the application's own record."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from socket import create_connection
+
+import pytest
+
+from tools.scenarios.rows.outside import APP
+from tools.scenarios.servers import standing_in
+from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.record import Destination, Waits
+from uwsgi_headroom.source import Answer
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+        reason="the system calls of this architecture were never tried",
+    ),
+]
+
+SECONDS = 12.0
+
+
+@contextmanager
+def asking(server: Uwsgi, paths: tuple[str, ...]) -> Iterator[None]:
+    """Clients that ask again and again, each for a path of its own."""
+    stop = threading.Event()
+
+    def ask(path: str) -> None:
+        while not stop.is_set():
+            with suppress(OSError), create_connection(("127.0.0.1", server.http), 20) as client:
+                client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                for _ in iter(partial(client.recv, 4096), b""):
+                    pass
+
+    threads = [threading.Thread(target=ask, args=(path,)) for path in paths]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def sample(host: Host, server: Uwsgi) -> Waits:
+    snapshot = stats.decode(server.document())
+    waits = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid)).waits
+    assert waits
+    assert waits.off is None
+    return waits
+
+
+def record(server: Uwsgi) -> Counter[int]:
+    """The application's own record: seconds by the number of the server that it asked."""
+    totals: Counter[int] = Counter()
+    for file in server.directory.glob("asked-*"):
+        for number, seconds in enumerate(json.loads(file.read_text())):
+            totals[number] += seconds
+    return totals
+
+
+def measure(host: Host, server: Uwsgi) -> tuple[Counter[Destination], Counter[int], float]:
+    """The mean number of threads by destination, and the same of the record by the server's number; and of all that
+    wait."""
+    sample(host, server)
+    found: Counter[Destination] = Counter()
+    before, begin, samples = record(server), time.monotonic(), 0
+    while time.monotonic() - begin < SECONDS:
+        for destination, threads in sample(host, server).destinations.items():
+            found[destination] += threads  # type: ignore[assignment]
+        samples += 1
+        time.sleep(0.05)
+    length = time.monotonic() - begin
+    truth = Counter({number: (seconds - before[number]) / length for number, seconds in record(server).items()})
+    return Counter({each: threads / samples for each, threads in found.items()}), truth, length  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("timeout", "reads"), [("&timeout=30", True), ("", True), ("", False), ("&timeout=30", False)])
+def test_two_backends_at_once(timeout: str, reads: bool) -> None:
+    """With and without timeouts, and also if the polled descriptor may not be read, each has its own time."""
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(standing_in(kind)) for kind in ("answer:0.06", "answer:0.03")]
+        server = stack.enter_context(
+            uwsgi("--processes", "2", "--threads", "4", "--env", f"OUTSIDE={','.join(addresses)}", app=APP)
+        )
+        paths = tuple(f"/ask?{query}{timeout}" for query in ("n=0", "n=0", "n=1", "n=1", "n=1", "n=0&n=1"))
+        stack.enter_context(asking(server, paths))
+        time.sleep(1)
+        found, truth, _ = measure(Host(waits=WaitSetting(read_pollfds=reads)), server)
+    of = {number: found[Destination("backend", (address,))] for number, address in enumerate(addresses)}
+    unknown = sum(found.values()) - sum(of.values())
+    assert unknown < 0.1 * sum(truth.values())
+    for number in (0, 1):
+        assert of[number] == pytest.approx(truth[number], rel=0.1)
+
+
+def test_a_backend_that_does_not_answer() -> None:
+    """All threads hang in its connection, which is said."""
+    with ExitStack() as stack:
+        address = stack.enter_context(standing_in("hole"))
+        server = stack.enter_context(
+            uwsgi("--processes", "2", "--threads", "4", "--env", f"OUTSIDE={address}", app=APP)
+        )
+        stack.enter_context(asking(server, ("/new?n=0&timeout=3",) * 3 + ("/new?n=0&timeout=1",) * 3))
+        host = Host(waits=WaitSetting())
+        silent = Destination("backend", (address,), connecting=True)
+        wait_until(lambda: sample(host, server).destinations.get(silent, 0.0) > 4, what="threads that hang")

@@ -1,0 +1,123 @@
+"""`uwsgi-headroom review` beside real uWSGI: the lines that it advises are written and tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.other_namespaces import as_nobody
+from tools.support.real_uwsgi import uwsgi, uwsgi_binary, wait_until
+from uwsgi_headroom import cli
+
+BARE = "[uwsgi]\nmodule = app\nhttp-socket = 127.0.0.1:0\nprocesses = 2\nmax-requests = 1000\nharakiri = 90\n"
+
+SECRETS = """[uwsgi]
+env = PASSWORD=hunter2
+http-socket = hunter2
+http = hunter2
+chmod-socket = hunter2
+chmod-socket = 66
+stats = hunter2:1717
+set-placeholder = token=hunter2
+harakiri = 90 hunter2
+cheaper-algo = hunter2
+cheaper-step = 3
+"""
+
+
+def review(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, object]]]:
+    """The exit status, and the advice on one subject by rule."""
+    status = cli.main(["review", "--json", *words])
+    (document,) = json.loads(capsys.readouterr().out)
+    return status, {advice["rule"]: advice for advice in document["advice"]}
+
+
+@pytest.mark.integration
+def test_the_lines_are_what_uwsgi_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With all advised lines in the file, uWSGI starts in strict mode, and the review has no more advice."""
+    (tmp_path / "app.py").write_text("def application(environ, start_response):\n    return []\n")
+    file = tmp_path / "shop.ini"
+    file.write_text(BARE)
+    status, before = review(capsys, str(file))
+    assert status == 1
+    assert {"max_requests_delta", "worker_reload_mercy", "strict", "buffer_size", "listen"} <= before.keys()
+    file.write_text(BARE + "".join(f"{line}\n" for advice in before.values() for line in advice["lines"]))
+    status, after = review(capsys, str(file))
+    assert (status, after) == (0, {})
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        server = subprocess.Popen([uwsgi_binary(), "--ini", "shop.ini"], cwd=tmp_path, stdout=output, stderr=output)
+        try:
+            wait_until(lambda: log.read_bytes().count(b"WSGI app 0") == 2, what="the workers")
+            server.terminate()
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+            server.wait()
+    assert b"unknown config directive" not in log.read_bytes()
+
+
+@pytest.mark.integration
+def test_a_running_uwsgi(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the address of its stats and by its PID, the review says the same, with what runs as evidence."""
+    with uwsgi("--processes", "2", "--threads", "2", "--harakiri", "30") as server:
+        status, by_address = review(capsys, server.stats)
+        assert status == 1
+        assert by_address["harakiri_with_threads"]["seen"] == (
+            "2 workers of 2 threads. `harakiri` is set on the command line."
+        )
+        assert "single_interpreter" not in by_address, "a worker has one application"
+        assert review(capsys, str(server.pid)) == (status, by_address)
+
+
+def test_no_value_that_may_be_a_secret_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Advice names options and numbers, never the text of a value."""
+    file = tmp_path / "shop.ini"
+    file.write_text(SECRETS)
+    for words in (["--json"], []):
+        cli.main(["review", *words, str(file)])
+        output = capsys.readouterr().out
+        assert "chmod-socket" in output
+        assert "hunter2" not in output
+
+
+def test_a_file_with_parts_that_cannot_be_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The review says that it does not know every option, and speaks only of those that it knows."""
+    file = tmp_path / "shop.ini"
+    file.write_text("[uwsgi]\ninclude = missing.ini\nevil-reload-on-rss = 100\n")
+    assert cli.main(["review", str(file)]) == 1
+    output = capsys.readouterr().out
+    assert "1 setting will hurt." in output.splitlines()[0]
+    assert "Not every option is known" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("missing.ini", "missing.ini"),
+        ("app.py", "only ini files can be read"),
+        ("999999999", "is no uWSGI master"),
+    ],
+)
+def test_a_subject_that_cannot_be_read(
+    name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names it and what is wrong."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text("")
+    assert cli.main(["review", name]) != 0
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_file_that_this_user_may_not_read(tmp_path: Path) -> None:
+    """The error says so; there is no empty review."""
+    file = tmp_path / "shop.ini"
+    file.write_text(BARE)
+    file.chmod(0o600)
+    tmp_path.chmod(0o755)
+    assert as_nobody(lambda: cli.main(["review", str(file)])) == 1

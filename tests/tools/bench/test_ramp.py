@@ -1,0 +1,68 @@
+"""The bench of headroom: where a wait crosses the threshold, what counts as a miss, and its clients' steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.bench.ramp import judge
+from tools.bench.ramp.cases import GROUPS, Case, Kind
+from tools.bench.ramp.clients import Ramp, Step, read_ramp
+from tools.bench.ramp.run import AROUND, Predicted, Result
+
+CASE = Case("sleeping", 4, 1, (Kind(1.0, "sleep", 0.1),), 12.0)
+PREDICTED = Predicted(12.0, 1000, 40.0, "threads", 26.0, "threads")
+
+
+def _step(rate: float, wait: float, *, answers: int = 0, own: float = 0.1) -> Step:
+    return Step(rate, 60.0, answers=answers, requests=100, waited=100 * wait, own=100 * own)
+
+
+def _mm1(rate: float) -> Step:
+    """A server of one thread that serves 10 requests a second: it reaches a quarter of 0.1 s at 2 a second."""
+    return _step(rate, 0.1 * rate / 10 / (1 - rate / 10))
+
+
+def test_the_crossing_is_between_the_steps() -> None:
+    """A straight line through the logarithms finds where a wait of M/M/1 crosses the threshold."""
+    steps = [_mm1(2.0 * part) for part in AROUND]
+    assert judge.find_crossing(steps) == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_wait_that_does_not_grow_crosses_nothing() -> None:
+    """Neither does one that is far from the threshold."""
+    assert judge.find_crossing([_step(1.0, 0.02), _step(2.0, 0.02)]) is None
+    assert judge.find_crossing([_step(1.0, 0.001), _step(2.0, 0.0011)]) is None
+    assert judge.find_crossing([]) is None
+
+
+def test_misses_are_marked_and_counted() -> None:
+    """A prediction beyond the tolerance is a miss, and so is one that is not known or not measured."""
+    steps = tuple(_step(rate, 0.025 * (rate / 24) ** 3) for rate in (20.0, 24.0, 28.0))
+    good = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=2460)), 0.1)
+    limit = Result(CASE, PREDICTED, (*steps, _step(46.0, 1.0, answers=1800)), 0.1)
+    unknown = Result(CASE, Predicted(12.0, 1000, None, "", None, ""), good.steps, 0.1)
+    flat = Result(CASE, PREDICTED, (*[_step(rate, 0.01) for rate in (20.0, 24.0)], good.steps[-1]), 0.1)
+    rows = judge.table([good, limit, unknown, flat]).splitlines()[2:]
+    assert "| sleeping | 4x1 | 12.0 | 26.0 → 24.0 (+8%) | threads | 40.0 → 41.0 (-2%) | threads | 0.10 |" in rows[0]
+    assert "40.0 → 30.0 (+33% ✗)" in rows[1]
+    assert rows[2].count("not known → ") == 2
+    assert "26.0 → not known ✗" in rows[3]
+    assert judge.summary([good, limit, unknown, flat]).startswith("4 of 8 predictions")
+
+
+def test_a_ramp_is_read_as_it_was_written() -> None:
+    """The clients are a process of their own, which gets its steps as JSON."""
+    ramp = Ramp((("/run/a", 0.8), ("/run/b", 0.2)), CASE.kinds, ((10.0, 60.0), (20.0, 60.0)), 8.0, seed=3)
+    assert read_ramp(ramp.as_json()) == ramp
+
+
+def test_predictions_are_from_a_moderate_load() -> None:
+    """Each case is predicted from 20 to 40 % of what its threads, CPUs or locks serve at most."""
+    for case in (case for group in GROUPS for case in group):
+        (first, *_), threads = case.kinds, case.processes * case.threads / len(case.shares)
+        most = threads / case.mean
+        if first.name == "cpu":
+            most = min(2, case.processes) / case.mean
+        elif first.name == "lock":
+            most = case.processes / (first.weight * first.seconds)
+        assert 0.2 <= case.rate * case.shares[0] / most <= 0.4, (case.name, case.setting)

@@ -1,0 +1,251 @@
+"""`check --log` names causes that only uWSGI's log has, and believes no line with which nothing agrees."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.other_namespaces import as_root, in_child
+from tests.uwsgi_log.test_real_uwsgi import APP, Uwsgi, get, packet, send, serving, worker_pids
+from tools.support.exporter import exporter, run
+from tools.support.real_uwsgi import bare, wait_until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.py"
+    path.write_text(APP)
+    return path
+
+
+@contextlib.contextmanager
+def repeated(*acts: Callable[[], object], pause: float = 0.05) -> Iterator[None]:
+    """Does these things again and again until the block ends."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(pause):
+            for act in acts:
+                act()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def check(server: Uwsgi, *options: str, seconds: float = 8) -> dict[str, Any]:
+    """The document of a check that reads the log."""
+    ran = run("check", server.stats, "--log", str(server.log), "--seconds", str(seconds), "--format", "json", *options)
+    assert not ran.stderr, ran.stderr
+    document: dict[str, Any] = json.loads(ran.stdout)
+    return document
+
+
+def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {finding["code"]: finding for finding in document["findings"]}
+
+
+def in_own_network() -> None:
+    """Gives this process a network namespace of its own, with a loopback interface."""
+    clone_newnet, siocsifflags, iff_up = 0x40000000, 0x8914, 1
+    assert ctypes.CDLL(None).unshare(clone_newnet) == 0
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, siocsifflags, struct.pack("16sH14x", b"lo", iff_up))
+
+
+@as_root
+def test_heads_above_buffer_size_are_critical(app: Path) -> None:
+    """Requests that uWSGI throws away before it counts them: their number is right, and the option is named.
+
+    In a network namespace of its own, as in a container: elsewhere, other programs accept connections too.
+    """
+
+    def watch() -> dict[str, Any]:
+        in_own_network()
+        large = f"Cookie: token=secret{'x' * 5000}\r\n"
+        with (
+            serving(app) as server,
+            repeated(lambda: get(server, "/"), lambda: get(server, "/", large), lambda: get(server, "/", large)),
+        ):
+            return check(server)
+
+    document = in_child(watch)
+    finding = findings(document)["requests_rejected"]
+    assert document["status"] == "critical"
+    assert document["verdict"].startswith("uWSGI throws requests away whose head is above `buffer-size`, as")
+    assert finding["change"].startswith("Raise `buffer-size` (4096)")
+    assert "As many connections were accepted that brought no request" in finding["evidence"]
+    assert any(f"{percent} % of all" in finding["evidence"] for percent in range(62, 72)), finding
+    assert "secret" not in json.dumps(document)
+
+
+def test_over_a_unix_socket_the_log_alone_says_so(app: Path) -> None:
+    """The kernel does not count connections of UNIX sockets: nothing agrees, and it is a warning."""
+
+    def watch() -> dict[str, Any]:
+        if os.geteuid() == 0:
+            in_own_network()
+        large = b"\0" + (20_000).to_bytes(2, "little") + b"\0" + b"x" * 3000
+        good = packet(REQUEST_METHOD="GET", PATH_INFO="/")
+        with (
+            serving(app) as server,
+            repeated(lambda: send(server.socket, large), lambda: send(server.socket, good)),
+        ):
+            return check(server)
+
+    document = in_child(watch)
+    finding = findings(document)["requests_rejected"]
+    assert finding["severity"] == "warning"
+    assert finding["title"] == "uWSGI's log says that uWSGI throws requests away whose head is above `buffer-size`."
+
+
+def test_the_signal_that_ends_workers_is_named(app: Path) -> None:
+    """Workers that crash: by which signal, in the first sentence."""
+    with serving(app, "--processes", "4") as server:
+
+        def crash() -> None:
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                os.kill(worker_pids(server)[0], signal.SIGSEGV)
+            time.sleep(1.5)
+
+        with repeated(crash), repeated(lambda: get(server, "/")):
+            document = check(server, seconds=12)
+    assert document["status"] != "ok"
+    assert "signal 11 (SIGSEGV)" in document["verdict"]
+    assert "A crash in native code" in document["findings"][0]["change"]
+    events = [event for event in document["events"] if event["kind"] == "log_message"]
+    assert any("crashed by signal 11 (SIGSEGV)" in event["title"] for event in events)
+    assert any(event["workers"] and event["evidence"].startswith("Process ") for event in events)
+
+
+def test_a_line_that_the_application_forged_proves_nothing(app: Path) -> None:
+    """Lines of a healthy application that look like uWSGI's make a warning at most, which says that only the log says
+    so."""
+
+    def watch() -> dict[str, Any]:
+        if os.geteuid() == 0:
+            in_own_network()  # elsewhere, connections of other programs may happen to be as many
+        with serving(app, "--processes", "2") as server, repeated(lambda: get(server, "/forge")):
+            return check(server)
+
+    document = in_child(watch)
+    assert document["status"] != "critical", document["verdict"]
+    assert all("SIGSEGV" not in finding["title"] for finding in document["findings"])
+    rejected = findings(document)["requests_rejected"]
+    assert rejected["severity"] != "critical"
+    assert "Only the log says so" in rejected["evidence"]
+
+
+def test_a_missing_plugin_is_named(app: Path) -> None:
+    """Requests with a modifier that no plugin serves."""
+    with serving(app) as server, repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))):
+        document = check(server)
+    finding = findings(document)["requests_rejected"]
+    assert (document["status"], finding["title"]) == (
+        "critical",
+        "No plugin serves the requests that the web server passes on, as uWSGI's log shows.",
+    )
+    assert "(it asks for 5)" in finding["change"]
+
+
+def test_a_failed_import_is_named(tmp_path: Path) -> None:
+    """The exception of a failed start, with its file and line, once a reload has repeated it."""
+    (tmp_path / "broken.py").write_text("import os\nimport missing_module\n")
+    options = ("--master", "--wsgi-file", str(tmp_path / "broken.py"), "--socket", "{directory}/app", "--lazy-apps")
+    with bare(*options, "--stats", "{directory}/stats", "--processes", "2") as server:
+
+        def restart() -> None:
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                os.kill(worker_pids(server)[0], signal.SIGKILL)
+            time.sleep(2)
+
+        with repeated(restart):
+            document = check(server)
+    finding = findings(document)["no_application"]
+    assert "ModuleNotFoundError at " in finding["title"]
+    assert "broken.py:2" in finding["title"]
+
+
+def test_the_way_to_read_the_log_is_printed(app: Path) -> None:
+    """A verdict that would need the log prints the flag that reads it, if its file is known."""
+    with serving(app, "--processes", "2") as server:
+        log = Path(f"{server.directory}/log")
+
+        def kill() -> None:
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                os.kill(worker_pids(server)[0], signal.SIGKILL)
+
+        with repeated(kill, pause=1.0):
+            ran = run("check", server.stats, "--seconds", "6")
+    assert f"--log stats={log}" in " ".join(ran.stdout.split())
+
+
+def test_discover_prints_the_flag(app: Path) -> None:
+    """`discover` prints the flags that watch a server and read its log."""
+    with serving(app) as server:
+        ran = run("discover")
+        assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", ran.stdout)
+
+
+def test_the_exporter_counts_messages(app: Path) -> None:
+    """The counters are exported for messages that were seen, and the journal has the events."""
+    with serving(app) as server, exporter("--stats", f"shop={server.stats}", "--log", f"shop={server.log}") as web:
+        wait_until(lambda: 'uwsgi_log_up{server="shop"} 1' in web.get()[1])
+        assert "uwsgi_log_messages_total{" not in web.get()[1]
+        get(server, "/", f"Cookie: {'x' * 5000}\r\n")
+        wanted = 'uwsgi_log_messages_total{message="head_too_large",server="shop"} 1'
+        wait_until(lambda: wanted in web.get()[1])
+        assert 'uwsgi_events_total{kind="log_message",server="shop"} 1' in web.get()[1]
+
+
+def test_without_a_log_nothing_is_read_or_exported(app: Path) -> None:
+    """It is off unless it is configured: no metric, and the file is not open."""
+    with serving(app) as server, exporter("--stats", f"shop={server.stats}") as web:
+        wait_until(lambda: 'uwsgi_up{server="shop"' in web.get()[1])
+        metrics = web.get()[1]
+        assert "uwsgi_log_" not in metrics
+        assert "log_message" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--log", "other=/tmp/x"), "no server is named 'other'"),
+        (("--log", "shop"), "write NAME=PATH"),
+    ],
+)
+def test_a_log_of_no_server_is_refused(app: Path, options: tuple[str, ...], words: str) -> None:
+    """A mistake in a name is no log that is silently not read."""
+    with serving(app) as server:
+        ran = run("check", f"shop={server.stats}", "--seconds", "2", *options)
+    assert ran.returncode == 3
+    assert words in ran.stderr
+
+
+def test_a_log_that_cannot_be_read_is_said(app: Path) -> None:
+    """The document says why the log is not read."""
+    with serving(app) as server:
+        server.log.rename(server.log.with_name("moved"))
+        document = check(server, seconds=2)
+    (unknown,) = (each for each in document["unknown"] if each["what"] == "log")
+    assert "there is no file of that name" in unknown["why"]

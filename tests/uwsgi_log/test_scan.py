@@ -1,0 +1,183 @@
+"""Known messages are found in a log, and nothing of any other text leaves it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.uwsgi_log.samples import DATE, SAMPLES
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
+from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen
+
+REQUEST = (
+    "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
+    "generated 3 bytes in 5 msecs (HTTP/1.1 200) 2 headers in 64 bytes (1 switches on core 0)"
+)
+
+
+def scan(*lines: str) -> Counter[Seen]:
+    return Scanner().scan("".join(f"{line}\n" for line in lines).encode())
+
+
+def codes(*lines: str) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for seen, count in scan(*lines).items():
+        counted[seen.code] += count
+    return counted
+
+
+def test_there_are_samples_of_every_message() -> None:
+    """Each known message has a line of its own in the samples, at least one for each pattern."""
+    assert list(SAMPLES) == [message.code for message in MESSAGES]
+    assert len(MESSAGES) >= 40
+    for message in MESSAGES:
+        for pattern in message.patterns:
+            undated = [line.removeprefix(DATE) for line in SAMPLES[message.code]]
+            assert any(re.match(pattern, line.encode()) for line in undated), (message.code, pattern)
+
+
+@pytest.mark.parametrize("code", SAMPLES)
+@pytest.mark.parametrize("date", ["", DATE, "2026-11-25 18:54:16 - ", "[25/Nov/2026:18:54:16 +0000] - "])
+def test_each_sample_is_found(code: str, date: str) -> None:
+    """A message is found without a date, with uWSGI's, and with one of an own format, among lines of requests."""
+    for sample in SAMPLES[code]:
+        lines = [date + line.removeprefix(DATE) for line in sample.split("\n")]
+        if code == "traceback" and date:
+            lines = sample.split("\n")  # Python writes it, without a date
+        assert codes(date + REQUEST, *lines, date + REQUEST) == {code: 1}, sample
+
+
+def test_the_lines_of_requests_are_no_messages() -> None:
+    """What the application and requests write is neither kept nor counted."""
+    assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
+
+
+def test_numbers_are_taken() -> None:
+    """A message has the numbers of its worker, process, signal and limit."""
+    assert scan(SAMPLES["killed_by_signal"][0]) == {Seen("killed_by_signal", worker=2, pid=4711, signal=11): 1}
+    assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Seen("head_too_large", limit=4096): 2}
+
+
+FAILED = (
+    "Traceback (most recent call last):",
+    '  File "/srv/shop/wsgi.py", line 12, in <module>',
+    "    import secret_module",
+    '  File "<frozen importlib._bootstrap>", line 1176, in _find_and_load',
+    "ModuleNotFoundError: No module named 'secret_module'",
+    "unable to load app 0 (mountpoint='') (callable not found or import error)",
+)
+
+
+def test_a_failed_start_has_its_exception_and_place() -> None:
+    """From a traceback come the type of the exception, and the last two parts of the last file with its line."""
+    place = "ModuleNotFoundError at shop/wsgi.py:12"
+    assert scan(*FAILED) == {Seen("traceback", place=place): 1, Seen("application_not_loaded", place=place): 1}
+
+
+def test_a_traceback_goes_on_in_the_next_block() -> None:
+    """Blocks end between any two lines."""
+    for cut in range(1, len(FAILED)):
+        scanner, seen = Scanner(), Counter[Seen]()
+        for part in (FAILED[:cut], FAILED[cut:]):
+            seen += scanner.scan("".join(f"{line}\n" for line in part).encode())
+        assert seen == scan(*FAILED)
+
+
+def test_a_traceback_ends_where_lines_were_left_out() -> None:
+    """The place of one exception is not given to another's."""
+    scanner = Scanner()
+    scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
+    scanner.forget()
+    assert scanner.scan(f"ValueError: x\n{FAILED[-1]}\n".encode()) == {Seen("application_not_loaded"): 1}
+
+
+def test_the_user_of_an_access_log_begins_no_message() -> None:
+    """In an access log of the same file, a user may choose his name: only a date may stand before a message."""
+    message = SAMPLES["killed_by_signal"][0]
+    assert not scan(f"10.0.0.7 - {message}", f"::1 - {message}", f"2001:db8:12:34::7 - {message}", f"a - b - {message}")
+    assert codes(f"18:54:16 - {message}") == {"killed_by_signal": 1}
+
+
+SECRET = "Zx9Qw7Vb3"
+_WORDS = st.sampled_from(
+    [
+        SECRET,
+        f"/?token={SECRET}",
+        f"Cookie: {SECRET}",
+        f"10.{SECRET}.0.7",
+        f'"{SECRET}"',
+        f"\0{SECRET}",
+        f"{SECRET}\x1b[2J",
+        " - ",
+    ]
+)
+
+
+@st.composite
+def _hostile_lines(draw: st.DrawFn) -> bytes:
+    """A known message with a secret put in at any place, or a secret wherever uWSGI has a text of its user's."""
+    line = draw(st.sampled_from([each for samples in SAMPLES.values() for each in samples] + list(FAILED)))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(line)))
+        line = line[:place] + draw(_WORDS) + line[place + draw(st.integers(0, 6)) :]
+    return line.encode() + draw(st.binary(max_size=8)).replace(SECRET.encode(), b"")
+
+
+@given(st.lists(_hostile_lines(), max_size=20))
+def test_nothing_but_known_words_comes_out(lines: list[bytes]) -> None:
+    """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
+    come out. The names of an exception and of its file are the application's own, and plain."""
+    place = re.compile(r"[A-Za-z_][\w.]{0,100}( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
+    for seen in Scanner().scan(b"\n".join(lines) + b"\n"):
+        assert seen.code in BY_CODE
+        assert all(number is None or isinstance(number, int) for number in seen[1:5])
+        assert not seen.place or place.fullmatch(seen.place)
+        if not seen.place:
+            assert SECRET not in describe(seen.code, seen.worker, seen.signal, seen.limit) + advise(
+                seen.code, seen.limit
+            )
+
+
+def test_names_that_are_not_plain_do_not_come_out() -> None:
+    """A file or an exception with any other character than those of a name is left out."""
+    frame = f'  File "/srv/{SECRET} x/{SECRET}?.py", line 1, in f'
+    assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Seen("traceback"): 1}
+
+
+def test_patterns_begin_with_plain_bytes() -> None:
+    """Lines are found by the first bytes of a pattern, so these are no choice and no repetition."""
+    for head, rows in index().items():
+        assert len(head) == HEAD
+        for _, pattern in rows:
+            assert not set(head) & set(b"?+{}^$|\\"), pattern.pattern
+            assert pattern.match(head) or not pattern.fullmatch(head[:-1])
+
+
+@pytest.mark.parametrize("code", SAMPLES)
+def test_patterns_take_linear_time(code: str) -> None:
+    """A long hostile line takes no longer than reading it: only its beginning is looked at."""
+    for sample in SAMPLES[code]:
+        head = sample.removeprefix(DATE)
+        for cut in range(HEAD, len(head), 7):
+            lines = (head[:cut] + head[cut - 1] * 200_000 + "\n").encode()
+            began = time.thread_time()
+            Scanner().scan(lines)
+            assert time.thread_time() - began < 0.2, (code, cut)
+
+
+def test_words_are_sentences() -> None:
+    """Each message says something, and every one with a finding of its own has a harm and an advice."""
+    for message in MESSAGES:
+        assert message.says, message.code
+        assert not message.says.endswith("."), message.code
+        assert "{" not in describe(message.code), message.code
+        assert "{" not in advise(message.code), message.code
+        if message.role in ("rejected", "failed", "setting"):
+            assert message.harm.endswith("."), message.code
+            assert message.change.endswith("."), message.code
+    assert LONGEST_LINE < 10_000

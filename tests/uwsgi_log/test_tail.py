@@ -1,0 +1,360 @@
+"""A log is read from its end on, through rotation in every way, and nothing but a regular file is opened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.other_namespaces import as_root
+from uwsgi_headroom.uwsgi_log import tail as module
+from uwsgi_headroom.uwsgi_log.tail import BLOCK_BYTES, DRAIN_SECONDS, IDLE_SECONDS, LONGEST_LINE, MOST_BEHIND, Tail
+from uwsgi_headroom.watch.log_reader import TURN_SECONDS
+
+ALL = 1 << 30
+
+
+class Read:
+    """A tail and a clock that moves by half a second at each look."""
+
+    def __init__(self, path: Path) -> None:
+        self.tail = Tail(str(path))
+        self.now = 0.0
+
+    def __call__(self, most: int = ALL) -> bytes:
+        """What a look finds, without the marks where lines were left out."""
+        self.now += 0.5
+        return b"".join(block for block in self.tail.read(self.now, most) if block)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.log"
+
+
+@pytest.fixture
+def read(path: Path) -> Read:
+    return Read(path)
+
+
+def append(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_it_begins_at_the_end(path: Path, read: Read) -> None:
+    """What was there before is not read, nor the rest of a line that had begun."""
+    path.write_bytes(b"old\nhalf a li")
+    assert read() == b""
+    append(path, b"ne\nnew\n")
+    assert read() == b"new\n"
+    assert read() == b""
+
+
+def test_a_file_that_appears_later_is_all_new(path: Path, read: Read) -> None:
+    """A log that was missing is read from its beginning."""
+    assert read() == b""
+    assert read.tail.trouble == "missing"
+    path.write_bytes(b"first\n")
+    assert read() == b"first\n"
+    assert read.tail.trouble is None
+
+
+def test_lines_are_whole(path: Path, read: Read) -> None:
+    """The beginning of a line waits for its end."""
+    path.touch()
+    read()
+    append(path, b"one\ntw")
+    assert read() == b"one\n"
+    append(path, b"o\n")
+    assert read() == b"two\n"
+
+
+def test_a_renamed_file_is_read_to_its_end(path: Path, read: Read) -> None:
+    """uWSGI writes to the old file until it opens the new one; both are read, and then the old one is closed."""
+    path.touch()
+    read()
+    append(path, b"1\n")
+    old = path.rename(path.with_suffix(".log.1"))
+    append(old, b"2\n")
+    path.write_bytes(b"3\n")
+    assert read() == b"1\n2\n3\n"
+    append(old, b"4\n")
+    append(path, b"5\n")
+    assert read() == b"4\n5\n"
+    read.now += DRAIN_SECONDS
+    read()
+    append(old, b"6\n")
+    assert read() == b""
+    assert len(read.tail._files) == 1
+
+
+def test_a_file_that_gets_its_name_back_is_not_read_twice(path: Path, read: Read) -> None:
+    """A rotation that is taken back doubles nothing."""
+    path.touch()
+    read()
+    append(path, b"1\n")
+    read()
+    old = path.rename(path.with_suffix(".log.1"))
+    path.touch()
+    read()
+    old.rename(path)
+    append(path, b"2\n")
+    assert read() == b"2\n"
+
+
+def test_a_truncated_file_is_read_from_its_beginning(path: Path, read: Read) -> None:
+    """Its size tells, and where it has grown again, the bytes before the place that was read last."""
+    path.touch()
+    read()
+    append(path, b"first\nsecond\n")
+    read()
+    path.write_bytes(b"3\n")
+    assert read() == b"3\n"
+    path.write_bytes(b"a longer line than before\n")
+    assert read() == b"a longer line than before\n"
+
+
+def test_the_copy_of_a_truncated_file_has_what_was_not_read(path: Path, read: Read) -> None:
+    """`copytruncate` copies the log and truncates it: what was written after the last look is in the copy."""
+    path.touch()
+    read()
+    append(path, b"1\nhalf")
+    assert read() == b"1\n"
+    append(path, b" a line\n2\n")
+    shutil.copy(path, path.with_suffix(".log.1"))
+    os.truncate(path, 0)
+    append(path, b"3\n")
+    assert read() == b"half a line\n2\n3\n"
+    assert read() == b""
+
+
+def test_another_file_is_not_taken_for_the_copy(path: Path, read: Read) -> None:
+    """A copy has the bytes before the place that was read last."""
+    path.touch()
+    read()
+    append(path, b"1\n2\n")
+    read()
+    path.with_suffix(".log.1").write_bytes(b"x\ny\nnot this log\n")
+    os.truncate(path, 0)
+    append(path, b"3\n")
+    assert read() == b"3\n"
+
+
+def test_a_hole_after_a_truncation_is_no_text(path: Path, read: Read) -> None:
+    """A program that does not append writes on at its old place: what is before it reads as NUL."""
+    with path.open("wb", buffering=0) as writer:
+        writer.write(b"x" * 5000 + b"\n")
+        read()
+        writer.write(b"1\n")
+        assert read() == b"1\n"
+        os.truncate(path, 0)
+        writer.write(b"2\n")
+        assert read() == b"2\n"
+        writer.write(b"3\n")
+        assert read() == b"3\n"
+
+
+def test_a_deleted_file_is_read_while_it_grows(path: Path, read: Read) -> None:
+    """It is closed a minute after it has last grown, since it takes up the disk; the next file is read from its
+    beginning."""
+    path.touch()
+    read()
+    with path.open("ab", buffering=0) as writer:
+        path.unlink()
+        writer.write(b"1\n")
+        assert read() == b"1\n"
+        assert read.tail.trouble == "missing"
+        assert read() == b""
+        read.now += IDLE_SECONDS
+        read()
+        assert read.tail._files == []
+        path.write_bytes(b"2\n")
+        assert read() == b"2\n"
+
+
+def test_a_long_line_is_left_out(path: Path, read: Read) -> None:
+    """Of a line without an end, no more than LONGEST_LINE is kept, and what follows it is read."""
+    path.touch()
+    read()
+    with path.open("ab") as file:
+        file.truncate(5 * MOST_BEHIND)  # a hole, which costs no disk
+    append(path, b"x" * (2 * LONGEST_LINE) + b"\nnext\n")
+    assert read().endswith(b"next\n")
+    assert len(read.tail._files[-1]._carry) <= LONGEST_LINE
+    append(path, b"y" * (3 * BLOCK_BYTES))
+    assert read() == b""
+    assert len(read.tail._files[-1]._carry) <= LONGEST_LINE
+    append(path, b"\nlast\n")
+    assert read() == b"last\n"
+
+
+def test_a_log_that_grows_too_fast_is_read_in_part(path: Path, read: Read) -> None:
+    """The oldest bytes are skipped, and counted; the first line after the gap is whole."""
+    path.touch()
+    read()
+    line = b"x" * 99 + b"\n"
+    with path.open("ab") as file:
+        for _ in range(200):
+            file.write(line * 10_000)
+    found = read(1_000_000)
+    assert read.tail.skipped == 200_000_000 - MOST_BEHIND
+    assert set(found.split(b"\n")) == {line[:-1], b""}
+    assert 900_000 < len(found) <= 1_000_000
+    assert len(read()) + len(found) + 200 >= MOST_BEHIND
+
+
+def test_a_turn_is_bounded(path: Path, read: Read) -> None:
+    """No look reads more than it may, and what is left comes at the next."""
+    path.touch()
+    read()
+    append(path, b"x" * 99 + b"\n" + b"y" * 999_899 + b"\n")
+    assert read(100) == b"x" * 99 + b"\n"
+    assert read.tail.bytes_read == 100
+
+
+@pytest.mark.parametrize(
+    ("make", "trouble"),
+    [
+        (os.mkfifo, "not_regular"),
+        (os.mkdir, "not_regular"),
+        (lambda path: os.symlink("/dev/zero", path), "not_regular"),
+        (lambda path: os.symlink("/dev/tty", path), "not_regular"),
+        (lambda path: os.symlink(path, path), "unreadable"),
+        (lambda path: os.symlink(f"{path}.other", path), "missing"),
+    ],
+)
+def test_nothing_but_a_regular_file_is_opened(
+    path: Path, read: Read, make: Callable[[str], object], trouble: str
+) -> None:
+    """A FIFO would lose what its reader reads, and a device may wait for ever."""
+    make(str(path))
+    assert read() == b""
+    assert read.tail.trouble == trouble
+    assert read.tail._files == []
+    path.rmdir() if trouble == "not_regular" and path.is_dir() else path.unlink()
+    path.write_bytes(b"new\n")
+    read()
+    append(path, b"next\n")
+    assert read().endswith(b"next\n")
+
+
+def test_a_link_is_followed(path: Path, read: Read) -> None:
+    """A log may be a link that a rotation points to another file."""
+    path.with_name("a").write_bytes(b"old\n")
+    path.with_name("b").write_bytes(b"1\n")
+    path.symlink_to("a")
+    read()
+    path.unlink()
+    path.symlink_to("b")
+    assert read() == b"1\n"
+
+
+@as_root
+def test_a_file_that_becomes_readable_is_read() -> None:
+    """Without the right to read it, a log is not read. With one, it is read from its end at that moment."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder, "shop.log")
+        path.write_bytes(b"old\n")
+        path.chmod(0)
+        told, tell = os.pipe()
+        asked, ask = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os._exit(_read_as_nobody(path, tell, asked))
+        assert os.read(told, 1) == b"1"
+        path.chmod(0o644)
+        os.write(ask, b"x")
+        assert os.read(told, 1) == b"2"
+        append(path, b"new\n")
+        os.write(ask, b"x")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        for descriptor in (told, tell, asked, ask):
+            os.close(descriptor)
+
+
+def _read_as_nobody(path: Path, tell: int, asked: int) -> int:
+    """What another user finds in the test above: 0 if that is as it should be."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    read = Read(path)
+    found = [read(), read.tail.trouble]
+    os.write(tell, b"1")
+    os.read(asked, 1)
+    found += [read(), read.tail.trouble]
+    os.write(tell, b"2")
+    os.read(asked, 1)
+    found += [read()]
+    return 0 if found == [b"", "denied", b"", None, b"new\n"] else 1
+
+
+def rotate_while_written(path: Path, rotate: Callable[[], None]) -> None:
+    """Writes 1 MB/s for three seconds and rotates every 0.7 s, while the log is read; every line must be read once."""
+    path.touch()
+    tail = Tail(str(path))
+    found = [block for block in tail.read(time.monotonic(), ALL) if block]
+    stop = threading.Event()
+
+    def follow() -> None:
+        while not stop.wait(TURN_SECONDS):
+            found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
+        found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    began, number, rotated = time.monotonic(), 0, 0
+    while (seconds := time.monotonic() - began) < 3:
+        while number < seconds * 10_000:
+            with path.open("ab", buffering=0) as file:
+                file.write(b"".join(b"%099d\n" % each for each in range(number, number + 100)))
+            number += 100
+        if seconds > 0.7 * (rotated + 1):
+            rotated += 1
+            rotate()
+        time.sleep(0.005)
+    stop.set()
+    reader.join()
+    numbers = [int(line) for line in b"".join(found).split(b"\n") if line]
+    assert sorted(numbers) == list(range(number)), (len(numbers), len(set(numbers)), number)
+    assert rotated >= 3
+    assert tail.rotations >= 3
+
+
+def test_renaming_loses_and_doubles_nothing(path: Path) -> None:
+    """At 1 MB/s, with a new file every 0.7 s: every line is read once."""
+    number = iter(range(100))
+    rotate_while_written(path, lambda: os.rename(path, f"{path}.{next(number)}"))
+
+
+def test_copying_and_truncating_loses_and_doubles_nothing(path: Path) -> None:
+    """The same with `copytruncate`, which itself loses what is written between its two steps: here nothing is."""
+    number = iter(range(100))
+
+    def rotate() -> None:
+        shutil.copy(path, f"{path}.{next(number)}")
+        os.truncate(path, 0)
+
+    rotate_while_written(path, rotate)
+
+
+def test_a_hundred_rotations_in_a_second_break_nothing(path: Path, read: Read) -> None:
+    """What is between two looks may be lost; the last file is read, and few are open."""
+    path.touch()
+    for number in range(100):
+        append(path, b"x\n" * 100)
+        path.rename(f"{path}.{number}")
+        path.touch()
+        if number % 10 == 0:
+            read()
+    append(path, b"last\n")
+    assert read().endswith(b"last\n")
+    assert len(read.tail._files) <= module._COPIES + 1
+    assert len(os.listdir("/proc/self/fd")) < 200

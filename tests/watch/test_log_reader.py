@@ -1,0 +1,179 @@
+"""The logs of all servers are read in a thread, within bounds, and no hung file keeps the others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom.uwsgi_log import tail
+from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.watch import log_reader
+from uwsgi_headroom.watch.log_reader import BURST_SECONDS, BYTES_PER_SECOND, MOST_CPU, LogReader
+from uwsgi_headroom.watch.watch import Watch
+
+REQUEST = b"[pid: 1|app: 0|req: 1/1] 10.0.0.7 () {28 vars in 316 bytes} [x] GET / => generated 3 bytes in 5 msecs\n"
+KNOWN = b"DAMN ! worker 1 (pid: %d) died, killed by signal 11 :( trying respawn ...\n"
+
+
+class Watched:
+    """A watch of nothing but a log."""
+
+    def __init__(self, log: UwsgiLog) -> None:
+        self.log: UwsgiLog | None = log
+        self.batches: list[Batch] = []
+
+    def take_log(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    @property
+    def lines(self) -> int:
+        return sum(batch.lines for batch in self.batches)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reader_of(watches: Sequence[Watched], clock: Clock) -> LogReader:
+    return LogReader(lambda: cast("list[Watch]", list(watches)), clock)
+
+
+async def turns(reader: LogReader, clock: Clock, number: int, seconds: float = 0.5) -> None:
+    for _ in range(number):
+        await reader.turn()
+        clock.now += seconds
+
+
+def test_every_log_is_read(tmp_path: Path) -> None:
+    """Two hundred servers with a log each: all lines come, and a turn takes a small part of its time."""
+    paths = [tmp_path / f"{number}.log" for number in range(200)]
+    for path in paths:
+        path.touch()
+    watches, clock = [Watched(UwsgiLog(str(path))) for path in paths], Clock()
+    reader = reader_of(watches, clock)
+    asyncio.run(turns(reader, clock, 1))
+    for path in paths:
+        with path.open("ab") as file:
+            file.write(REQUEST * 50 + KNOWN % 7)
+    began = time.process_time()
+    asyncio.run(turns(reader, clock, 20))
+    assert time.process_time() - began < 2.0
+    assert all(watch.lines == 51 for watch in watches)
+
+
+def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path: Path) -> None:
+    """It is read in part; the event loop goes on meanwhile, and the CPU time stays within its share."""
+    path, clock = tmp_path / "shop.log", Clock()
+    path.touch()
+    watched = Watched(UwsgiLog(str(path)))
+    reader = reader_of([watched], clock)
+    gaps: list[float] = []
+
+    async def measure() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.monotonic()
+            gaps.append(now - last)
+            last = now
+
+    async def run() -> float:
+        await reader.turn()
+        block = REQUEST * 100_000
+        measuring = asyncio.create_task(measure())
+        spent = 0.0
+        for _ in range(6):
+            with path.open("ab") as file:
+                for _ in range(100_000_000 // len(block)):
+                    await asyncio.sleep(0)
+                    file.write(block)
+            clock.now += 0.5
+            before = time.process_time()
+            await reader.turn()
+            spent += time.process_time() - before
+        measuring.cancel()
+        return spent
+
+    spent = asyncio.run(run())
+    assert watched.log
+    assert watched.log.totals.skipped_bytes > 400_000_000
+    assert 0 < watched.lines * len(REQUEST) <= BYTES_PER_SECOND * 4
+    assert spent < 10 * MOST_CPU * (3 + BURST_SECONDS)  # the loop's own work is in it, and this machine may be busy
+    assert sorted(gaps)[len(gaps) // 2] < 0.5
+
+
+def test_the_share_of_the_cpu_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
+    share = 1e-5  # less than a block takes on any machine
+    monkeypatch.setattr(log_reader, "MOST_CPU", share)
+    path, clock = tmp_path / "shop.log", Clock()
+    path.touch()
+    watched = Watched(UwsgiLog(str(path)))
+    reader = reader_of([watched], clock)
+    without_time: list[bool] = []
+
+    async def run() -> None:
+        await reader.turn()
+        for number in range(20):
+            with path.open("ab") as file:
+                file.write(b"".join(KNOWN % (number * 40_000 + each) for each in range(40_000)))
+            clock.now += 0.5
+            left, lines = reader._cpu_left + share * 0.5, watched.lines
+            await reader.turn()
+            without_time.append(left <= 0)
+            assert left > 0 or watched.lines - lines <= tail.BLOCK_BYTES / len(KNOWN % 0)  # the least that a turn reads
+
+    asyncio.run(run())
+    assert sum(without_time) >= 18
+    assert watched.log
+    assert watched.log.totals.skipped_bytes > 0
+    assert 0 < watched.lines < 20 * 40_000
+
+
+def test_a_hung_file_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that waits for it is left alone; the log is read again once the file answers."""
+    monkeypatch.setattr(log_reader, "PATIENCE_SECONDS", 0.2)
+    answers = threading.Event()
+
+    class Hung(UwsgiLog):
+        def read(self, now: float, most: int, cpu_until: float) -> Batch:
+            answers.wait(30)
+            return super().read(now, most, cpu_until)
+
+    path, clock = tmp_path / "shop.log", Clock()
+    path.touch()
+    hung, other = Watched(Hung(str(tmp_path / "hung.log"))), Watched(UwsgiLog(str(path)))
+    reader = reader_of([hung, other], clock)
+
+    async def run() -> None:
+        await turns(reader, clock, 3)
+        with path.open("ab") as file:
+            file.write(REQUEST)
+        await turns(reader, clock, 2)
+        assert other.lines == 1
+        assert hung.batches == []
+        answers.set()
+        await asyncio.to_thread(wait_until, lambda: hung.log not in reader._stuck)
+        await turns(reader, clock, 1)
+        assert hung.batches
+
+    asyncio.run(run())
+
+
+def test_without_logs_there_is_no_thread() -> None:
+    """Nothing runs for servers whose log is not configured."""
+    clock = Clock()
+    before = threading.active_count()
+    asyncio.run(turns(reader_of([], clock), clock, 3))
+    assert threading.active_count() == before

@@ -1,0 +1,1 @@
+"""Simulates days of healthy uWSGI servers, and lists what the exporter and the alert rules say about them."""

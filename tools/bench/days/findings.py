@@ -1,0 +1,312 @@
+"""Judges a simulated day as the exporter does, from windows of a history, and holds findings as `watch` does.
+
+A day has 17,280 judgements. Those are made in whose window a figure comes near a threshold of a CRITICAL finding, and
+one in ten minutes besides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
+from tools.bench.days.formulas import Array
+from tools.bench.days.healthy import QUEUE
+from uwsgi_headroom.analysis.capacity import follow_requests
+from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings.evenness import LOADED
+from uwsgi_headroom.analysis.littles_law import SEVERE
+from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_objective
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals, WorkerTotals
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import (
+    STATES,
+    Backlog,
+    Cpus,
+    Options,
+    Outage,
+    ServerRecord,
+    Setup,
+    State,
+    Waits,
+    WorkerRecord,
+    WorkerState,
+)
+from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.watch.holding import HeldFindings
+
+SOCKET = "/run/app.sock"
+EPOCH = 1_700_000_000
+OBJECTIVE = 0.99
+
+WINDOW = int(DEFAULT_WINDOWS[0] / STEP)
+"""Marks of the window that a verdict is about."""
+
+REST = int(600 / STEP)
+"""Marks between two judgements where nothing is near."""
+
+LEAST_UP = 10.0
+"""Seconds that a server is up before it is judged, as by `watch`."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A finding above info. start, end: when it was first and last seen, in seconds of the day. hurt: what users had in
+    the worst two minutes of it."""
+
+    seed: int
+    code: str
+    severity: str
+    title: str
+    evidence: str
+    start: float
+    end: float
+    hurt: Hurt
+
+
+FIGURES = (
+    *("requests", "running", "busy", "cpu", "cpu_wait", "lock", "up", "respawns", "observed", "full", "queue"),
+    *("queue_full", "slow", "late", "exceptions", "idle", "others", "reloads"),
+)
+"""The figures of a course that the exporter sees."""
+
+
+class _Judge:
+    """Judges one day. Times are seconds of the day."""
+
+    def __init__(self, course: Course) -> None:
+        self.course, self.day = course, course.day
+        self.totals = {name: course.total(name) for name in FIGURES}
+        self._spawns = [
+            [away.end for away in course.day.away if away.worker in (None, worker)]
+            for worker in range(course.day.processes)
+        ]
+        self._outages = [away for away in self.day.away if away.kind == "restart"]
+        self._held = HeldFindings()
+        self._follows: tuple[int, bool | None] = (-1, None)
+        self._options = Options(
+            listen=QUEUE,
+            max_requests=self.day.max_requests or None,
+            processes=self.day.processes,
+            threads=self.day.threads,
+            master=True,
+            complete=True,
+            can_reload_workers=True,
+        )
+
+    def grown(self, name: str, marks: int) -> Array:
+        """How much a figure of the server has grown over this many marks, at each mark from the first on."""
+        total = self.totals[name] if self.totals[name].ndim == 1 else self.totals[name].sum(axis=0)
+        return np.asarray(total[1:] - total[np.maximum(0, np.arange(1, MARKS + 1) - marks)])
+
+    def choose_marks(self) -> list[int]:
+        """The marks at which the server is judged: those at which a figure of the last minute comes near a threshold of
+        a CRITICAL finding, and one in ten minutes. Where only the CPUs of the host are nearly full, as beside a busy
+        neighbour for an hour, one in half a minute."""
+        day = self.day
+        requests, queue, seen = self.grown("requests", WINDOW), self.grown("queue", WINDOW), WINDOW * STEP
+        near = (queue / np.maximum(requests, 1) >= SEVERE[0] / 2) & (queue > 0)
+        near |= self.grown("queue_full", WINDOW) > 0
+        near |= self.grown("busy", WINDOW) >= 0.75 * day.capacity * seen
+        near |= self.grown("respawns", WINDOW) >= 2
+        near |= self.grown("reloads", WINDOW) > 0
+        cpu = self.totals["cpu"]
+        hottest = (cpu[:, WINDOW:] - cpu[:, :-WINDOW]).max(axis=0) / seen
+        near[WINDOW - 1 :] |= hottest >= LOADED[0]
+        if day.threshold:
+            near |= np.minimum(*[self.burn(seconds) for seconds in BURN_WINDOWS]) >= FAST_BURN / 2
+        full = self.grown("idle", WINDOW) <= 0.1 * day.cpus * seen
+        full &= np.arange(MARKS) % 6 == 0
+        marks = {*(np.flatnonzero(near | full) + 1).tolist(), *range(REST, MARKS + 1, REST)}
+        return sorted(mark for mark in marks if mark >= WINDOW)
+
+    def burn(self, seconds: float) -> Array:
+        """The burn rate over the last seconds, at each mark."""
+        marks = int(seconds / STEP)
+        bad = self.grown("slow", marks) + self.grown("late", marks)
+        return np.asarray(bad / np.maximum(1, self.grown("requests", marks)) / (1 - OBJECTIVE))
+
+    def judge(self, mark: int) -> list[Finding]:
+        """The findings at a mark, as the exporter holds them."""
+        figures = self._figures(mark)
+        if figures is None:
+            return []
+        now = mark * STEP
+        return self._held.hold(figures, collect_findings(figures), now, EPOCH + now)
+
+    def _figures(self, mark: int) -> Figures | None:
+        now, first = mark * STEP, max(0, mark - WINDOW)
+        outage = next((away for away in reversed(self._outages) if away.start <= now), None)
+        if outage and now - outage.end < LEAST_UP:
+            return None
+        if outage and outage.end > first * STEP:
+            first = -int(-outage.end // STEP)
+        history = History()
+        history.add(first * STEP, self._total(first))
+        history.add(now, self._total(mark))
+        window = history.window(DEFAULT_WINDOWS[0])
+        if window is None:
+            return None
+        recent = outage is not None and outage.end >= now - DEFAULT_WINDOWS[0]
+        figures = compute_figures(
+            window,
+            self._server(mark),
+            self._others_follow(mark),
+            outage=Outage(outage.end - outage.start, EPOCH + outage.end) if outage and recent else None,
+        )
+        return self._with_objective(figures, window, mark) if self.day.threshold else figures
+
+    def _total(self, mark: int) -> Totals:
+        """The totals of the exporter at a mark."""
+        of = {name: values[..., mark] for name, values in self.totals.items()}
+        since = 0.0
+        workers = [
+            WorkerTotals(
+                requests=int(of["requests"][worker]),
+                running_time=float(of["running"][worker]),
+                busy_seconds=float(of["busy"][worker]),
+                up_seconds=float(of["up"][worker]),
+                cpu_seconds=float(of["cpu"][worker]),
+                resident_bytes=60_000_000,
+                running_time_since=since,
+                cpu_since=since,
+                exceptions=int(of["exceptions"]) if worker == 0 else 0,
+                respawns=1 + int(of["respawns"][worker]),
+                interpreter_lock_seconds=float(of["lock"][worker]),
+                write_errors_since=since,
+            )
+            for worker in range(self.day.processes)
+        ]
+        observed = float(of["observed"])
+        return Totals(
+            samples=round(observed * DEFAULT_SAMPLES_PER_SECOND),
+            observed_seconds=observed,
+            gap_seconds=mark * STEP - observed,
+            full_seconds=float(of["full"]),
+            reloads=int(of["reloads"]),
+            configured=self.day.capacity,
+            available=self.day.capacity,
+            workers=workers,
+            queue_seconds={SOCKET: float(of["queue"])},
+            queue_full_seconds={SOCKET: float(of["queue_full"])},
+            queue_since={SOCKET: since},
+            cpu=CpuTotals(
+                measured_seconds=mark * STEP,
+                own_seconds=float(of["cpu"].sum()),
+                idle_seconds=float(of["idle"]),
+                others_seconds=float(of["others"]),
+                since=since,
+                others_since=since,
+            ),
+            waits=self._waits(of, observed) if self.day.waits_known else None,
+        )
+
+    def _waits(self, of: dict[str, Array], observed: float) -> WaitTotals:
+        """What the threads have done: computed, waited for a CPU or an interpreter, and waited for a backend."""
+        cpu, cpu_wait, lock = float(of["cpu"].sum()), float(of["cpu_wait"].sum()), float(of["lock"].sum())
+        rest = max(0.0, float(of["busy"].sum()) - cpu - cpu_wait - lock)
+        seconds: dict[State, float] = {"cpu": cpu, "cpu_wait": cpu_wait, "interpreter_lock": lock, "backend": rest}
+        return WaitTotals([seconds.get(state, 0.0) for state in STATES], {}, observed, 0.0, since=0.0)
+
+    def _server(self, mark: int) -> ServerRecord:
+        now, day = mark * STEP, self.day
+        gone = {away.worker for away in day.away if away.start <= now < away.end}
+        workers = []
+        for worker in range(day.processes):
+            state: WorkerState = "down" if worker in gone or None in gone else "accepting"
+            spawned = bisect_right(self._spawns[worker], now)
+            workers.append(
+                WorkerRecord(
+                    worker_id=worker + 1,
+                    state=state,
+                    threads=day.threads,
+                    pid=None if state == "down" else 1000 + worker + 100 * spawned,
+                    has_application=True,
+                    last_spawn=EPOCH + int(self._spawns[worker][spawned - 1]) if spawned else EPOCH - 86400,
+                )
+            )
+        length = int(self.course.length[max(0, mark - 1)])
+        return ServerRecord(
+            workers=tuple(workers),
+            cpus=Cpus(float(day.cpus), "host"),
+            setup=Setup(self._options, 4096, "threads" if day.threads > 1 else "single", None, mapped=False),
+            waits=Waits() if day.waits_known else None,
+            queues={SOCKET: Backlog(length, QUEUE, None)},
+        )
+
+    def _others_follow(self, mark: int) -> bool | None:
+        """Whether the CPU use of other programs follows the requests, from the minutes of the last hour."""
+        minute = mark // 12
+        if self._follows[0] != minute:
+            ends = np.arange(max(0, minute - 60), minute + 1) * 12
+            requests = np.diff(self.totals["requests"].sum(axis=0)[ends]) / 60
+            others = np.diff(self.totals["others"][ends]) / 60
+            self._follows = minute, follow_requests(list(zip(requests.tolist(), others.tolist(), strict=True)))
+        return self._follows[1]
+
+    def _with_objective(self, figures: Figures, window: Window, mark: int) -> Figures:
+        slo = Slo(self.day.threshold, OBJECTIVE)
+        windows = []
+        for seconds in BURN_WINDOWS:
+            first = max(0, mark - int(seconds / STEP))
+            requests, slow, late = (
+                float((self.totals[name][..., mark] - self.totals[name][..., first]).sum())
+                for name in ("requests", "slow", "late")
+            )
+            windows.append(SlowRequests((mark - first) * STEP, int(requests), slow, 0, late))
+        objective = judge_objective(slo, windows, 1 / DEFAULT_SAMPLES_PER_SECOND)
+        return replace(figures, objective=objective)
+
+
+def judge_day(course: Course) -> list[Episode]:
+    """The findings above info of a day, each from its beginning to its end.
+
+    A formula knows only the mean wait of an hour. So where a finding is CRITICAL without a reason, and the minutes
+    before it were not simulated, they are, and the day is judged again.
+    """
+    episodes = list(_judge_once(course))
+    for _ in range(_REPEATS):
+        doubtful = [each for each in episodes if _is_doubtful(course, each)]
+        if not doubtful:
+            break
+        for each in doubtful:
+            simulate_also(course, each.start - _LEAD, each.end + WINDOW * STEP)
+        episodes = list(_judge_once(course))
+    return episodes
+
+
+_REPEATS = 3
+_LEAD = 180.0
+"""Seconds before a finding that are simulated: its window, the minute for which findings are held, and one more."""
+
+
+def _is_doubtful(course: Course, episode: Episode) -> bool:
+    first = max(0, int((episode.start - 2 * WINDOW * STEP) // STEP))
+    is_simulated = bool(course.simulated[first : int(episode.end // STEP)].all())
+    return episode.severity == "critical" and not episode.hurt.explains_critical and not is_simulated
+
+
+def _judge_once(course: Course) -> Iterator[Episode]:
+    judge = _Judge(course)
+    shown: dict[tuple[str, str], Episode] = {}
+    for mark in judge.choose_marks():
+        now = mark * STEP
+        findings = [finding for finding in judge.judge(mark) if finding.severity != "info"]
+        for key in [key for key, episode in shown.items() if now - episode.end > 2 * WINDOW * STEP]:
+            yield shown.pop(key)
+        hurt = course.hurt(max(0, mark - 2 * WINDOW), mark) if findings else None
+        for finding in findings:
+            assert hurt is not None
+            key = finding.code, finding.severity
+            if key in shown:
+                shown[key] = replace(shown[key], end=now, hurt=max(shown[key].hurt, hurt))
+            else:
+                shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt)
+    yield from shown.values()

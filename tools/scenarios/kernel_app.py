@@ -1,0 +1,84 @@
+"""The application of the scenarios in `rows.kernel`: each URL waits in one place that only the kernel sees.
+
+`/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
+over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
+holds the lock of a file, `/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
+one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes,
+and anything else waits for a lock that it holds.
+"""
+
+import contextlib
+import fcntl
+import os
+import queue
+import socket
+import threading
+import time
+from urllib.parse import parse_qs
+
+ADDRESS = ("127.0.0.1", int(os.environ.get("BACKEND", "0")))
+IMPORT = os.environ.get("IMPORT", "")
+LOCK = threading.Lock()
+OPEN: "list[int]" = []
+POOL: "queue.Queue[socket.socket]" = queue.Queue()
+
+
+def ask(connection: socket.socket, ms: int) -> None:
+    connection.sendall(b"%d\n" % ms)
+    if not connection.recv(1):
+        raise ConnectionError("the backend has closed the connection")
+
+
+SHARED = socket.create_connection(ADDRESS) if IMPORT == "shared" else socket.socket()
+OWN: "dict[int, socket.socket]" = {}
+
+if os.path.exists("hang"):
+    if IMPORT == "connect":
+        ask(socket.create_connection(ADDRESS), 600_000)
+    LOCK.acquire()
+    LOCK.acquire()
+
+
+@contextlib.contextmanager
+def pooled():  # type: ignore[no-untyped-def]
+    with LOCK:
+        if not OWN:
+            OWN[os.getpid()] = socket.create_connection(ADDRESS)
+            for _ in range(5):
+                POOL.put(socket.create_connection(ADDRESS))
+    connection = POOL.get()
+    try:
+        yield connection
+    finally:
+        POOL.put(connection)
+
+
+def application(environ, start_response):  # type: ignore[no-untyped-def]
+    path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
+    ms = round(float(query.get("io_ms", ["0"])[0]))
+    match path:
+        case "/shared":
+            with LOCK:
+                ask(SHARED, ms)
+        case "/own":
+            with LOCK:
+                if os.getpid() not in OWN:
+                    OWN[os.getpid()] = socket.create_connection(ADDRESS)
+                ask(OWN[os.getpid()], ms)
+        case "/pool":
+            with pooled() as connection:
+                ask(connection, ms)
+        case "/print":
+            print("x" * 4096, flush=True)
+            time.sleep(ms / 1000)
+        case "/flock":
+            with open("locked", "w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                time.sleep(ms / 1000)
+        case "/open":
+            OPEN.append(os.open("/dev/null", os.O_RDONLY))
+            time.sleep(ms / 1000)
+        case _:
+            time.sleep(ms / 1000)
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    return [b"ok\n"]

@@ -1,0 +1,110 @@
+"""The sick scenarios whose advice is followed: each with an open-loop load, which does not ease as the server slows.
+
+Requests come at a rate that one step can serve. `outside` makes the change where it is not a setting of uWSGI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tools.scenarios.rows.workers import RECYCLED
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.servers import why_no_quota
+
+SICK = Expected("critical")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A scenario whose advice is followed. outside: makes the change, which `what` names; None: the advised settings.
+    quick: steady and short, for the tests."""
+
+    scenario: Scenario
+    outside: Callable[[Scenario], Scenario] | None = None
+    what: str = ""
+    quick: bool = False
+
+
+def _row(
+    name: str, server: Server, *loads: Load, seconds: float = 8.0, lead: float = 3.0, alone: bool = False
+) -> Scenario:
+    return Scenario(name, server, SICK, loads, seconds=seconds, lead=lead, alone=alone)
+
+
+def _without_lock(scenario: Scenario) -> Scenario:
+    return replace(scenario, loads=tuple(replace(load, path="/") for load in scenario.loads))
+
+
+def _without_burners(scenario: Scenario) -> Scenario:
+    return replace(scenario, burners=0)
+
+
+def _with_all_cpus(scenario: Scenario) -> Scenario:
+    return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
+
+
+ROWS = (
+    Applied(_row("1x1 at 95 %", Server(), Load(part=0.95, io_ms=100), seconds=12.0), quick=True),
+    Applied(_row("prefork 8x1 at 90 %", Server(8), Load(part=0.9, io_ms=200)), quick=True),
+    Applied(_row("prefork 8x1 at 120 %", Server(8), Load(part=1.2, io_ms=100, most=150), lead=8.0), quick=True),
+    Applied(_row("4x8 io at 110 %", Server(4, 8), Load(part=1.1, io_ms=400, most=150), lead=14.0), quick=True),
+    Applied(
+        _row("UNIX queue of 40 overflowing", Server(2, 1, ("--listen", "40")), Load(part=2, io_ms=200), lead=5.0),
+        quick=True,
+    ),
+    Applied(
+        _row(
+            "TCP queue of 40 overflowing",
+            Server(2, 1, ("--listen", "40", "--http-socket", "{tcp}")),
+            Load(part=2, io_ms=200, socket="tcp"),
+            lead=5.0,
+        )
+    ),
+    Applied(
+        _row(
+            "cheaper at its ceiling",
+            Server(4, 1, ("--cheaper", "2", "--cheaper-initial", "2")),
+            Load(part=1.2, io_ms=300),
+            lead=14.0,
+        )
+    ),
+    Applied(_row("long polls in every thread", Server(1, 8), Load(rate=1.25, io_ms=8000), seconds=18.0, lead=18.0)),
+    Applied(
+        _row(
+            "max-requests far too tight",
+            Server(4, 1, ("--max-requests", "5", *RECYCLED)),
+            Load(part=0.4, io_ms=50),
+            seconds=10.0,
+            lead=4.0,
+        ),
+        quick=True,
+    ),
+    Applied(
+        _row("2x8, an extension sleeps with the interpreter lock", Server(2, 8), Load(rate=120, io_ms=20, path="/hold"))
+    ),
+    Applied(
+        _row("2x8, a lock of the application", Server(2, 8), Load(rate=120, io_ms=20, path="/lock")),
+        _without_lock,
+        "the application without its lock",
+    ),
+    Applied(_row("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5.0, alone=True)),
+    Applied(
+        replace(_row("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5.0, alone=True), burners=4),
+        _without_burners,
+        "the busy neighbours stopped",
+    ),
+    Applied(
+        _row("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5.0, alone=True),
+        _with_all_cpus,
+        "all CPUs in its affinity mask",
+    ),
+    Applied(
+        replace(
+            _row("cgroup quota of half a CPU", Server(2, 2, quota=0.5), Load(rate=16, cpu_ms=50), lead=5.0, alone=True),
+            skip=why_no_quota,
+        ),
+        _with_all_cpus,
+        "no CPU quota",
+    ),
+)

@@ -1,0 +1,228 @@
+"""What operators complain of and the kernel knows, each beside a twin of the same setup without the fault.
+
+They need the right to see waits, as the rows in `waits` do, and the quotas cgroups of version 1.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.scenarios import actions
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
+from tools.scenarios.servers import why_no_memory_limit, why_no_quota
+
+APP = Path(__file__).parents[1] / "kernel_app.py"
+DEPLOYED = ("--lazy-apps", "--touch-workers-reload", "{directory}/reload")
+BACKEND = ("--env", "BACKEND={backend}")
+NO_MORE = ("raise `threads`", "raise `processes`")
+
+ROWS = (
+    Scenario(
+        "throttled by a CPU quota",
+        Server(2, 2, quota=0.25),
+        Expected("critical", ("cpu_throttled",), words=("cpu quota", "headroom-"), not_words=NO_MORE),
+        (Load(rate=1.5, cpu_ms=60, vary=(0.9, 1.1)),),
+        alone=True,
+        fixed=True,
+        skip=why_no_quota,
+        why="60 ms of CPU take about 240 ms, because each 0.1 s has 25 ms of it: the quota stops the worker while the "
+        "CPUs are idle and the mean use is a third of the quota.",
+    ),
+    Scenario(
+        "a CPU quota that nobody feels",
+        Server(2, 2, quota=0.25),
+        Expected("ok"),
+        (Load(rate=5, cpu_ms=4, io_ms=20),),
+        alone=True,
+        fixed=True,
+        skip=why_no_quota,
+        why="No period of 0.1 s needs more than its 25 ms.",
+    ),
+    Scenario(
+        "a connection opened before the fork",
+        Server(5, 2, (*BACKEND, "--env", "IMPORT=shared"), app=APP, backend=64),
+        Expected(
+            "warning",
+            ("connection_shared",),
+            words=("share one connection to 127.0.0.1:", "@postfork", "lazy-apps"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=5, io_ms=50, path="/shared", vary=(1.0, 1.2)),),
+        seconds=15.0,
+        quick=True,
+        fixed=True,
+        why="50 ms become 250 ms, because the backend answers one query of a connection at a time, and all five "
+        "workers use the same one.",
+    ),
+    Scenario(
+        "a connection of each worker",
+        Server(5, 2, BACKEND, app=APP, backend=64),
+        Expected("ok"),
+        (Load(clients=3, io_ms=50, path="/own", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        why="The same application, whose workers open their connections after the fork.",
+    ),
+    Scenario(
+        "standard output is a pipe that nobody reads",
+        Server(2, 4, app=APP, before="mkfifo pipe; exec 3<>pipe", output="> pipe 2>&1"),
+        Expected(
+            "critical",
+            ("output_blocked",),
+            words=("blocked writing to a pipe", "standard output"),
+            not_words=(*NO_MORE, "lock of the application"),
+        ),
+        (Load(clients=12, io_ms=5, path="/print", vary=(1.0, 1.0)),),
+        lead=5.0,
+        quick=True,
+        fixed=True,
+        why="The pipe is full after 64 KB: in each worker a thread is in write(2), and the others wait for the lock "
+        "that Python holds meanwhile. Nothing completes.",
+    ),
+    Scenario(
+        "standard output is a pipe that is read",
+        Server(2, 4, app=APP, before="mkfifo pipe; cat pipe > /dev/null &", output="> pipe 2>&1"),
+        Expected("ok"),
+        (Load(clients=3, io_ms=50, path="/print", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="The same output, and a program that takes it.",
+    ),
+    Scenario(
+        "a leak of descriptors reaches the limit",
+        Server(2, 2, ("--max-fd", "64"), app=APP),
+        Expected("critical", ("descriptors_used_up",), words=("file descriptors", "max-fd"), not_words=NO_MORE),
+        (Load(rate=20, io_ms=10, path="/open", vary=(1.0, 1.5)),),
+        lead=6.0,
+        fixed=True,
+        why="Each request keeps a file open: after some 50 in each worker, nothing can be opened or accepted.",
+    ),
+    Scenario(
+        "few descriptors and no leak",
+        Server(2, 2, ("--max-fd", "64"), app=APP),
+        Expected("ok"),
+        (Load(rate=20, io_ms=10, vary=(1.0, 1.2)),),
+        fixed=True,
+        why="A worker needs about 15.",
+    ),
+    Scenario(
+        "the import waits for a backend",
+        Server(3, 2, (*DEPLOYED, *BACKEND, "--env", "IMPORT=connect"), app=APP, backend=64),
+        Expected(
+            "critical", ("start_hangs",), words=("at the start", "waiting for 127.0.0.1:", "import"), not_words=NO_MORE
+        ),
+        (Load(rate=10, io_ms=20),),
+        (Event(0.5, actions.deploy_hanging),),
+        seconds=25.0,
+        fixed=True,
+        why="After a deployment every worker waits at its import for an answer that never comes.",
+    ),
+    Scenario(
+        "the import waits for a lock",
+        Server(3, 2, DEPLOYED, app=APP),
+        Expected("critical", ("start_hangs",), words=("at the start", "waiting for a lock"), not_words=NO_MORE),
+        (Load(rate=10, io_ms=20),),
+        (Event(0.5, actions.deploy_hanging),),
+        seconds=25.0,
+        fixed=True,
+        why="The same with a lock that nobody releases.",
+    ),
+    Scenario(
+        "the same reload with an import that ends",
+        Server(3, 2, DEPLOYED, app=APP),
+        Expected("ok"),
+        (Load(clients=1, io_ms=20),),
+        (Event(0.5, actions.touch),),
+        seconds=25.0,
+        fixed=True,
+        why="One request waits for the moment of it.",
+    ),
+    Scenario(
+        "a full reload waits for a request",
+        Server(3, 2),
+        Expected(
+            "critical",
+            ("reload_waits",),
+            words=("a reload waits for requests in worker", "worker-reload-mercy", "chain reload"),
+            not_words=("log", *NO_MORE),
+        ),
+        (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
+        (Event(2.0, actions.reload),),
+        seconds=18.0,
+        fixed=True,
+        why="uWSGI has ended the idle workers, and starts new ones when the last request has ended: nobody is served.",
+    ),
+    Scenario(
+        "one file lock for all processes",
+        Server(4, 2, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("lock of one file", "all processes"),
+            not_words=("more `processes` help",),
+        ),
+        (Load(clients=8, io_ms=30, path="/flock", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="flock(2) of one file: one request at a time in all four processes together.",
+    ),
+    Scenario(
+        "a pool of five connections",
+        Server(2, 16, BACKEND, app=APP, backend=64),
+        Expected(
+            "warning",
+            ("pool_exhausted",),
+            words=("pool of 5", "5 requests of a worker work at once", "pool_size"),
+            not_words=("one request at a time", *NO_MORE),
+        ),
+        (Load(clients=28, io_ms=100, path="/pool", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Of some 14 requests in each worker, five have a connection, and nine wait for one.",
+    ),
+    Scenario(
+        "a pool that is large enough",
+        Server(2, 16, BACKEND, app=APP, backend=64),
+        Expected("ok"),
+        (Load(clients=4, io_ms=100, path="/pool", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="The same with four requests at a time.",
+    ),
+    Scenario(
+        "two mules compute",
+        Server(2, 2, ("--mule=burn.py", "--mule=burn.py"), files={"burn.py": "while True:\n    pass\n"}),
+        Expected("warning", ("cpu_used_by_others", "cpu_bound"), words=("uwsgi's own mules",), not_words=NO_MORE),
+        (Load(rate=8, cpu_ms=40),),
+        alone=True,
+        fixed=True,
+        why="They use all the CPU that the workers leave, and they are no other programs.",
+    ),
+    Scenario(
+        "two mules at rest",
+        Server(2, 2, ("--mule=rest.py", "--mule=rest.py"), files={"rest.py": "import time\ntime.sleep(1000)\n"}),
+        Expected("ok"),
+        (Load(rate=8, cpu_ms=40),),
+        alone=True,
+        fixed=True,
+    ),
+    Scenario(
+        "a leak reaches the cgroup's memory limit",
+        Server(2, 2, memory=120 << 20),
+        Expected(
+            "critical",
+            ("out_of_memory",),
+            words=("killed because memory ran out", "reload-on-rss", "memory limit of the cgroup"),
+            not_words=("dmesg", *NO_MORE),
+        ),
+        (Load(rate=8, io_ms=200, path="/leak?kb=4096", vary=(1.0, 1.2)),),
+        seconds=18.0,
+        fixed=True,
+        skip=why_no_memory_limit,
+        why="The kernel kills a worker every few seconds, with the requests that it serves.",
+    ),
+    Scenario(
+        "a memory limit that nobody reaches",
+        Server(2, 2, memory=400 << 20),
+        Expected("ok"),
+        (Load(rate=8, io_ms=50),),
+        fixed=True,
+        skip=why_no_memory_limit,
+    ),
+)

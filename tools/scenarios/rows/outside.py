@@ -1,0 +1,89 @@
+"""Other servers that the application asks, each beside a twin of the same setup whose servers answer at once.
+
+They need the right to see waits, as the rows in `waits` do; those of DNS also need the right to serve port 53.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.servers import why_no_port_53
+
+APP = Path(__file__).parents[1] / "outside_app.py"
+NO_MORE = ("raise `threads`", "raise `processes`")
+
+ROWS = (
+    Scenario(
+        "2x4, two backends, one of them slow",
+        Server(2, 4, app=APP, beside=("answer:0.4", "answer:0.02")),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("the threads wait for 127.0.0.1:", "queries", "more `threads` help only if"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=7, path="/ask?n=0&n=1&timeout=30", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        why="Seven of eight threads wait, nearly all of the time for the slow one, on sockets with a timeout.",
+    ),
+    Scenario(
+        "2x4, two backends that answer",
+        Server(2, 4, app=APP, beside=("answer:0.02", "answer:0.02")),
+        Expected("ok"),
+        (Load(rate=20, path="/ask?n=0&n=1&timeout=30"),),
+        seconds=15.0,
+        fixed=True,
+        why="A tenth of the threads wait for them.",
+    ),
+    Scenario(
+        "2x4, a backend that does not answer",
+        Server(2, 4, app=APP, beside=("hole",)),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("does not answer", "127.0.0.1:", "timeout"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, path="/new?n=0&timeout=2", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        why="Its queue of connections is full, as behind a firewall that drops packets: six threads hang until their "
+        "timeout of two seconds.",
+    ),
+    Scenario(
+        "2x4, a backend that answers to new connections",
+        Server(2, 4, app=APP, beside=("answer:0.02",)),
+        Expected("ok"),
+        (Load(rate=20, path="/new?n=0&timeout=2"),),
+        seconds=15.0,
+        fixed=True,
+        why="The same requests, and a server that takes their connections.",
+    ),
+    Scenario(
+        "2x4, slow DNS",
+        Server(2, 4, app=APP, beside=("dns:0.5",)),
+        Expected(
+            "warning",
+            ("waits_for_backend",),
+            words=("dns at 127.0.9.", "resolver with a cache"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=4, path="/lookup?n=0&timeout=5", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        skip=why_no_port_53,
+        why="Each request looks up a name, which takes half a second.",
+    ),
+    Scenario(
+        "2x4, DNS that answers",
+        Server(2, 4, app=APP, beside=("dns:0.002",)),
+        Expected("ok"),
+        (Load(rate=20, path="/lookup?n=0&timeout=5"),),
+        seconds=15.0,
+        fixed=True,
+        skip=why_no_port_53,
+        why="The same lookups, of two milliseconds.",
+    ),
+)
