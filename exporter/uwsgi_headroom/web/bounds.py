@@ -55,6 +55,10 @@ SLOW_SECONDS = 0.1
 clients, each waits for a few turns of the event loop. If all places are taken and none is idle, the slowest client
 makes room: 256 slow readers shut out every scrape at 70 kB/s before."""
 
+IN_LINE_SECONDS = 5.0
+"""How long a new connection waits for a place while each of the others has a request that is being answered. Prometheus
+waits for ten seconds. As many may wait as are accepted in a turn."""
+
 UNSENT_BYTES = 65536
 """How much of a response the kernel buffers for a slow client; by default megabytes."""
 

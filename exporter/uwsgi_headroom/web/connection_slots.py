@@ -2,11 +2,13 @@
 
 The oldest idle connection is closed, so that a client that holds connections without requests cannot shut out others.
 Oldest means the longest time without a complete request, so an incomplete request makes no connection younger. If none
-is idle, the slowest is closed: the one whose client has accepted nothing for the longest time.
+is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is also closed before
+a connection that is so new that its request may be on its way. If each connection has a reason to stay, a few new ones
+line up for a while.
 
 The bound follows from the descriptors that the process may open. An excess connection must be accepted before it can be
-closed, and a closed one keeps its descriptor for another turn of the event loop. So about four times those accepted at
-once can be open beside the connections that are kept.
+closed, and a closed one keeps its descriptor for another turn of the event loop. So about five times those accepted at
+once can be open beside the connections that are kept, with those that line up.
 """
 
 from __future__ import annotations
@@ -31,15 +33,17 @@ class Connection(Protocol):
 
 
 class ConnectionSlots:
-    """At most `most` connections: idle ones, and busy ones, which have a request without a complete answer. clock:
-    seconds, monotonic."""
+    """At most `most` connections: idle ones, and busy ones, which have a request without a complete answer; and
+    `most_in_line` that wait for a place. clock: seconds, monotonic."""
 
-    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most: int, most_in_line: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.most = most
+        self._most_in_line = most_in_line
         self._clock = clock
-        self._idle: dict[Connection, None] = {}  # oldest first
+        self._idle: dict[Connection, float] = {}  # since when, oldest first
         self._busy: set[Connection] = set()
         self._waiting: dict[Connection, float] = {}  # those busy ones that wait for their client, slowest first
+        self._line: set[Connection] = set()
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._busy)
@@ -48,13 +52,21 @@ class ConnectionSlots:
         """Admit a new connection, as idle. If full, close another one; return False if each one has a reason to
         stay."""
         if len(self) >= self.most:
-            victim = next(iter(self._idle), None) or self._slowest()
+            victim = self._oldest(self._idle) or self._oldest(self._waiting) or next(iter(self._idle), None)
             if victim is None:
                 return False
             self.remove(victim)
             victim.abort()
-        self._idle[connection] = None
+        self._line.discard(connection)
+        self._idle[connection] = self._clock()
         return True
+
+    def line_up(self, connection: Connection) -> bool:
+        """Have a connection that was not admitted wait for a place; return False if too many do. It is the connection
+        that tries again."""
+        if len(self._line) < self._most_in_line:
+            self._line.add(connection)
+        return connection in self._line
 
     def mark_busy(self, connection: Connection) -> None:
         """Mark a connection with a request, which stays open until it has its answer."""
@@ -67,7 +79,7 @@ class ConnectionSlots:
         if connection in self._busy:
             self._busy.remove(connection)
             self._waiting.pop(connection, None)
-            self._idle[connection] = None
+            self._idle[connection] = self._clock()
 
     def mark_waiting(self, connection: Connection) -> None:
         """Mark a busy connection whose client does not accept the data that is ready for it."""
@@ -83,11 +95,12 @@ class ConnectionSlots:
         self._idle.pop(connection, None)
         self._busy.discard(connection)
         self._waiting.pop(connection, None)
+        self._line.discard(connection)
 
-    def _slowest(self) -> Connection | None:
+    def _oldest(self, since: dict[Connection, float]) -> Connection | None:
         """The connection that waits for its client the longest, if that is long enough to call the client slow."""
-        for connection, since in self._waiting.items():
-            return connection if self._clock() - since >= bounds.SLOW_SECONDS else None
+        for connection, begin in since.items():
+            return connection if self._clock() - begin >= bounds.SLOW_SECONDS else None
         return None
 
 

@@ -56,9 +56,22 @@ class HttpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._server.open.add(self)
-        if self._server.is_ending or not self._server.slots.admit(self):
-            self.abort()
+        self._enter(tries=int(bounds.IN_LINE_SECONDS / bounds.SLOW_SECONDS))
+
+    def _enter(self, tries: int) -> None:
+        """Take a place, or line up for one without a byte received, since the client is not to wait for an answer's
+        deadline."""
+        transport, slots = self._transport, self._server.slots
+        if transport.is_closing():
             return
+        if self._server.is_ending or not slots.admit(self):
+            if self._server.is_ending or not tries or not slots.line_up(self):
+                self.abort()
+                return
+            self._loop.call_soon(transport.pause_reading)  # by then asyncio has begun to read, or has paused
+            self._timer = self._loop.call_later(bounds.SLOW_SECONDS, self._enter, tries - 1)
+            return
+        transport.resume_reading()
         # Data of an answer waits here only while the client accepts none: `pause_writing` begins that time.
         transport.set_write_buffer_limits(high=0)
         accepted = transport.get_extra_info("socket")

@@ -33,7 +33,7 @@ class HttpServer:
         self, application: ASGIApp, capacity: Capacity, make_tls: Callable[[], TlsStream] | None = None
     ) -> None:
         self.application = application
-        self.slots = ConnectionSlots(capacity.connections)
+        self.slots = ConnectionSlots(capacity.connections, capacity.accepts)
         self.make_tls = make_tls
         self.open: set[HttpConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()

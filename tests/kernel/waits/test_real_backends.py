@@ -94,7 +94,7 @@ def measure(host: Host, server: Uwsgi) -> tuple[Counter[Destination], Counter[in
 def test_two_backends_at_once(timeout: str, reads: bool) -> None:
     """With and without timeouts, and also if the polled descriptor may not be read, each has its own time."""
     with ExitStack() as stack:
-        addresses = [stack.enter_context(standing_in(kind)) for kind in ("answer:0.06", "answer:0.03")]
+        addresses = [stack.enter_context(standing_in(kind)) for kind in ("answer:0.24", "answer:0.12")]
         server = stack.enter_context(
             uwsgi("--processes", "2", "--threads", "4", "--env", f"OUTSIDE={','.join(addresses)}", app=APP)
         )
