@@ -8,7 +8,8 @@ from alerts.levels import by_server, of_server
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
-from uwsgi_headroom.analysis.capacity import LEAST_LOAD
+from uwsgi_headroom.analysis.capacity import LEAST_LOAD, REACHED
+from uwsgi_headroom.analysis.littles_law import STANDING
 
 
 def rules(t: Thresholds) -> Sequence[Recording]:
@@ -142,11 +143,23 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
             or (uwsgi_cpus_usable and {load})
             """,
         ),
-        *(headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part) for limit, part in used.items()),
+        *(
+            headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part, unless=_stands_still(w))
+            for limit, part in used.items()
+        ),
     ]
 
 
-def headroom(record: str, limit: str, used: str) -> Recording:
+def _stands_still(window: str) -> str:
+    """That no request is completed, although some wait beside free threads, or there are none at all: such a server has
+    no headroom that is known."""
+    use = f"server:uwsgi_utilization:ratio_rate{window}"
+    waiting = f"server:uwsgi_queue_length:ratio_rate{window} >= {STANDING:g} unless {use} >= {REACHED:g}"
+    return f"server:uwsgi_requests:rate{window} == 0 and ({waiting} or {use} == 0)"
+
+
+def headroom(record: str, limit: str, used: str, unless: str = "") -> Recording:
     """Records the headroom of a limit of which the load uses the part `used`. Absent below LEAST_LOAD, where headroom
-    is noise, and larger than anybody plans for."""
-    return Recording(record, f"1 / ({used} >= {LEAST_LOAD})", labels=(("limit", limit),))
+    is noise, and larger than anybody plans for, and where `unless` is true."""
+    factor = f"1 / ({used} >= {LEAST_LOAD})"
+    return Recording(record, f"{factor} unless ({unless})" if unless else factor, labels=(("limit", limit),))
