@@ -68,6 +68,30 @@ def test_the_deepest_cause_is_named(waits: dict[str, float] | None, code: str, c
     assert first.title == f"Requests wait in the listen queue: {clause}."
 
 
+@pytest.mark.parametrize(("completed", "is_cause"), [(30, True), (500, True), (700, False)])
+def test_requests_that_are_killed_hold_the_threads(completed: int, is_cause: bool) -> None:
+    """Each worker has a thread, and `harakiri` ends requests that hold it for most of the time. What the completed ones
+    took promises nothing of more workers then. If they take most of the time, they are what has to be served."""
+    rows = (worker(number, completed, each=0.05, busy=60.0) for number in (1, 2, 3, 4))
+    waiting = {"queue_seconds": {"app.sock": 120.0}, "queue_full_seconds": {"app.sock": 0.0}}
+    killed = replace(window(60, *rows, waits={"sleep": 4.0}), full_seconds=60.0, harakiris=16, respawns=16, **waiting)
+    by_code = {finding.code: finding for finding in judge(killed, Server(processes=4, threads=1, cpus=8.0))}
+    assert ("queue_wait" in by_code or "saturation" in by_code) != is_cause
+    block = by_code["harakiri"]
+    assert bool(block.harms) == is_cause
+    assert ("hold the threads until then" in block.title) == is_cause
+    assert "Raise `processes`" not in block.change
+    if is_cause:
+        assert {harm.code for harm in block.harms} >= {"queue_wait", "saturation"}
+
+
+@pytest.mark.parametrize("waits", [{"client": 8.0}, {"backend": 8.0}, {"lock": 8.0}])
+def test_what_fills_the_threads_is_one_block_without_a_queue(waits: dict[str, float]) -> None:
+    """Threads in use are said once, with what they wait for."""
+    grave = [finding for finding in judge(full(waits, queued=0.0)) if finding.severity != "info"]
+    assert [[harm.code for harm in finding.harms] for finding in grave] == [["saturation"]]
+
+
 def test_without_a_cause_nothing_is_advised() -> None:
     """Requests wait while threads are free all the time, and it is known what they wait for: more would be free too."""
     rows = [worker(number, 600, each=0.1, cpu=0.6, busy=60.0) for number in (1, 2)]

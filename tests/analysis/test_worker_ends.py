@@ -102,9 +102,12 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
 
 def test_ends_that_lost_no_request_count_as_well() -> None:
     """Two requests were seen in service. If workers ended more often, the evidence says so, which the severity is
-    about."""
-    finding = judged(ended((0, 30, 1, 0), lost=2))["requests_lost"]
-    assert finding.severity == "critical"
+    about. A worker that ends again and again is the cause of both."""
+    loop = judged(ended((0, 30, 1, 0), lost=2))["respawn_loop"]
+    (finding,) = loop.harms
+    assert finding.code == "requests_lost"
+    assert finding.severity == loop.severity == "critical"
+    assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
     assert "In all, workers ended 31 times; no option of uWSGI explains it." in finding.evidence
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
 

@@ -123,6 +123,7 @@ def find_proven_step(figures: Figures) -> Explanation | None:
     reasons = (
         _bring_workers_back,
         why_free_threads_do_not_serve,
+        _why_requests_do_not_end,
         _why_threads_would_not_help,
         _why_backends_hang,
         _find_scarce_cpus,
@@ -213,13 +214,18 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
-    """What to do instead of adding threads, if these would only wait as the present ones do."""
+def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
+    """What to do instead of adding threads, if the present ones are held by requests that do not end."""
     slots = name_slots(figures.server)
     if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
         return Explanation(
             "stuck requests hold the threads",
             "Find out first what the stuck requests wait for: more threads would get stuck as well.",
+        )
+    if killed_fill_threads(figures):
+        return Explanation(
+            f"requests that are never completed hold the {slots}",
+            f"Find out first what the requests wait for with which workers end: more {slots} would wait as well.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(
@@ -227,6 +233,20 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             f"Find out first what the requests in service wait for, with {show_calls(figures.server)}: none was "
             f"completed, and more {slots} would most likely wait as well.",
         )
+    return None
+
+
+def killed_fill_threads(figures: Figures) -> bool:
+    """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
+    anything else ended their workers. What the completed ones took says little of these."""
+    flow, window = figures.flow, figures.window
+    ended = window.harakiris + sum(worker.lost for worker in window.workers)
+    never = (flow.observed or 0.0) - (flow.littles_law or 0.0)
+    return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
+
+
+def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
+    """What to do instead of adding threads, if these would only wait as the present ones do."""
     if figures.waits and figures.waits.share("client") >= MOSTLY:
         if waits_while_threads_are_free(figures):  # uWSGI counts no request in service while it waits for the next one
             return Explanation(

@@ -37,6 +37,7 @@ CAUSES = (
     "descriptors_used_up",
     "output_blocked",
     "connection_shared",
+    "harakiri",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",
@@ -58,8 +59,18 @@ CAUSES = (
 BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 """The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
 
-FILL_THREADS = ("pool_exhausted", "application_lock", "backend_saturated", "waits_for_backend")
+FILL_THREADS = (
+    "harakiri",
+    "pool_exhausted",
+    "application_lock",
+    "slow_clients",
+    "backend_saturated",
+    "waits_for_backend",
+)
 """Causes that fill the threads, also while no request waits for one."""
+
+LOSE = ("respawn_loop",)
+"""Causes that also explain requests that were lost with their workers."""
 
 NOT_SEEN = "the cause is not seen"
 
@@ -74,7 +85,8 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     The block of a cause has the worst severity of what it joins. Without a cause, the worst harm heads the block.
     """
     cause = _find_cause(findings)
-    harms = [
+    harms = [each for each in findings if each.code == "requests_lost" and cause and cause.code in LOSE]
+    harms += [
         finding
         for code in OF_WAITING
         for finding in findings

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from uwsgi_headroom.analysis.advice import Advice
+from uwsgi_headroom.analysis.advice import Advice, killed_fill_threads
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
@@ -101,6 +101,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             if threads
             else ""
         ),
+        clause="requests that `harakiri` ends hold the threads until then" if killed_fill_threads(figures) else "",
         change=f"Find the request in uWSGI's log, at `HARAKIRI`{_how_to_read(figures)}; then set timeouts on what it "
         "calls, or raise `harakiri` if it is meant to take so long.",
     )
