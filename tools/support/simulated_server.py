@@ -21,7 +21,7 @@ EPOCH = 1_700_000_000
 
 @dataclass
 class Slot:
-    """One worker slot and the process in it."""
+    """One worker slot and the process in it. silent_requests: those of `requests` that brought no answer."""
 
     threads: int
     pid: int | None = None
@@ -34,6 +34,8 @@ class Slot:
     harakiris: int = 0
     write_errors: int = 0
     read_errors: int = 0
+    routed_requests: int = 0
+    silent_requests: int = 0
     respawns: int = 0
     before_spawn: int = 0
     last_spawn: int | None = None
@@ -212,7 +214,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         harakiris=slot.harakiris,
         respawns=slot.respawns,
         signals=0,
-        transmitted_bytes=0,
+        transmitted_bytes=100 * (slot.requests - slot.silent_requests),
         resident_bytes=slot.reported_memory,
         last_spawn=slot.last_spawn,
         serving=dict(enumerate(slot.request_starts)),
@@ -220,6 +222,7 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         apps=(),
         write_errors=slot.write_errors if cores else None,
         read_errors=slot.read_errors if cores else None,
+        routed_requests=slot.routed_requests if cores else None,
     )
 
 

@@ -91,6 +91,7 @@ SERVER = (
     Quantity("server", "spooler_tasks", "count", known="reported"),
     Quantity("server", "spooled", "level"),
     Quantity("server", "spooled_growth", "change"),
+    Quantity("server", "unanswered", "count", known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -131,6 +132,11 @@ WORKER = (
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
 """The table: for each part of a window, its figures in the order of the part's attributes. A file has the same order:
 add at the end of a part, and only what may be unknown, since it is not in the files that exist."""
+
+
+INSTANT = 0.0005
+"""Mean seconds up to which requests end at once. On uWSGI 2.0.31, requests without a plugin take MISSING, and those
+of an empty WSGI application FASTEST."""
 
 
 class WorkerTotals(Struct):
@@ -314,6 +320,9 @@ class Totals:
     """Tasks that the spoolers processed; None without spoolers."""
     spooled: int | None = None
     """Not a total but the latest level: tasks in the directories of all spoolers."""
+    unanswered: int | None = None
+    """Requests that ended at once, without a byte of an answer and without an error, at least; None with
+    stats-no-cores."""
     cpu: CpuTotals | None = None
     """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None
