@@ -75,6 +75,17 @@ def test_requests_with_a_reason_do_not(name: str) -> None:
     assert count(serve) == 0
 
 
+def test_requests_that_reach_an_application_do_not() -> None:
+    """It may send nothing on purpose. A respawn that sets its calls to 0 makes no requests."""
+
+    def serve(server: Server) -> None:
+        fail(server)
+        server[1].calls = 0 if server[1].requests == 50 else (server[1].calls or 0) + 10
+
+    assert count(serve) == 10
+    assert count(lambda server: (fail(server), setattr(server[1], "calls", 7))) == 90 - 7
+
+
 def test_requests_that_take_time_do_not() -> None:
     """An application that writes to the connection itself sends nothing that uWSGI counts."""
     assert count(lambda server: fail(server, each=2 * INSTANT)) == 0

@@ -66,7 +66,7 @@ def _provoke(folder: Path) -> Iterator[bytes]:
         get(server, "/sleep", waits=False)
         _await(server.log, "chain_reload_ended", lambda: os.utime(touched, (time.time() + 9, time.time() + 9)))
         yield _end(server)
-    with accepting(*serve, "--processes", "2", "--max-requests", "1") as server:
+    with accepting(*serve, "--processes", "2") as server:
         get(server, "/")
         _await(server.log, "resumed", lambda: os.kill(server.pid, signal.SIGTSTP), pause=1.5)
         _await(server.log, "master_reloaded", lambda: os.kill(server.pid, signal.SIGHUP), pause=3.0)

@@ -66,10 +66,11 @@ class _Watched:
 
     def __init__(self, log: UwsgiLog) -> None:
         self.log: UwsgiLog | None = log
-        self.lines = 0
+        self.lines = self.known = 0
 
     def take_log(self, batch: Batch) -> None:
         self.lines += batch.lines
+        self.known += sum(batch.seen.values())
 
 
 @contextlib.contextmanager
@@ -174,8 +175,9 @@ async def _read_through(path: Path, most: int) -> str:
         begun_with = begun_with or (_resident_bytes() if written > 1e8 else 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     skipped = log.totals.skipped_bytes / written
+    wrong = abs(lines - watched.lines) + abs(lines // KNOWN_EVERY - watched.known)
     return (
-        f"{written / 1e9:.1f} | {rotations} | {abs(lines - watched.lines)} | {skipped:.0%} | "
+        f"{written / 1e9:.1f} | {rotations} | {wrong} | {skipped:.0%} | "
         f"{spent / now:.2%} | {written / wall / 1e6:.0f} | {begun_with / 1e6:.1f}, {peak / 1e6:.1f}"
     )
 

@@ -2,9 +2,10 @@
 
 uWSGI calls the plugin of a request's modifier. If that plugin is not loaded, it closes the connection, counts the
 request like any other, and its statistics show nothing but what did not happen: no byte was sent (`tx` counts heads and
-bodies of all answers), no time was spent. A request whose application fails has a head, or an exception. Not counted
-are, therefore: requests with an exception, a write error or a read error, those that a rule of the internal routing
-ended, which may want to send nothing, and static files.
+bodies of all answers), no time was spent, and no application was called, which uWSGI counts for Python, Perl and Ruby.
+A request whose application fails has a head, or an exception. Not counted are, therefore: requests with an exception, a
+write error or a read error, those that a rule of the internal routing ended, which may want to send nothing, static
+files, and those that ended their worker (`reload-on-exception` counts no exception).
 
 uWSGI counts the bytes of a request some microseconds after the request. So requests count once another sample shows no
 bytes either. Where other requests are answered all the time, none count: the number is a lower bound.
@@ -19,9 +20,11 @@ from uwsgi_headroom.stats.server import Worker
 
 
 class _Served(NamedTuple):
-    """What all workers have done. requests: those that should have brought an answer."""
+    """What all workers have done. requests: those that should have brought an answer; calls: of applications, which a
+    respawn may set to 0."""
 
     requests: int
+    calls: int
     seconds: float
     sent_bytes: int
 
@@ -48,13 +51,14 @@ class Unanswered:
             self._pending = 0
             return
         totals.unanswered += self._pending
-        requests, seconds = now.requests - before.requests, now.seconds - before.seconds
+        requests = now.requests - before.requests - max(0, now.calls - before.calls)
+        seconds = now.seconds - before.seconds
         self._pending = requests if requests > 0 and seconds <= INSTANT * requests else 0
 
 
 def _sum(workers: tuple[Worker, ...]) -> _Served | None:
     """What the workers have done; None if that is not known of each."""
-    requests, seconds, sent = 0, 0.0, 0
+    requests, calls, seconds, sent = 0, 0, 0.0, 0
     for worker in workers:
         if (
             worker.requests is None
@@ -66,8 +70,9 @@ def _sum(workers: tuple[Worker, ...]) -> _Served | None:
             or worker.read_errors is None
         ):
             return None
-        errors = (worker.exceptions or 0) + worker.write_errors + worker.read_errors
+        errors = (worker.exceptions or 0) + (worker.respawns or 0) + worker.write_errors + worker.read_errors
         requests += worker.requests - worker.static_requests - worker.routed_requests - errors
+        calls += sum([app.requests or 0 for app in worker.apps])
         seconds += worker.running_time
         sent += worker.transmitted_bytes
-    return _Served(requests, seconds, sent) if workers else None
+    return _Served(requests, calls, seconds, sent) if workers else None
