@@ -34,6 +34,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("events", "kinds", tables.event_kinds),
     ("events", "causes", tables.event_causes),
     ("log", "messages", tables.log_messages),
+    ("log", "versions", tables.log_versions),
     ("metrics", "metrics", tables.metrics),
     ("review", "rules", source_tables.rules),
     ("thresholds", "knobs", tables.knobs),

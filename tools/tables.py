@@ -29,7 +29,9 @@ from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUES
 from uwsgi_headroom.metrics import SUBJECTS
 from uwsgi_headroom.metrics.scrape import group_by_kind
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
+from uwsgi_headroom.uwsgi_log.scan import Scanner
 
+CAPTURED = ROOT / "tests" / "uwsgi_log" / "captured"
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
 """The dashboard that has all marks of events."""
@@ -210,6 +212,19 @@ def log_messages() -> Iterator[str]:
         for message in MESSAGES
     ]
     yield from table(("message", "what it says", "what must agree", "finding"), rows)
+
+
+def log_versions() -> Iterator[str]:
+    """The messages that uWSGIs of several versions wrote when they were provoked (`tests.uwsgi_log.capture`)."""
+    captured = {
+        path.stem: {seen.code for seen in Scanner().scan(path.read_bytes())} for path in sorted(CAPTURED.glob("*.log"))
+    }
+    rows = [
+        (f"`{message.code}`", *("✓" if message.code in codes else "" for codes in captured.values()))
+        for message in MESSAGES
+        if any(message.code in codes for codes in captured.values())
+    ]
+    yield from table(("message", *captured), rows)
 
 
 def event_causes() -> Iterator[str]:

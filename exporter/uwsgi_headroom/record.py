@@ -148,7 +148,7 @@ class Setup:
     mapped: bool | None
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
-    """The file of uWSGI's log; empty if it is not known, or no file that this user can see."""
+    """The file of uWSGI's log, or `journal:UNIT`; empty if it is not known, or no file that this user can see."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)
@@ -396,6 +396,10 @@ class LogMessage(Struct, frozen=True, gc=False):
     """The number in the last of them, such as the size of a buffer."""
     place: str = ""
     """The type of the exception that most of them name, and where it was raised: `KeyError at shop/views.py:12`."""
+
+
+JOURNAL = "journal:"
+"""Before the name of a unit, where the path of a log may be: the lines that the unit writes to systemd's journal."""
 
 
 class LogRecord(Struct, frozen=True):

@@ -43,6 +43,7 @@ SAY_IT_ALL = {
     "start_hangs",
     "role_takes_memory",
     "requests_rejected",
+    "requests_unanswered",
     "log_failure",
     "log_setting",
     "settings_hurt",

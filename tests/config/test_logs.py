@@ -27,6 +27,8 @@ def test_no_log_is_read_by_default() -> None:
         ("shop=/var/log/shop.log", ("shop", "/var/log/shop.log")),
         ("/run/shop.stats=/var/log/a=b.log", ("/run/shop.stats", "/var/log/a=b.log")),
         ("127.0.0.1:1717=log", ("127.0.0.1:1717", str(Path.cwd() / "log"))),
+        ("shop=journal:shop", ("shop", "journal:shop.service")),
+        ("shop=journal:uwsgi@a\\x2db.service", ("shop", "journal:uwsgi@a\\x2db.service")),
     ],
 )
 def test_accepted(text: str, expected: tuple[str, str]) -> None:
@@ -34,7 +36,12 @@ def test_accepted(text: str, expected: tuple[str, str]) -> None:
     assert parse_logs([(text, "--log")]) == (expected,)
 
 
-@pytest.mark.parametrize("text", ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b"])
+NO_UNITS = ("shop=journal:", "shop=journal:a b", "shop=journal:../a", "shop=journal:a=b", f"shop=journal:{'a' * 300}")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b", *NO_UNITS]
+)
 def test_refused(text: str) -> None:
     """Anything else is a mistake, whose message names the flag."""
     with pytest.raises(ConfigError, match=r"^--log: "):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.options.trees import options_of
+from uwsgi_headroom.kernel import log_file
 from uwsgi_headroom.kernel.log_file import find_log_file
 from uwsgi_headroom.record import Options
 
@@ -34,6 +35,17 @@ def test_the_descriptors_come_first(tmp_path: Path) -> None:
 def test_what_is_no_file_is_no_log(target: str, tmp_path: Path) -> None:
     """A pipe, a device or a directory cannot be read."""
     assert find_log_file(7, Options(), proc=tree(tmp_path, fd2=target)) == ""
+
+
+def test_the_output_of_a_unit_goes_to_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket, in a unit of systemd: journald is at its other end. Outside of a unit, nothing is known of a socket."""
+    proc = tree(tmp_path, fd1="/dev/null", fd2="socket:[4711]")
+    monkeypatch.setattr(log_file, "_HAS_JOURNAL", tmp_path)
+    assert find_log_file(7, Options(), proc=proc) == ""
+    (proc / "7" / "cgroup").write_text("0::/system.slice/shop.service\n")
+    assert find_log_file(7, Options(), proc=proc) == "journal:shop.service"
+    monkeypatch.setattr(log_file, "_HAS_JOURNAL", tmp_path / "nowhere")
+    assert find_log_file(7, Options(), proc=proc) == ""
 
 
 def test_without_the_right_the_options_say_it(tmp_path: Path) -> None:

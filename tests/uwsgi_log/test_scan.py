@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.uwsgi_log.capture import CAPTURED
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
 from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Scanner, Seen
@@ -29,6 +31,15 @@ def codes(*lines: str) -> Counter[str]:
     for seen, count in scan(*lines).items():
         counted[seen.code] += count
     return counted
+
+
+@pytest.mark.parametrize("path", sorted(CAPTURED.glob("*.log")), ids=lambda path: path.stem)
+def test_lines_of_each_version_are_recognized(path: Path) -> None:
+    """Each line that a real uWSGI of this version wrote is one known message, and most of those that can be provoked
+    are there."""
+    lines = path.read_text().splitlines()
+    assert [sum(codes(line).values()) for line in lines] == [1] * len(lines)
+    assert len(codes(*lines)) == len(lines) >= 35
 
 
 def test_there_are_samples_of_every_message() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from tests.support.other_namespaces import as_root
 from uwsgi_headroom.uwsgi_log import tail as module
-from uwsgi_headroom.uwsgi_log.tail import BLOCK_BYTES, DRAIN_SECONDS, IDLE_SECONDS, LONGEST_LINE, MOST_BEHIND, Tail
+from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES, LONGEST_LINE
+from uwsgi_headroom.uwsgi_log.tail import DRAIN_SECONDS, IDLE_SECONDS, MOST_BEHIND, Tail
 from uwsgi_headroom.watch.log_reader import TURN_SECONDS
 
 ALL = 1 << 30
@@ -187,10 +188,10 @@ def test_a_long_line_is_left_out(path: Path, read: Read) -> None:
         file.truncate(5 * MOST_BEHIND)  # a hole, which costs no disk
     append(path, b"x" * (2 * LONGEST_LINE) + b"\nnext\n")
     assert read().endswith(b"next\n")
-    assert len(read.tail._files[-1]._carry) <= LONGEST_LINE
+    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_LINE
     append(path, b"y" * (3 * BLOCK_BYTES))
     assert read() == b""
-    assert len(read.tail._files[-1]._carry) <= LONGEST_LINE
+    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_LINE
     append(path, b"\nlast\n")
     assert read() == b"last\n"
 

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.uwsgi_log import tail
+from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch import log_reader
 from uwsgi_headroom.watch.log_reader import BURST_SECONDS, BYTES_PER_SECOND, MOST_CPU, LogReader
@@ -132,7 +132,7 @@ def test_the_share_of_the_cpu_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
             left, lines = reader._cpu_left + share * 0.5, watched.lines
             await reader.turn()
             without_time.append(left <= 0)
-            assert left > 0 or watched.lines - lines <= tail.BLOCK_BYTES / len(KNOWN % 0)  # the least that a turn reads
+            assert left > 0 or watched.lines - lines <= BLOCK_BYTES / len(KNOWN % 0)  # the least that a turn reads
 
     asyncio.run(run())
     assert sum(without_time) >= 18

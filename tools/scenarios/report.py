@@ -116,7 +116,14 @@ def _loads(row: Scenario) -> str:
 def _load(load: Load) -> str:
     many = f"{load.part:.0%}" if load.part else f"{load.rate:g}/s" if load.rate else f"{load.clients} clients"
     work = [f"{load.io_ms:g} ms"] * bool(load.io_ms) + [f"{load.cpu_ms:g} ms CPU"] * bool(load.cpu_ms)
-    return " ".join([many, *work, *([load.path] if load.path != "/" else [])])
+    return " ".join([many, *work, *([_shorten(load.path)] if load.path != "/" else [])])
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}... ({len(path)} bytes)"
+
+
+_LONGEST_PATH = 32
 
 
 def _expected(row: Scenario) -> str:

@@ -93,9 +93,9 @@ class Expected:
 @dataclass(frozen=True)
 class Scenario:
     """One row. seconds: length of the check, which begins `lead` seconds after the load. burners: how many busy loops
-    run beside uWSGI. alone: no other row may run at the same time. as_nobody: the check runs as another user. quick:
-    steady and short, for the tests. fixed: variations keep its processes and threads. why: why the expectation is
-    correct. skip: returns the reason to skip the row, or None."""
+    run beside uWSGI. alone: no other row may run at the same time. as_nobody: the check runs as another user. log: the
+    check reads uWSGI's log. quick: steady and short, for the tests. fixed: variations keep its processes and threads.
+    why: why the expectation is correct. skip: returns the reason to skip the row, or None."""
 
     name: str
     server: Server
@@ -107,6 +107,7 @@ class Scenario:
     burners: int = 0
     alone: bool = False
     as_nobody: bool = False
+    log: bool = False
     quick: bool = False
     fixed: bool = False
     why: str = ""

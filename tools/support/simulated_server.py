@@ -14,6 +14,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog, Waits
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.stats.parts import App
 from uwsgi_headroom.stats.server import Socket, State, Worker
 
 EPOCH = 1_700_000_000
@@ -21,7 +22,8 @@ EPOCH = 1_700_000_000
 
 @dataclass
 class Slot:
-    """One worker slot and the process in it."""
+    """One worker slot and the process in it. silent_requests: those of `requests` that brought no answer; calls:
+    of its application, None if it has loaded none."""
 
     threads: int
     pid: int | None = None
@@ -34,6 +36,9 @@ class Slot:
     harakiris: int = 0
     write_errors: int = 0
     read_errors: int = 0
+    routed_requests: int = 0
+    silent_requests: int = 0
+    calls: int | None = None
     respawns: int = 0
     before_spawn: int = 0
     last_spawn: int | None = None
@@ -212,14 +217,15 @@ def _worker(worker_id: int, slot: Slot, cores: bool) -> Worker:
         harakiris=slot.harakiris,
         respawns=slot.respawns,
         signals=0,
-        transmitted_bytes=0,
+        transmitted_bytes=100 * (slot.requests - slot.silent_requests),
         resident_bytes=slot.reported_memory,
         last_spawn=slot.last_spawn,
         serving=dict(enumerate(slot.request_starts)),
         thread_requests=_spread(slot.requests, slot.threads) if cores else (),
-        apps=(),
+        apps=() if slot.calls is None else (App(requests=slot.calls),),
         write_errors=slot.write_errors if cores else None,
         read_errors=slot.read_errors if cores else None,
+        routed_requests=slot.routed_requests if cores else None,
     )
 
 

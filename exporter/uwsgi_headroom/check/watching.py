@@ -32,6 +32,7 @@ from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import JOURNAL
 from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend
@@ -290,7 +291,7 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     """Give each watch its log. Raises ConfigError."""
     by_name = {watch.name: watch for watch in watches}
     for text in logs:
-        is_path = len(watches) == 1 and text.startswith(("/", "./", "../"))
+        is_path = len(watches) == 1 and text.startswith(("/", "./", "../", JOURNAL))
         ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
         if name not in by_name:
             raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")

@@ -20,6 +20,7 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import parse_number
+from uwsgi_headroom.record import JOURNAL
 from uwsgi_headroom.routes.shape import parse_template, refuse_too_many
 
 Texts = Sequence[tuple[str, str]]
@@ -28,6 +29,9 @@ Texts = Sequence[tuple[str, str]]
 _HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
 NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 """`NAME=TEXT`: a server or a backend with its name."""
+
+_UNIT = re.compile(r"[\w:.\\@-]{1,255}", re.ASCII)
+"""Names of systemd's units: systemd.unit(5)."""
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([MGT])B", re.ASCII)
 
@@ -145,12 +149,15 @@ def parse_backends(texts: Texts) -> tuple[tuple[str, str], ...]:
 
 
 def parse_logs(texts: Texts) -> tuple[tuple[str, str], ...]:
-    """Parse the logs of servers, each as `NAME=PATH`. Raises ConfigError."""
+    """Parse the logs of servers, each as `NAME=PATH` or `NAME=journal:UNIT`. Raises ConfigError."""
     logs: dict[str, str] = {}
     for text, where in texts:
         name, equals, path = text.strip().partition("=")
         if not (name and equals and path):
-            raise ConfigError(f"{where}: {text!r} is not a log; write NAME=PATH, such as shop=/var/log/uwsgi/shop.log")
+            raise ConfigError(
+                f"{where}: {text!r} is not a log; write NAME=PATH, such as shop=/var/log/uwsgi/shop.log, or "
+                "NAME=journal:UNIT"
+            )
         if name in logs:
             raise ConfigError(f"{where}: {name!r} has two logs")
         logs[name] = parse_log_path(path, where)
@@ -158,7 +165,12 @@ def parse_logs(texts: Texts) -> tuple[tuple[str, str], ...]:
 
 
 def parse_log_path(text: str, where: str) -> str:
-    """Parse the path of a log. Raises ConfigError."""
+    """Parse the path of a log, or `journal:UNIT`. Raises ConfigError."""
+    if text.startswith(JOURNAL):
+        unit = text[len(JOURNAL) :]
+        if not _UNIT.fullmatch(unit):
+            raise ConfigError(f"{where}: {text!r} names no unit of systemd; write journal:UNIT, such as {JOURNAL}shop")
+        return text if unit.endswith(".service") else f"{text}.service"
     if not text or "\0" in text:
         raise ConfigError(f"{where}: {text!r} is not the path of a file")
     return os.path.abspath(text)

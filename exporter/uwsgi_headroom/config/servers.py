@@ -46,7 +46,7 @@ class ServerConfig:
     """The line or flag that sets the server."""
 
     log: str = ""
-    """The absolute path of uWSGI's log; "" for none."""
+    """The absolute path of uWSGI's log, or `journal:UNIT`; "" for none."""
 
     slo: Slo | None = None
     """None for the objective of all servers."""

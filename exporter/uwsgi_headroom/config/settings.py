@@ -58,7 +58,7 @@ class Settings:
     """Paths such as `/orders/{id}`."""
 
     logs: tuple[tuple[str, str], ...] = ()
-    """Names of servers, and the path of uWSGI's log of each."""
+    """Names of servers, and the path of uWSGI's log of each, or `journal:UNIT`."""
 
     max_servers: int = defaults.MOST_SERVERS
     """The most servers that globs find."""
@@ -244,8 +244,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_logs,
         flag="--log",
         metavar="NAME=PATH",
-        help="the log of the uWSGI that is called NAME, a regular file: count its known messages, and name causes that "
-        "only the log has; repeatable (default: no log is read)",
+        help="the log of the uWSGI that is called NAME, a regular file or journal:UNIT: count its known messages, and "
+        "name causes that only the log has; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),

@@ -10,6 +10,7 @@ of them, at any interval. Rules of this module:
 * Only a full reload resets uWSGI's counters (`reloads`). Any other decrease is due to a race in uWSGI (two threads, one
   unlocked ++) and adds nothing, unless it is too large for a race.
 * No worker adds more running time than its threads can have served; see `service_time`.
+* Whether requests bring answers shows in the bytes that uWSGI has sent; see `unanswered`.
 * CPU time is counted per process and restarts with each new process; `cpu_use` compares it with the server's CPUs.
 
 The class is first; below it is what adds each kind of figure, and last what recognizes a reload.
@@ -35,6 +36,7 @@ from uwsgi_headroom.history.totals import (
     WorkerTotals,
     sum_if_all_known,
 )
+from uwsgi_headroom.history.unanswered import Unanswered
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, Waits, is_tcp
@@ -62,6 +64,7 @@ class Integrals:
         self._queues: dict[str, Backlog] = {}  # at the last sample
         self._may_overflow = False  # whether a queue was full since the overflows were last read
         self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
+        self._unanswered = Unanswered()
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
     def miss(self, at: float) -> None:
@@ -107,6 +110,7 @@ class Integrals:
         self._add_queues(reading, step)
         self._add_idle_queue(levels, step)
         _add_parts(totals, before, reading, reloaded=reloaded)
+        self._unanswered.add(totals, snapshot.workers, joined=joined)
         self._add_overflows(before, reading)
         _add_throttling(totals, before, reading)
         _add_oom_kills(totals, before, reading)

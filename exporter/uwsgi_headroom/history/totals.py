@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 72 bytes a worker and 296 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 72 bytes a worker and 300 for the server,
 without sockets and backends.
 """
 
@@ -91,6 +91,7 @@ SERVER = (
     Quantity("server", "spooler_tasks", "count", known="reported"),
     Quantity("server", "spooled", "level"),
     Quantity("server", "spooled_growth", "change"),
+    Quantity("server", "unanswered", "count", known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -131,6 +132,11 @@ WORKER = (
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
 """The table: for each part of a window, its figures in the order of the part's attributes. A file has the same order:
 add at the end of a part, and only what may be unknown, since it is not in the files that exist."""
+
+
+INSTANT = 0.0005
+"""Mean seconds up to which requests end at once. On uWSGI 2.0.31, 2,000 requests without a plugin took 65 us each, and
+those of an empty WSGI application 88 us: time alone does not separate them. The bytes do: 0 and 27 for each."""
 
 
 class WorkerTotals(Struct):
@@ -314,6 +320,9 @@ class Totals:
     """Tasks that the spoolers processed; None without spoolers."""
     spooled: int | None = None
     """Not a total but the latest level: tasks in the directories of all spoolers."""
+    unanswered: int | None = None
+    """Requests that ended at once, without a byte of an answer and without an error, at least; None with
+    stats-no-cores."""
     cpu: CpuTotals | None = None
     """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None

@@ -163,6 +163,9 @@ class Window:
     """Tasks in the spoolers' directories at the end of the window; None if they cannot be read."""
     spooled_growth: int | None = None
     """How many more these are than at the start of the window; negative if fewer."""
+    unanswered: int | None = None
+    """Requests that ended at once, without a byte of an answer and without an error, at least; None with
+    stats-no-cores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Finds the file to which a running uWSGI writes its log, from its descriptors, else from its options.
+"""Finds where a running uWSGI writes its log, from its descriptors, else from its options.
 
 Only a regular file that this process can see under the same name is found: a path that could not be read would be no
-advice. Reading the descriptors takes the rights of waits.
+advice. A unit of systemd whose output is a socket writes to the journal. Reading the descriptors takes the rights of
+waits.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwsgi_headroom.kernel.identity import find_systemd_unit
 from uwsgi_headroom.kernel.options.spellings import PLAIN_NAME
-from uwsgi_headroom.record import Options
+from uwsgi_headroom.record import JOURNAL, Options
+
+_HAS_JOURNAL = Path("/run/systemd/journal")
 
 
 def find_log_file(pid: int, options: Options, *, proc: Path = Path("/proc")) -> str:
-    """The path of the log of the master whose proven pid is `pid`; empty if it is not known. options: its own. Never
-    raises, but may wait for a file system."""
+    """The path of the log of the master whose proven pid is `pid`, or `journal:UNIT`; empty if it is not known.
+    options: its own. Never raises, but may wait for a file system."""
     for path, descriptor in _candidates(pid, options, proc):
+        if path.startswith("socket:") and (unit := find_systemd_unit(pid, proc.parent)) and _HAS_JOURNAL.is_dir():
+            return f"{JOURNAL}{unit}"
         try:
             found = os.stat(path)
             if not (path.startswith("/") and PLAIN_NAME.fullmatch(path) and stat.S_ISREG(found.st_mode)):

@@ -38,7 +38,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_log_up",
-        "Whether uWSGI's log is read: 0 if there is no such file, if it is no regular file, or if this user may not "
-        "read it. Absent if no log is configured.",
+        "Whether uWSGI's log is read: 0 if there is no such file, if it is no regular file, if this user may not "
+        "read it, or if `journalctl` does not run. Absent if no log is configured.",
         [(labels, float(log.is_read)) for labels, _, log in logs],
     )

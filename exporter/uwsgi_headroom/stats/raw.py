@@ -27,6 +27,7 @@ class RequestInfo(Struct, frozen=True, gc=False):
 class Core(Struct, frozen=True, gc=False):
     requests: Count = 0
     static_requests: Count = 0
+    routed_requests: Count = 0
     write_errors: Count = 0
     read_errors: Count = 0
     in_request: Whole = 0

@@ -82,6 +82,9 @@ class Worker(Struct, frozen=True):
     """Failed reads of a request's body, because the client had left or sent nothing for `socket-timeout`; None with
     stats-no-cores."""
 
+    routed_requests: int | None = None
+    """Completed requests that a rule of uWSGI's internal routing ended; None with stats-no-cores."""
+
     @property
     def request_starts(self) -> tuple[int, ...]:
         """Epoch seconds at which each request in service began; unknown ones are left out."""
@@ -188,6 +191,7 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
         shapes=_find_shapes(cores or (), serving, shapes) if serving and shapes else {},
         write_errors=sum([core.write_errors for core in cores]) if cores else None,
         read_errors=sum([core.read_errors for core in cores]) if cores else None,
+        routed_requests=sum([core.routed_requests for core in cores]) if cores else None,
     )
 
 

@@ -14,12 +14,14 @@ from time import thread_time
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import JOURNAL, LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
+from uwsgi_headroom.uwsgi_log.journal import Journal
+from uwsgi_headroom.uwsgi_log.lines import Trouble
 from uwsgi_headroom.uwsgi_log.messages import describe
 from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen
-from uwsgi_headroom.uwsgi_log.tail import Tail, Trouble
+from uwsgi_headroom.uwsgi_log.tail import Tail
 
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""
@@ -40,6 +42,10 @@ _WHY: Mapping[Trouble, str] = {
     "denied": "this user may not read it",
     "not_regular": "it is no regular file",
     "unreadable": "it cannot be opened",
+    "no_journal": "there is no journal of systemd here",
+    "no_journalctl": "there is no `journalctl` here",
+    "journal_denied": "this user may not read the journal, which takes the group systemd-journal",
+    "ended": "`journalctl` ended, and is started again",
 }
 
 
@@ -79,11 +85,11 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 
 class UwsgiLog:
-    """The log of one server, at `path`."""
+    """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`."""
 
     def __init__(self, path: str, *, reads_over_tcp: bool = False) -> None:
         self.path = path
-        self._tail = Tail(path)
+        self._source = Journal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._agreement = Agreement(reads_over_tcp)
         self._messages: Counter[str] = Counter()
@@ -109,10 +115,15 @@ class UwsgiLog:
         return batch
 
     def _blocks(self, now: float, most: int, cpu_until: float) -> Iterator[bytes | None]:
-        for block in self._tail.read(now, most):
+        for block in self._source.read(now, most):
             yield block
             if block is not None and thread_time() >= cpu_until:
                 return
+
+    def stop(self) -> None:
+        """End what reads the log, if that is another process. The log is read no more."""
+        if isinstance(self._source, Journal):
+            self._source.stop()
 
     def take(self, batch: Batch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
@@ -189,12 +200,12 @@ class UwsgiLog:
     @property
     def trouble(self) -> str | None:
         """Why the log is not read, as the end of a sentence; None while it is."""
-        return _WHY[self._tail.trouble] if self._tail.trouble else None
+        return _WHY[self._source.trouble] if self._source.trouble else None
 
     @property
     def totals(self) -> LogTotals:
         """The counters."""
-        return LogTotals(dict(self._messages), self._lines, self._tail.skipped, self._tail.trouble is None)
+        return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

@@ -24,16 +24,11 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import Literal
 
-BLOCK_BYTES = 128 * 1024
-"""Read at once: less than a millisecond of work, during which the exporter's other threads wait for Python's lock."""
+from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES, LineCutter, Trouble
 
 MOST_BEHIND = 8 * 1024 * 1024
 """The most bytes that a log is read behind. If more have been added, the oldest are skipped."""
-
-LONGEST_LINE = 64 * 1024
-"""Bytes of a line that has no end yet; of a longer one, nothing is looked at."""
 
 DRAIN_SECONDS = 10.0
 IDLE_SECONDS = 60.0
@@ -45,10 +40,6 @@ _LISTED = 10_000
 
 _COPY_SECONDS = 60.0
 """An older copy is not of this truncation."""
-
-Trouble = Literal["missing", "denied", "not_regular", "unreadable"]
-"""Why a log is not read. missing: there is no such file; denied: this user may not read it; not_regular: it is a
-FIFO, a device, a socket or a directory; unreadable: anything else, such as a loop of links."""
 
 
 class Tail:
@@ -156,8 +147,7 @@ class _File:
         self._descriptor = descriptor
         self._offset = offset
         self._mark = mark or self._read_before(offset)
-        self._carry = carry  # the beginning of a line without an end
-        self._is_within_line = bool(offset) and not mark and self._mark[-1:] != b"\n"
+        self._lines = LineCutter(carry, within_line=bool(offset) and not mark and self._mark[-1:] != b"\n")
         self._skipped = 0
         self._grew = True
         self._idle_since: float | None = None
@@ -172,8 +162,8 @@ class _File:
             if before in (self._mark, bytes(len(self._mark))):
                 self._mark = before
                 return []
-        copies = _find_copy(path, self.identity, self._offset, self._mark, self._carry)
-        self._offset, self._mark, self._carry, self._is_within_line = 0, b"", b"", False
+        copies = _find_copy(path, self.identity, self._offset, self._mark, self._lines.carry)
+        self._offset, self._mark, self._lines = 0, b"", LineCutter()
         return copies
 
     def read(self, most: int) -> Iterator[tuple[bytes | None, int]]:
@@ -191,33 +181,13 @@ class _File:
             self._offset += len(block)
             left -= len(block)
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
-            yield self._cut(block), len(block)
+            yield self._lines.cut(block), len(block)
 
     def _skip_to(self, offset: int) -> None:
         self._skipped += offset - self._offset
-        self._offset, self._carry = offset, b""
+        self._offset = offset
         self._mark = self._read_before(offset)
-        self._is_within_line = self._mark[-1:] != b"\n"
-
-    def _cut(self, block: bytes) -> bytes:
-        """The whole lines that this block ends."""
-        if b"\0" in block:  # the hole after a truncation, or no text
-            block = block.replace(b"\0", b"")
-        if self._is_within_line:
-            _, end, block = block.partition(b"\n")
-            self._is_within_line = not end
-            if not end:
-                return b""
-        lines, end, rest = block.rpartition(b"\n")
-        if not end:
-            self._carry += block
-            lines = b""
-        else:
-            lines = self._carry + lines + end
-            self._carry = rest
-        if len(self._carry) > LONGEST_LINE:
-            self._carry, self._is_within_line = b"", True
-        return lines
+        self._lines = LineCutter(within_line=self._mark[-1:] != b"\n")
 
     def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
         size = min(size, offset)

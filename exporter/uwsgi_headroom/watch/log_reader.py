@@ -37,19 +37,30 @@ class LogReader:
         self._list_watches = list_watches
         self._monotonic = monotonic
         self._stuck: set[UwsgiLog] = set()
+        self._known: set[UwsgiLog] = set()
         self._cpu_left = MOST_CPU * BURST_SECONDS
         self._turned_at: float | None = None
         self._first = 0
 
     async def run(self) -> NoReturn:
-        """Read the logs in turns until cancelled."""
-        while True:
-            await self.turn()
-            await asyncio.sleep(TURN_SECONDS)
+        """Read the logs in turns until cancelled, which ends the processes that read them."""
+        try:
+            while True:
+                await self.turn()
+                await asyncio.sleep(TURN_SECONDS)
+        except asyncio.CancelledError:
+            self._stop_all_but(set())
+            raise
+
+    def _stop_all_but(self, logs: set[UwsgiLog]) -> None:
+        for gone in self._known - logs:
+            gone.stop()
+        self._known = logs
 
     async def turn(self) -> None:
         """Read what was added to each log, within the limits, and pass it to the watches."""
         watches = {watch.log: watch for watch in self._list_watches() if watch.log}
+        self._stop_all_but(set(watches))
         logs = [log for log in watches if log not in self._stuck]
         if not logs:
             return

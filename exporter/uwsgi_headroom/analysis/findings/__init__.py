@@ -24,6 +24,7 @@ from uwsgi_headroom.analysis.findings import (
     queue,
     setup,
     static_files,
+    unanswered,
     waits,
     workers,
 )
@@ -41,6 +42,7 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     queue.find,
     objective.find,
     log.find,
+    unanswered.find,
     workers.find,
     clients.find,
     parts.find,

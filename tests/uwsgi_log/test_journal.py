@@ -1,0 +1,199 @@
+"""The journal of a systemd unit is read through a child process, which ends with what reads it.
+
+A stand-in follows a file here as `journalctl` follows the journal; `test_real_journal.py` has the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.support.other_namespaces import as_nobody, as_root
+from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom.uwsgi_log import journal as module
+from uwsgi_headroom.uwsgi_log.journal import Journal
+from uwsgi_headroom.uwsgi_log.log import UwsgiLog
+from uwsgi_headroom.watch.log_reader import LogReader
+from uwsgi_headroom.watch.watch import Watch
+
+ALL = 1 << 30
+LINE = b"DAMN ! worker 1 (pid: 7) died, killed by signal 11 :( trying respawn ...\n"
+
+
+class StandIn:
+    """A `journalctl` that follows the file `lines`, and notes its arguments and its PID."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lines = folder, folder / "lines"
+        self.lines.touch()
+        program = folder / "bin" / "journalctl"
+        program.parent.mkdir()
+        program.write_text(
+            f'#!/bin/sh\necho "$@" > {folder}/arguments\necho $$ > {folder}/pid\n'
+            f"exec tail --lines=0 --follow=name --sleep-interval=0.05 {self.lines}\n"
+        )
+        program.chmod(0o755)
+
+    def pid(self) -> int:
+        text = (self.folder / "pid").read_text() if (self.folder / "pid").exists() else ""
+        return int(text) if text.endswith("\n") else 0
+
+    def runs(self) -> bool:
+        """Whether it is there, and follows the file."""
+        try:
+            return self.pid() > 0 and Path(f"/proc/{self.pid()}/comm").read_text() == "tail\n"
+        except FileNotFoundError:
+            return False
+
+    def write(self, data: bytes) -> None:
+        with self.lines.open("ab") as file:
+            file.write(data)
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = StandIn(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    with_journal(tmp_path, monkeypatch)
+    return made
+
+
+def with_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journal that is there, in place of this machine's."""
+    file = folder / "journal" / "machine" / "system.journal"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(module, "_FILES", (f"{folder}/journal/*/system.journal",))
+    return file
+
+
+@pytest.fixture
+def journal() -> Iterator[Journal]:
+    made = Journal("shop.service")
+    yield made
+    made.stop()
+
+
+def read(journal: Journal, now: float = 0.0) -> bytes:
+    return b"".join(block or b"" for block in journal.read(now, ALL))
+
+
+def started(journal: Journal, stand_in: StandIn, now: float = 0.0) -> Callable[[], bytes]:
+    """Starts it, and returns a function that reads until a line is whole."""
+    read(journal, now)
+    wait_until(stand_in.runs)
+    time.sleep(0.2)  # until it waits at the end of the file; nothing says that it does
+
+    def following() -> bytes:
+        found = bytearray()
+        wait_until(lambda: found.extend(read(journal, now)) or found.endswith(b"\n"))
+        return bytes(found)
+
+    return following
+
+
+def test_the_lines_of_the_unit_are_read(stand_in: StandIn, journal: Journal) -> None:
+    """From now on, and of this unit's processes alone; a line without an end waits for it."""
+    stand_in.write(b"old\n")
+    following = started(journal, stand_in)
+    assert journal.trouble is None
+    stand_in.write(LINE * 1000 + b"half")
+    assert following() == LINE * 1000
+    stand_in.write(b" a line\n")
+    assert following() == b"half a line\n"
+    arguments = (stand_in.folder / "arguments").read_text().split()
+    assert arguments[-1] == "_SYSTEMD_UNIT=shop.service"
+    assert {"--follow", "--lines=0", "--output=cat"} <= {*arguments}
+
+
+def test_what_is_not_read_waits(stand_in: StandIn, journal: Journal) -> None:
+    """A turn is bounded. The rest stays in a pipe, and what is beyond that in the journal; nothing is lost."""
+    following = started(journal, stand_in)
+    stand_in.write(LINE * 50_000)
+    wait_until(lambda: next(journal.read(0.0, 100), None) is not None)
+    found = 100 // len(LINE)
+    while found < 50_000:
+        found += following().count(b"\n")
+    assert found == 50_000
+
+
+def test_a_child_that_ends_is_started_again(stand_in: StandIn, journal: Journal) -> None:
+    """After a pause, which doubles while it ends at once; meanwhile the log counts as not read."""
+    now, pauses = 0.0, []
+    for _ in range(3):
+        started(journal, stand_in, now)
+        os.kill(stand_in.pid(), 9)
+        wait_until(lambda at=now: read(journal, at) == b"" and journal.trouble == "ended")
+        (stand_in.folder / "pid").unlink()
+        begun = now
+        while not (stand_in.folder / "pid").exists() and now < begun + 100:
+            now += 1.0
+            read(journal, now)
+            time.sleep(0.02 if journal._process is None else 0.3)
+        pauses.append(now - begun)
+    assert pauses == [2.0, 4.0, 8.0]
+    assert journal.trouble is None
+
+
+def test_the_child_ends_with_its_reader(stand_in: StandIn) -> None:
+    """When reading is cancelled, and when the log is no longer configured; it does not come back."""
+
+    class Watched:
+        name = "shop"
+
+        def __init__(self) -> None:
+            self.log: UwsgiLog | None = UwsgiLog("journal:shop.service")
+
+        def take_log(self, batch: object) -> None:
+            pass
+
+    async def follow(watched: Watched, *, is_cancelled: bool) -> None:
+        reader = LogReader(lambda: [cast("Watch", watched)], time.monotonic)
+        reading = asyncio.create_task(reader.run())
+        await asyncio.to_thread(wait_until, stand_in.runs)
+        if is_cancelled:
+            reading.cancel()
+            await asyncio.wait({reading})
+        else:
+            watched.log = None
+            await asyncio.to_thread(wait_until, lambda: not stand_in.runs())
+            reading.cancel()
+
+    for is_cancelled in (True, False):
+        asyncio.run(follow(Watched(), is_cancelled=is_cancelled))
+        assert not stand_in.runs()
+        (stand_in.folder / "pid").unlink()
+
+
+def test_why_it_cannot_be_read(stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No journal, and no `journalctl`: nothing is started, and the reason is known."""
+    monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
+    log = UwsgiLog("journal:shop.service")
+    log.read(0.0, ALL, float("inf"))
+    assert log.trouble == "there is no journal of systemd here"
+    monkeypatch.setenv("PATH", "/nonexistent")
+    log.read(100.0, ALL, float("inf"))
+    assert log.trouble == "there is no `journalctl` here"
+    assert not log.totals.is_read
+    assert not stand_in.pid()
+
+
+@as_root
+def test_a_user_without_the_right_is_named_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`journalctl` itself follows a journal that it may not read without a word."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file = with_journal(Path(folder), monkeypatch)
+        file.chmod(0o640)
+
+        assert as_nobody(module._find_trouble) == "journal_denied"
+        file.parent.parent.chmod(0o700)
+        assert as_nobody(module._find_trouble) == "journal_denied"
+        assert module._find_trouble() is None

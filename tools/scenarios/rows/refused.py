@@ -1,0 +1,103 @@
+"""Requests that uWSGI refuses, and starts that fail: what uWSGI's log says of them, each beside a healthy twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.scenarios import actions
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
+
+FASTEST = Path(__file__).parent.with_name("fastest_app.py")
+
+LARGE_HEADS = (Load(rate=20, io_ms=5), Load(rate=10, io_ms=5, path=f"/?cookie={'x' * 5000}"))
+NO_PLUGIN = ("--http-socket-modifier1", "5")
+
+ROWS = (
+    Scenario(
+        "heads above buffer-size, with the log",
+        Server(2, 2),
+        Expected(
+            "warning",
+            ("requests_rejected",),
+            words=("log says", "above `buffer-size`", "raise `buffer-size` (4096)"),
+            not_words=("processes", "threads"),
+        ),
+        LARGE_HEADS,
+        log=True,
+        fixed=True,
+        why="A third of the requests fail and are counted nowhere; over a UNIX socket, only the log says so.",
+    ),
+    Scenario(
+        "large heads that fit, with the log",
+        Server(2, 2, ("--buffer-size", "32768")),
+        Expected("ok"),
+        LARGE_HEADS,
+        log=True,
+        fixed=True,
+        why="The healthy twin, with the setting that is advised.",
+    ),
+    Scenario(
+        "a modifier without a plugin",
+        Server(2, 2, NO_PLUGIN),
+        Expected(
+            "critical",
+            ("requests_unanswered",),
+            words=("at once, without an answer", "no application", "modifier", "`plugins`"),
+            not_words=("processes", "threads", "exception"),
+        ),
+        (Load(rate=30),),
+        quick=True,
+        fixed=True,
+        why="All requests fail within microseconds, and uWSGI counts them as requests like any other.",
+    ),
+    Scenario(
+        "a modifier without a plugin, with the log",
+        Server(2, 2, NO_PLUGIN),
+        Expected(
+            "critical",
+            ("requests_rejected",),
+            words=("no plugin serves", "as uwsgi's log shows", "it asks for 5"),
+            not_words=("processes", "threads"),
+        ),
+        (Load(rate=30),),
+        log=True,
+        fixed=True,
+        why="The log names the modifier, and the requests that took no time agree.",
+    ),
+    Scenario(
+        "the fastest application",
+        Server(2, 2, app=FASTEST),
+        Expected("ok"),
+        (Load(rate=30),),
+        quick=True,
+        log=True,
+        fixed=True,
+        why="The healthy twin: its requests take microseconds and have no body, and yet they are answered.",
+    ),
+    Scenario(
+        "an import that fails, with the log",
+        Server(4, 1, ("--lazy-apps",)),
+        Expected(
+            "critical",
+            ("no_application",),
+            words=("no worker has its application loaded", "importerror at scenarios/app.py:"),
+            not_words=("processes",),
+        ),
+        (Load(part=0.3, io_ms=100),),
+        (Event(1.0, actions.deploy_broken),),
+        log=True,
+        seconds=20.0,
+        fixed=True,
+        why="The first sentence names the type of the exception and the line that raised it.",
+    ),
+    Scenario(
+        "a reload that works, with the log",
+        Server(4, 1, ("--lazy-apps",)),
+        Expected("ok", also=("reloaded",)),
+        (Load(clients=1, io_ms=20),),
+        (Event(4.0, actions.reload),),
+        log=True,
+        fixed=True,
+        why="The healthy twin: the log is full of messages about the reload, and none of them is a fault.",
+    ),
+)
