@@ -20,7 +20,6 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
-from uwsgi_headroom.kernel.waits.locks import RefusedToReadError
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
@@ -226,21 +225,20 @@ class WaitSampler:
         known = self._threads.list_with_locks()
         if not waiting and not known:
             return {}, self._setting.read_locks
-        now, reads = self._clock(), self._setting.read_locks
+        now = self._clock()
         looked_at: dict[int, set[int]] = defaultdict(set)
         for each in seen:
             looked_at[each.by.process.pid].add(each.thread)
+        with_locks = [at for at in found if at.process.pid in waiting or at.locks]
+        for at in with_locks:
+            at.locks.remember(waiting[at.process.pid], now)
+        words = self._threads.read_locks(with_locks)
         uses: dict[int, LockUse | None] = {}
-        for at in found:
+        for at in with_locks:
             pid = at.process.pid
-            if pid not in waiting and not at.locks:
-                continue
-            try:
-                uses[at.worker.worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, are_all=are_all)
-            except RefusedToReadError:
-                reads = False
-                uses[at.worker.worker_id] = at.locks.busiest(now, are_all=are_all)
+            uses[at.worker.worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, words.get(pid), are_all=are_all)
             self._threads.note_locks(at)
+        reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
         return resting | {worker_id: use for worker_id, use in uses.items() if use}, reads
