@@ -91,6 +91,7 @@ SERVER = (
     Quantity("server", "spooler_tasks", "count", known="reported"),
     Quantity("server", "spooled", "level"),
     Quantity("server", "spooled_growth", "change"),
+    Quantity("server", "starting_seconds", "time", DOUBLE, known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -126,6 +127,7 @@ WORKER = (
     Quantity("worker", "lock_held_seconds", "time", _WAIT_TICKS, known="lock_held_since"),
     Quantity("worker", "read_errors", "count", known="read_errors_since", counter=True),
     Quantity("worker", "grown_kilobytes", "count", known="reported"),
+    Quantity("worker", "loop_held_seconds", "time", _WAIT_TICKS, known="reported"),
 )
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
@@ -182,6 +184,9 @@ class WorkerTotals(Struct):
     grown_kilobytes: int | None = None
     """How far the memory of each process of the worker rose above what it had after its first request, summed over the
     processes; None unless uWSGI reports memory (`memory-report`, `reload-on-rss`)."""
+    loop_held_seconds: float | None = None
+    """Time in which a call held the event loop of a worker with coroutines (`kernel.waits.loops`); None until that is
+    known."""
     peak_kilobytes: int | None = None
     """Not a total but the most that the present process had."""
 
@@ -308,6 +313,8 @@ class Totals:
     """Time in which a request waited in a listen queue although a thread was free; None until a queue is measured."""
     no_worker_seconds: float | None = None
     """Time in which uWSGI's master answered and no worker took requests."""
+    starting_seconds: float | None = None
+    """Summed over the workers, the time in which they had a process and did not accept requests yet."""
     cache_full: int | None = None
     """Items that uWSGI's caches refused because they were full; None without caches."""
     spooler_tasks: int | None = None

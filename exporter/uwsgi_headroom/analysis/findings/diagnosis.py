@@ -27,6 +27,7 @@ requests wait."""
 CAUSES = (
     "workers_paused",
     "reload_waits",
+    "cheaper_starts_slowly",
     "start_hangs",
     "workers_stopped",
     "accept_blocked",
@@ -37,6 +38,7 @@ CAUSES = (
     "descriptors_used_up",
     "output_blocked",
     "connection_shared",
+    "loop_held",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",
