@@ -439,6 +439,8 @@ class ServerRecord(Struct, frozen=True):
     workers: tuple[WorkerRecord, ...]
     address: str = ""
     """Where it is read, as `check` takes it; empty if unknown."""
+    time: float | None = None
+    """Of this instant, in epoch seconds."""
     document_bytes: int = 0
     """The size of its stats document; 0 if unknown."""
     version: str = ""

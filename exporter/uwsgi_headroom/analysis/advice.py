@@ -467,7 +467,10 @@ def _what_they_wait_for(figures: Figures) -> str:
         share, what = largest.share, largest.label
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" ({percent(largest.share)} for {largest.label})"
-    return f"{percent(share)} of their time is waiting for {what}{part}: faster queries help as much."
+    return (
+        f"{percent(share)} of their time is waiting for {what}{part}: more help only if that can take more at once, "
+        "faster queries in any case."
+    )
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:

@@ -109,7 +109,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(server.labels, totals.no_worker_seconds) for server, totals in observed],
     )
     yield counter(
-        "uwsgi_worker_start_seconds_total",
+        "uwsgi_starting_worker_seconds_total",
         "Integral of the workers that have a process and accept no request yet, from samples: they load the application.",
         [(server.labels, totals.starting_seconds) for server, totals in observed],
     )
