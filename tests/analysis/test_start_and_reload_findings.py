@@ -135,7 +135,8 @@ def scaling(**figures: float) -> dict[str, Finding]:
     rows = [worker(number, 100 * up, each=0.1, busy=40.0 * up, up=20.0 * up) for number, up in ((1, 1), (2, 0), (3, 0))]
     known = {"queued": 3.0, "starting_seconds": 10.0, "full_seconds": 18.0} | figures
     made = replace(
-        window(20, *rows, **{"app.sock": 20 * known.pop("queued")}), **known  # type: ignore[arg-type]
+        window(20, *rows, **{"app.sock": 20 * known.pop("queued")}),
+        **known,  # type: ignore[arg-type]
     )
     return {finding.code: finding for finding in collect_findings(compute_figures(made, record))}
 

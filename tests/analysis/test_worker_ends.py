@@ -13,7 +13,6 @@ from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 
-
 NOW = int(AT)
 
 

@@ -71,8 +71,8 @@ def find_blocking_call(server: ServerRecord) -> str:
     is_hidden = server.waits is not None and server.waits.needs_right
     look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {look}: a call that does not yield, as of a driver that is not patched for coroutines, stops all requests "
-        "of its worker."
+        f"Run {look}: a call that does not yield, as of a driver that is not patched for coroutines, stops all "
+        "requests of its worker."
     )
 
 

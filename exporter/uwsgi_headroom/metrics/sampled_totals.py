@@ -110,7 +110,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield counter(
         "uwsgi_starting_worker_seconds_total",
-        "Integral of the workers that have a process and accept no request yet, from samples: they load the application.",
+        "Integral of the workers that have a process and accept no request yet, from samples: they load the "
+        "application.",
         [(server.labels, totals.starting_seconds) for server, totals in observed],
     )
     yield counter(

@@ -43,10 +43,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _paused(figures)
     yield from _no_application(figures)
     recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
-    yield from recycling or _reload_waits(figures) or _scaling_slowly(figures) or [
-        *_hanging(figures),
-        *_missing(figures),
-    ]
+    reason = recycling or _reload_waits(figures) or _scaling_slowly(figures)
+    yield from reason or [*_hanging(figures), *_missing(figures)]
 
 
 def _outage(figures: Figures) -> Iterator[Finding]:
@@ -160,20 +158,22 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
     now = [worker for worker in workers if worker.starting is not None]
     longest = max((worker.starting or 0.0 for worker in now), default=0.0)
     options, step = figures.server.setup.options, spawn_earlier(figures)
-    lazy = " Or leave `lazy-apps` out: workers are then forked with the application loaded." if options.lazy_apps else ""
+    lazy = " Or leave out `lazy-apps`: workers are then forked with the application loaded."
+    names = numbered("worker", [worker.worker_id for worker in now])
     return [
         Finding(
             code="cheaper_starts_slowly",
             severity="warning",
             title="Cheaper mode starts workers too late: the application takes long to load.",
             evidence=f"Workers were loading it for {duration(seconds)} in the last {duration(observed)}"
-            + (f"; {numbered('worker', [each.worker_id for each in now])} for {duration(longest)} by now" if now else "")
+            + (f"; {names} for {duration(longest)} by now" if now else "")
             + f". All threads that were up were busy {percent(window.full_seconds / observed)} of the time; "
             f"{waiting_clause(figures.flow)}.",
             meaning="Cheaper mode spawns a worker when none is idle, and no other one before it is up: until then, "
             "requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",
-            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or leave cheaper mode.") + lazy,
+            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or leave cheaper mode.")
+            + (lazy if options.lazy_apps else ""),
             settings=step.settings if step else (),
         )
     ]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import is_standing, ratio
+from uwsgi_headroom.analysis.findings.finding import Finding, Severity
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.history.window import WorkerWindow
@@ -18,6 +18,9 @@ from uwsgi_headroom.words.states import name_activity
 HELD = (0.1, 0.25)
 """The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
 comes at a random moment then waits for a call in every fourth case."""
+
+ALWAYS = 0.75
+"""If the loops of all workers are held for this part of the time, hardly anything else is served."""
 
 LONG = 3.0
 """Seconds for which one call holds a loop that users notice, however rare it is."""
@@ -45,16 +48,11 @@ def find(figures: Figures) -> Iterator[Finding]:
     worst = held[0]
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
-    is_bad = worst.part >= MOSTLY or worst.seconds >= LONG
     loops, verb = ("loops", "are") if len(alike) > 1 else ("loop", "is")
     title = f"The event {loops} of {numbered('worker', alike)} {verb} held up, {worst.activity}"
     yield Finding(
         code="loop_held",
-        severity="critical"
-        if is_bad and is_standing(figures.flow)
-        else "warning"
-        if is_bad
-        else "info",
+        severity=_judge(figures, held),
         title=f"{title}.",
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
         meaning="With coroutines, one thread serves all requests of a worker: while a call holds it, none of them goes "
@@ -62,6 +60,14 @@ def find(figures: Figures) -> Iterator[Finding]:
         clause=f"t{title[1:]}" if makes_wait else "",
         change=_advise(figures, worst),
     )
+
+
+def _judge(figures: Figures, held: list[_Held]) -> Severity:
+    always = [each for each in held if each.part >= ALWAYS]
+    serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
+    if len(always) >= len(serving) and (not figures.flow.requests or shows_a_limit(figures.flow)):
+        return "critical"
+    return "warning" if held[0].part >= MOSTLY or held[0].seconds >= LONG else "info"
 
 
 def _find_held(figures: Figures) -> list[_Held]:

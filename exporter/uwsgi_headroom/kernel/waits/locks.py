@@ -51,9 +51,7 @@ def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, Word]:
     """The words of the semaphores at these addresses; one where the process has no memory is left out. Raises
     RefusedToReadError."""
     pieces = read_pieces(pid, [(address, _WORD.size) for address in addresses])
-    return {
-        address: _WORD.unpack(piece) for address, piece in zip(addresses, pieces, strict=True) if piece is not None
-    }
+    return {address: _WORD.unpack(piece) for address, piece in zip(addresses, pieces, strict=True) if piece is not None}
 
 
 @dataclass(slots=True)
@@ -139,9 +137,7 @@ class WorkerLocks:
             lock.passed_at = now
         lock.threads = lock.threads.difference(looked_at) | threads
 
-    def _note_value(
-        self, lock: _Lock, threads: frozenset[int], value: Word | None, now: float, *, reads: bool
-    ) -> bool:
+    def _note_value(self, lock: _Lock, threads: frozenset[int], value: Word | None, now: float, *, reads: bool) -> bool:
         """Note what was read of a lock; returns whether it is still of interest."""
         lock.held = None
         enough = len(threads) >= _PROOFS

@@ -19,7 +19,7 @@ from uwsgi_headroom.record import LoopHold, LoopUse, State
 from uwsgi_headroom.stats.server import Worker
 
 COMPUTES_SECONDS = 1.0
-"""A thread that runs for so long, and makes no progress, is held by one call."""
+"""A thread that uses so many CPU seconds, and makes no progress, is held by one call."""
 
 _REMEMBERED = 100
 """How many samples of a held loop are remembered: beyond, old ones count for less."""
@@ -33,12 +33,14 @@ _SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 @dataclass(slots=True)
 class _Loop:
     """What is known of one loop. looked_at: the monotonic time of the last look. since: that of the last progress: it
-    waited for events, or a request was completed. blocked: whether it was seen to be blocked since."""
+    waited for events, or a request was completed. ran: CPU seconds of the thread by then. blocked: whether it was seen
+    to be blocked since."""
 
     looked_at: float
     since: float
+    ran: float = 0.0
     requests: int | None = None
-    switches: int | None = None
+    switches: int = 0
     blocked: bool = False
     held: bool = False
     holds: Counter[LoopHold] = field(default_factory=Counter)
@@ -61,25 +63,23 @@ class Loops:
         loop = self._loops.get(pid or 0)
         return loop.looked_at if loop else float("-inf")
 
-    def note(self, worker: Worker, wait: Wait, decision: Decision, now: float, *, waits_for_cpu: bool) -> None:
-        """Note what the thread of a worker was seen to do. waits_for_cpu: whether it mostly waited for a CPU since the
-        last look."""
+    def note(self, worker: Worker, wait: Wait, decision: Decision, now: float) -> None:
+        """Note what the thread of a worker was seen to do."""
         pid = worker.pid or 0
-        loop = self._loops.setdefault(pid, _Loop(now, now, worker.requests))
+        loop = self._loops.setdefault(pid, _Loop(now, now))
         loop.looked_at = now
-        if worker.requests != loop.requests:
-            loop.since, loop.blocked, loop.requests = now, False, worker.requests
-        if decision.result == "running":
+        goes_on, loop.requests = worker.requests != loop.requests, worker.requests
+        runs = decision.result == "running"
+        if runs:
             switches = read_switches(pid)
-            goes_on = switches is None or switches != loop.switches or waits_for_cpu
-            if goes_on and not loop.blocked:
-                loop.since = now
+            goes_on |= switches != loop.switches and not loop.blocked
             loop.switches = switches
-            loop.held = now - loop.since >= COMPUTES_SECONDS
-        elif decision.result in _NO_HOLD or wait.gap or wait.epoll is not None:
-            loop.since, loop.blocked, loop.held = now, False, False
-        else:
-            loop.blocked = loop.held = True
+        is_free = decision.result in _NO_HOLD or bool(wait.gap) or wait.epoll is not None
+        ran = read_cpu_seconds(pid)
+        if goes_on or is_free:
+            loop.since, loop.ran, loop.blocked = now, ran, False
+        loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
+        loop.blocked |= loop.held and not runs
         if loop.held:
             _remember(loop.holds, _describe(wait, decision))
 
@@ -120,10 +120,18 @@ def _remember(holds: Counter[LoopHold], hold: LoopHold) -> None:
         holds.update(halves or {hold: 1})
 
 
-def read_switches(pid: int) -> int | None:
-    """How often the main thread of a process gave up its CPU because it had to wait; None if it has ended."""
+def read_cpu_seconds(pid: int) -> float:
+    """The CPU time of the main thread of a process; 0 if it has ended, or the kernel does not count it."""
+    try:
+        return int(procfs.KEPT.read_line(f"/proc/{pid}/task/{pid}/schedstat").split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def read_switches(pid: int) -> int:
+    """How often the main thread of a process gave up its CPU because it had to wait; 0 if it has ended."""
     try:
         found = _SWITCHES.search(procfs.read_file(f"/proc/{pid}/task/{pid}/status"))
     except OSError:
-        return None
-    return int(found[1]) if found else None
+        return 0
+    return int(found[1]) if found else 0

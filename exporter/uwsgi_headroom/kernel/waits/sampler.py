@@ -51,9 +51,6 @@ _MOST_LISTED = 8  # threads whose workers' sockets are all looked up, if a list 
 _MOST_STARTING = 16
 """So many starting workers are looked at: after a reload all of them wait for the same."""
 
-MOSTLY_WAITING = 0.5
-"""A thread that could run waits for a CPU if it did so for this part of the time since the last look."""
-
 _PROBE_SECONDS = 5.0
 """How long an idle server is believed to be visible, or not."""
 
@@ -197,8 +194,7 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options
     ) -> Waits:
         """What the event loops do of the workers that have served or serve a request since the last sample."""
-        for pid in self._threads.forget_ended(processes.keys()):
-            self._delays.forget(pid)
+        self._threads.forget_ended(processes.keys())
         self._loops.forget_ended(processes.keys())
         active, start = self._find_active(snapshot, processes), self._clock()
         self._loops.rest({worker.pid or 0 for worker in active}, start)
@@ -233,10 +229,8 @@ class WaitSampler:
         self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
         now = self._clock()
         for each in seen:
-            pid = each.by.process.pid
             _, decision = max(self._decisions.decide(each.wait), key=lambda part: part[0])
-            waits_for_cpu = decision.result == "running" and self._delays.part_waiting(pid, pid) > MOSTLY_WAITING
-            self._loops.note(each.by.worker, each.wait, decision, now, waits_for_cpu=waits_for_cpu)
+            self._loops.note(each.by.worker, each.wait, decision, now)
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
