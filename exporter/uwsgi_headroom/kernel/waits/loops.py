@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait
@@ -80,8 +81,12 @@ class Loops:
             loop.since, loop.ran, loop.blocked = now, ran, False
         loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
         loop.blocked |= loop.held and not runs
-        if loop.held:
-            _remember(loop.holds, _describe(wait, decision))
+        if loop.held and decision.result != "idle":
+            how: Literal["", "connection", "file"] = (
+                "connection" if decision.connecting else "file" if wait.file else ""
+            )
+            state: State = "cpu" if decision.result == "running" else decision.result
+            _remember(loop.holds, LoopHold(state, decision.address, how))
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by pid, serve no request."""
@@ -105,11 +110,6 @@ class Loops:
                 seconds = loop.looked_at - loop.since if loop.held else 0.0
                 uses[worker.worker_id] = LoopUse(hold, loop.held, seconds)
         return uses
-
-
-def _describe(wait: Wait, decision: Decision) -> LoopHold:
-    state: State = "cpu" if decision.result in ("running", "idle") else decision.result
-    return LoopHold(state, decision.address, "connection" if decision.connecting else "file" if wait.file else "")
 
 
 def _remember(holds: Counter[LoopHold], hold: LoopHold) -> None:
