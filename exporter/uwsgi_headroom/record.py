@@ -236,8 +236,8 @@ class LoopUse(NamedTuple):
     """What holds it most, as of the last samples of a held loop."""
     held: bool
     """Whether something holds it now."""
-    seconds: float
-    """For how long it has neither waited for events, nor was a request completed; 0 unless it is held."""
+    longest: float
+    """The longest time of the last minute, in seconds, in which it was held, and no request was completed."""
 
 
 class LockUse(NamedTuple):

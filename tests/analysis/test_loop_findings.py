@@ -45,7 +45,7 @@ def findings(
 
 
 def use(hold: LoopHold = SLEEP, seconds: float = 0.0) -> LoopUse:
-    return LoopUse(hold, held=seconds > 0, seconds=seconds)
+    return LoopUse(hold, held=seconds > 0, longest=seconds)
 
 
 @pytest.mark.parametrize(

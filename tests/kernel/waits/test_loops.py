@@ -85,13 +85,15 @@ def test_a_loop_that_waits_for_events(watched: Watched) -> None:
     ("call", "hold"), [(SLEEPS, LoopHold("sleep")), (FLOCK, LoopHold("lock", "", "file"))], ids=["sleep", "flock"]
 )
 def test_a_call_that_blocks(watched: Watched, call: Blocked, hold: LoopHold) -> None:
-    """It holds the loop from the first sample on; once it ends, what it was is remembered."""
+    """It holds the loop from the first sample on; once it ends, what it was is remembered, and for a minute, how long
+    the longest one took."""
     watched.calls[101] = call
     assert watched.look() == {1: LoopUse(hold, True, pytest.approx(0))}
     assert watched.look(10) == {1: LoopUse(hold, True, pytest.approx(2))}
-    assert watched.look(requests=1) == {1: LoopUse(hold, True, pytest.approx(0))}
+    assert watched.look(requests=1) == {1: LoopUse(hold, True, pytest.approx(2))}
     watched.calls[101] = EVENTS
-    assert watched.look(10) == {1: LoopUse(hold, False, 0)}
+    assert watched.look(10) == {1: LoopUse(hold, False, pytest.approx(2))}
+    assert watched.look(300) == {1: LoopUse(hold, False, 0)}
     watched.server.respawn(1, 5.0)
     watched.server.busy(5, 5)
     assert watched.look() == {}
@@ -128,7 +130,7 @@ def test_a_worker_without_requests_is_not_held(watched: Watched) -> None:
     watched.calls[101] = SLEEPS
     watched.look(5)
     watched.server.busy(0, 5)
-    assert watched.look(2) == {1: LoopUse(LoopHold("sleep"), False, 0)}
+    assert watched.look(2) == {1: LoopUse(LoopHold("sleep"), False, pytest.approx(0.8))}
 
 
 def test_a_connection_with_a_timeout(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

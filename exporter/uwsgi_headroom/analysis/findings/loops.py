@@ -27,7 +27,7 @@ LONG = 3.0
 
 
 class _Held(NamedTuple):
-    """A loop that is held. part: of the time; seconds: for how long one call has held it by now."""
+    """A loop that is held. part: of the time; seconds: for how long one call held it."""
 
     part: float
     seconds: float
@@ -79,8 +79,8 @@ def _find_held(figures: Figures) -> list[_Held]:
     for worker in figures.server.workers:
         use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
         part = ratio(window.loop_held_seconds, seconds) if window and window.loop_held_seconds is not None else None
-        if use and window and part is not None and (part >= HELD[0] or use.seconds >= LONG):
-            found.append(_Held(part, use.seconds, worker, window, use))
+        if use and window and part is not None and (part >= HELD[0] or use.longest >= LONG):
+            found.append(_Held(part, use.longest, worker, window, use))
     return sorted(found, key=lambda each: (-each.part, -each.seconds))
 
 
@@ -90,7 +90,7 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     return (
         f"Calls held the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
         f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
-        + (f", one of them for {duration(worst.seconds)} by now" if worst.seconds >= 1 else "")
+        + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
         + f". {counted(len(worker.ages), 'request')} of it {'is' if len(worker.ages) == 1 else 'are'} in service, "
         f"{window.requests} were completed."

@@ -22,6 +22,9 @@ from uwsgi_headroom.stats.server import Worker
 COMPUTES_SECONDS = 1.0
 """A thread that uses so many CPU seconds, and makes no progress, is held by one call."""
 
+_LONGEST_SECONDS = 60.0
+"""For how long the longest hold is remembered."""
+
 _REMEMBERED = 100
 """How many samples of a held loop are remembered: beyond, old ones count for less."""
 
@@ -35,7 +38,7 @@ _SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 class _Loop:
     """What is known of one loop. looked_at: the monotonic time of the last look. since: that of the last progress: it
     waited for events, or a request was completed. ran: CPU seconds of the thread by then. blocked: whether it was seen
-    to be blocked since."""
+    to be blocked since. longest: the seconds of the longest hold, and when it was seen."""
 
     looked_at: float
     since: float
@@ -44,6 +47,7 @@ class _Loop:
     switches: int = 0
     blocked: bool = False
     held: bool = False
+    longest: tuple[float, float] = (0.0, float("-inf"))
     holds: Counter[LoopHold] = field(default_factory=Counter)
 
 
@@ -82,6 +86,8 @@ class Loops:
         loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
         loop.blocked |= loop.held and not runs
         if loop.held and decision.result != "idle":
+            if now - loop.since >= loop.longest[0] or now - loop.longest[1] > _LONGEST_SECONDS:
+                loop.longest = now - loop.since, now
             how: Literal["", "connection", "file"] = (
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
@@ -107,8 +113,9 @@ class Loops:
             loop = self._loops.get(worker.pid or 0)
             if loop and loop.holds:
                 (hold, _), *_ = loop.holds.most_common(1)
-                seconds = loop.looked_at - loop.since if loop.held else 0.0
-                uses[worker.worker_id] = LoopUse(hold, loop.held, seconds)
+                seconds, seen_at = loop.longest
+                is_recent = loop.looked_at - seen_at <= _LONGEST_SECONDS
+                uses[worker.worker_id] = LoopUse(hold, loop.held, seconds if is_recent else 0.0)
         return uses
 
 
