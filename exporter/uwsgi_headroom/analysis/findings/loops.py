@@ -65,7 +65,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _judge(figures: Figures, held: list[_Held]) -> Severity:
     always = [each for each in held if each.part >= ALWAYS]
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
-    if len(always) >= len(serving) and (not figures.flow.requests or shows_a_limit(figures.flow)):
+    if serving and len(always) >= len(serving) and (not figures.flow.requests or shows_a_limit(figures.flow)):
         return "critical"
     return "warning" if held[0].part >= MOSTLY or held[0].seconds >= LONG else "info"
 
