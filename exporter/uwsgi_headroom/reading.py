@@ -103,6 +103,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
     return ServerRecord(
         workers=tuple([_describe_worker(reading, worker) for worker in snapshot.workers]),
         address=reading.address,
+        time=reading.time,
         document_bytes=reading.document_bytes,
         version=snapshot.version,
         thunder_lock=snapshot.thunder_lock,

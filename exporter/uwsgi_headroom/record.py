@@ -219,6 +219,27 @@ class StartWait(NamedTuple):
     """Of the other end of its connection; empty if it waits for none, or if that is not known."""
 
 
+class LoopHold(NamedTuple):
+    """What holds the event loop of a worker with coroutines."""
+
+    state: State
+    address: str = ""
+    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
+    how: Literal["", "connection", "file"] = ""
+    """Whether the connection is not made yet, or the lock is that of a file."""
+
+
+class LoopUse(NamedTuple):
+    """The event loop of a worker with coroutines at one instant, if something has held it since the worker's start."""
+
+    hold: LoopHold
+    """What holds it most, as of the last samples of a held loop."""
+    held: bool
+    """Whether something holds it now."""
+    longest: float
+    """The longest time of the last minute, in seconds, in which it was held, and no request was completed."""
+
+
 class LockUse(NamedTuple):
     """A lock of the application at one instant. waited: whether a thread waits for it; held: whether a thread holds it,
     None if that may not be read."""
@@ -243,8 +264,8 @@ class Waits:
     """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
-    """Why that is unknown, as a sentence for an operator; then nothing else is set but `file_lock` and `needs_right`:
-    whether another user of this host, such as root, could see it."""
+    """Why that is unknown, as a sentence for an operator; then nothing else is set but `file_lock`, `loops` and
+    `needs_right`: whether another user of this host, such as root, could see it."""
     needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
     """The mean number of threads in each state that is not 0. If a random part of the threads was looked at, the
@@ -277,6 +298,9 @@ class Waits:
     """Whether it is read if the locks are held."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
+    loops: Mapping[int, LoopUse] | None = None
+    """The event loops of workers with coroutines, by worker id, that something holds or held; None where there are
+    none, or they cannot be seen."""
 
 
 WorkerState = Literal["accepting", "paused", "reserve", "down"]
@@ -419,6 +443,8 @@ class ServerRecord(Struct, frozen=True):
     workers: tuple[WorkerRecord, ...]
     address: str = ""
     """Where it is read, as `check` takes it; empty if unknown."""
+    time: float | None = None
+    """Of this instant, in epoch seconds."""
     document_bytes: int = 0
     """The size of its stats document; 0 if unknown."""
     version: str = ""

@@ -37,6 +37,7 @@ SAY_IT_ALL = {
     "spooler_behind",
     "reloaded",
     "connection_shared",
+    "loop_held",
     "output_blocked",
     "descriptors_used_up",
     "reload_waits",

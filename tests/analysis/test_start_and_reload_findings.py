@@ -126,3 +126,35 @@ def test_threads_that_are_free_during_a_reload_are_not_reported_again() -> None:
     serving_again = describe(serving(1, age=22.0), serving(2), serving(3))
     codes = {finding.code for finding in collect_findings(compute_figures(waiting, serving_again))}
     assert "accept_blocked" in codes
+
+
+def scaling(**figures: float) -> dict[str, Finding]:
+    """The findings of 20 s of a cheaper pool in which one of two workers loads the application while requests wait."""
+    setup = Setup(Options(cheaper=1, lazy_apps=True, complete=True), None, "threads", None, None)
+    record = describe(serving(1), starting(2, 4.0), WorkerRecord(3, "reserve", 2), setup=setup)
+    rows = [worker(number, 100 * up, each=0.1, busy=40.0 * up, up=20.0 * up) for number, up in ((1, 1), (2, 0), (3, 0))]
+    known = {"queued": 3.0, "starting_seconds": 10.0, "full_seconds": 18.0} | figures
+    made = replace(
+        window(20, *rows, **{"app.sock": 20 * known.pop("queued")}),
+        **known,  # type: ignore[arg-type]
+    )
+    return {finding.code: finding for finding in collect_findings(compute_figures(made, record))}
+
+
+def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
+    """Requests wait for workers that cheaper mode has started too late: that is said, and not that one is missing."""
+    found = scaling()
+    assert next(iter(found)) == "cheaper_starts_slowly"
+    block = found["cheaper_starts_slowly"]
+    assert block.severity == "critical"
+    assert block.title.endswith("cheaper mode starts workers too late, and the application takes long to load.")
+    assert "Workers were loading it for 10 s in the last 20 s; worker 2 for 4.0 s by now." in block.evidence
+    assert block.settings
+    assert "lazy-apps" in block.change
+    assert not found.keys() & {"workers_missing", "start_hangs", "cheaper_does_not_scale"}
+
+
+@pytest.mark.parametrize("figures", [{"queued": 0.0}, {"starting_seconds": 1.0}, {"full_seconds": 0.0}])
+def test_a_cheaper_pool_that_scales_in_time(figures: dict[str, float]) -> None:
+    """Nobody waits, or workers start quickly, or threads are free: cheaper mode is not too slow."""
+    assert "cheaper_starts_slowly" not in scaling(**figures)

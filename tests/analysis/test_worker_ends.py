@@ -7,11 +7,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.analysis.test_findings import findings_by_code, idle, with_setup
+from tests.analysis.test_findings import AT, findings_by_code, idle, with_setup
 from tests.support.windows import window, worker
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
+
+NOW = int(AT)
 
 
 def ended(times: tuple[int, ...], requests: int = 500, lost: int = 0) -> Window:
@@ -42,6 +44,12 @@ def judged(window: Window, spawned: tuple[int, ...] = (), reserve: int = 0, **op
         ((1, 0, 1, 1), (70, 1, 60, 65)),  # the end of one, the beginning of the next
         ((2, 2, 1, 1), (70, 75, 55, 60)),
         ((1, 0, 1, 1), (60, 1, 61, 60)),  # at once, but one has a request in service
+        ((0, 0, 0, 1), (40, 45, 50, 60)),  # the window has the last one
+        ((0, 0, 1, 1), (1, 20, 70, 75)),
+        ((1, 1, 0, 0), (NOW - 10, NOW - 5, 1, 1)),  # it goes on
+        ((0, 1), (40, 60)),
+        ((1, 0), (NOW - 3, 1)),
+        ((1,), (60,)),  # the only one
     ],
 )
 def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned: tuple[int, ...]) -> None:
@@ -58,7 +66,12 @@ def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned:
         ((0, 1, 1, 1), (1, 60, 65, 70), 0, False),  # no option for it
         ((0, 1, 1, 1), (1, 60, 65, 70), 1, True),  # a request was lost
         ((0, 1, 2, 1), (1, 60, 65, 70), 0, True),  # one ended twice
-        ((1, 1, 0, 0), (60, 65, 1, 1), 0, True),  # two may be chance
+        ((1, 1, 0, 0), (60, 65, 1, 1), 0, True),  # it should have gone on
+        ((0, 1, 0, 0), (1, NOW - 3, 1, 1), 0, True),  # not the first
+        ((0, 0, 0, 1), (1, 1, 1, 200), 0, True),  # the others are old
+        ((0, 0, 1, 0), (40, 45, 50, 1), 0, True),
+        ((1,), (60,), 1, True),
+        ((2,), (60,), 0, True),
     ],
 )
 def test_ends_that_are_no_reload(

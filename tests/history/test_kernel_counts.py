@@ -9,7 +9,7 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.throttling import Throttling
-from uwsgi_headroom.record import Quota, Waits
+from uwsgi_headroom.record import LoopHold, LoopUse, Quota, Waits
 
 QUOTA = Quota("/app", 1.0, 4)
 
@@ -57,3 +57,13 @@ def test_threads_in_a_shared_connection_and_before_a_full_pipe() -> None:
     totals = integrate(*[HostFacts(waits=each) for each in waits]).totals
     assert totals.shared_connection_seconds == 3.0
     assert totals.output_blocked_seconds == 2.0
+
+
+def test_time_in_which_a_loop_is_held() -> None:
+    """It counts from sample to sample, of each worker; without loops nothing is known."""
+    held, free = LoopUse(LoopHold("sleep"), True, 1.0), LoopUse(LoopHold("sleep"), False, 0.0)
+    loops = [{}, {1: held}, {1: held}, {1: free, 2: held}]
+    workers = integrate(*[HostFacts(waits=Waits(off="one thread", loops=each)) for each in loops]).totals.workers
+    assert [worker.loop_held_seconds for worker in workers] == [2.0, 0.5, 0.0, 0.0]
+    workers = integrate(*[HostFacts(waits=Waits(off="no right"))] * 2).totals.workers
+    assert {worker.loop_held_seconds for worker in workers} == {None}

@@ -63,6 +63,7 @@ def test_time_without_a_worker() -> None:
         server[2].state = "starting" if 4 <= second <= 8 else "idle"
         watched.sample(float(second))
     assert watched.integrals.totals.no_worker_seconds == 2.0
+    assert watched.integrals.totals.starting_seconds == 10.0, "five of each"
 
 
 def test_a_reload_is_a_gap() -> None:

@@ -56,6 +56,7 @@ def test_without_cores_nothing_is_said_of_threads() -> None:
     assert set(values) == {
         "uwsgi_server_reloads_total",
         "uwsgi_no_worker_seconds_total",
+        "uwsgi_starting_worker_seconds_total",
         "uwsgi_exporter_samples_total",
         "uwsgi_exporter_observed_seconds_total",
         "uwsgi_exporter_sample_gap_seconds_total",

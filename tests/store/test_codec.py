@@ -161,7 +161,7 @@ def test_damaged_bytes_are_refused() -> None:
             decode_record(bytes(damaged), texts.by_number())
         except HistoryFileError:
             refused += 1
-    assert 400 < refused < 4000
+    assert refused > 400
 
 
 def test_a_record_of_sockets_of_single_workers() -> None:

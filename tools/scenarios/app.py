@@ -2,9 +2,10 @@
 
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
 interpreter lock, `/hash` computes without it; `/backend` asks the backend, with `time_out=1` on a socket with a
-time-out; `/error` raises; `/exit` ends the worker; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and
-`/spool?task_ms=` hands a task of this length to the spooler. A file `broken` in the working directory makes the import
-fail; with `dies` it ends the worker, with `slow` it takes 3 s.
+time-out; `/events?seconds=` sends an event ten times a second, and computes before each; `/error` raises; `/exit` ends
+the worker; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and `/spool?task_ms=` hands a task of this
+length to the spooler. A file `broken` in the working directory makes the import fail; with `dies` it ends the worker,
+with `slow` it takes 3 s, or as many as the file says.
 """
 
 import contextlib
@@ -24,7 +25,8 @@ if os.path.exists("broken"):
 if os.path.exists("dies"):
     os._exit(1)
 if os.path.exists("slow"):
-    time.sleep(3)
+    with open("slow") as file:
+        time.sleep(float(file.read() or 3))
 
 NUMBERS = itertools.count()
 LEAKED: list[bytes] = []
@@ -44,6 +46,15 @@ def ask_backend(time_out: float | None) -> None:
         raise ConnectionError("the backend has gone")
 
 
+def stream(seconds: float, cpu: float):  # type: ignore[no-untyped-def]
+    for _ in range(round(10 * seconds)):
+        end = time.thread_time() + cpu
+        while time.thread_time() < end:
+            pass
+        yield b"data: x\n\n"
+        time.sleep(0.1)
+
+
 def process_task(task):  # type: ignore[no-untyped-def]
     time.sleep(float(task[b"ms"]) / 1000)
     return uwsgi.SPOOL_OK
@@ -56,6 +67,9 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
     query = parse_qs(environ.get("QUERY_STRING", ""))
     path = environ["PATH_INFO"]
     wait = float(query.get("io_ms", ["0"])[0]) / 1000
+    if path == "/events":
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        return stream(float(query["seconds"][0]), float(query.get("cpu_ms", ["0"])[0]) / 1000)
     with LOCK if path == "/lock" else contextlib.nullcontext():
         end = time.thread_time() + float(query.get("cpu_ms", ["0"])[0]) / 1000
         while time.thread_time() < end:

@@ -193,13 +193,18 @@ HEALTH = ExporterHealth(
 
 def everything() -> list[Observation]:
     """Returns servers of every captured document, those with kernel facts, one of them with windows and a log, one
-    whose workers have sockets of their own, and one that is down."""
+    whose workers have sockets of their own, one with event loops, and one that is down."""
     observations = [*[up(name) for name in NAMES], proven("spoolers", "proven spoolers")]
     log = LogTotals({"head_too_large": 3}, lines=1000, skipped_bytes=0, is_read=True)
     with_log = replace(watched(proven("threads_4x8_busy", "watched")), log=log)
-    return [*observations, with_log, _mapped("mapped"), down("down")]
+    return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), down("down")]
 
 
 def _mapped(called: str) -> Observation:
     setup = Setup(Options(), None, None, {"a.sock": (1,), "b.sock": (2,)}, mapped=True)
     return up(called, document("sockets_mapped"), HostFacts(setup=setup))
+
+
+def _with_loops(called: str) -> Observation:
+    waits = Waits(off="a worker serves all its requests on one thread", loops={})
+    return up(called, document("threads_4x8_busy"), HostFacts(waits=waits))

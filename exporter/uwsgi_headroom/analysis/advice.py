@@ -68,9 +68,11 @@ SPREAD = "Spread the load over the sockets that `map-socket` gives to single wor
 
 def find_blocking_call(server: ServerRecord) -> str:
     """The advice about requests that wait although async cores are free."""
+    is_hidden = server.waits is not None and server.waits.needs_right
+    look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {show_calls(server)} on a worker: a call that does not yield, as of a driver that is not patched for "
-        "coroutines, stops all requests of its worker."
+        f"Run {look}: a call that does not yield, as of a driver that is not patched for coroutines, stops all "
+        "requests of its worker."
     )
 
 
@@ -170,10 +172,10 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
             "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
             "`touch-chain-reload`), which replaces one worker after another.",
         )
-    return _spawn_earlier(figures)
+    return spawn_earlier(figures)
 
 
-def _spawn_earlier(figures: Figures) -> Explanation | None:
+def spawn_earlier(figures: Figures) -> Explanation | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
     workers = figures.server.workers
     reserve = [worker for worker in workers if worker.state == "reserve"]
@@ -366,9 +368,7 @@ def _see_waits_first(figures: Figures) -> str:
     """How to see what the threads wait for, and what to do in each case."""
     waits = figures.server.waits
     if waits is None or waits.needs_right:
-        address = figures.server.address.removeprefix("unix://")
-        server = shlex.quote(address) if address and "?" not in address else "--all"
-        how = f"run `sudo $(command -v uwsgi-headroom) check {server}` on the server's host"
+        how = f"run {_check_as_root(figures.server)}"
     else:
         how = f"run {show_calls(figures.server)}"
     return (
@@ -378,6 +378,13 @@ def _see_waits_first(figures: Figures) -> str:
         "front buffer requests and responses. Leave `threads` and `processes` as they are until then: more of them may "
         "only wait as well."
     )
+
+
+def _check_as_root(server: ServerRecord) -> str:
+    """The command that shows once what only another user may see."""
+    address = server.address.removeprefix("unix://")
+    which = shlex.quote(address) if address and "?" not in address else "--all"
+    return f"`sudo $(command -v uwsgi-headroom) check {which}` on the server's host"
 
 
 def _fills_cores(figures: Figures) -> bool:
@@ -480,7 +487,10 @@ def _what_they_wait_for(figures: Figures) -> str:
         share, what = largest.share, largest.label
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" ({percent(largest.share)} for {largest.label})"
-    return f"{percent(share)} of their time is waiting for {what}{part}: faster queries help as much."
+    return (
+        f"{percent(share)} of their time is waiting for {what}{part}: more help only if that can take more at once, "
+        "faster queries in any case."
+    )
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:

@@ -79,6 +79,13 @@ AT_ONCE_SECONDS = 2
 """The longest time between the first and the last new process of workers that are reloaded at once. A worker with a
 request in service is replaced when that has ended."""
 
+TURN_SECONDS = 60.0
+"""The longest time between the new processes of two neighbours in a chain reload: the one loads the application, and
+the other ends its request."""
+
+UNDER_WAY_SECONDS = 10.0
+"""For so long after the last new process the next worker may still follow."""
+
 Ends = list[tuple[int, int, int]]
 """Id, ends and requests of each worker that ended."""
 
@@ -111,13 +118,16 @@ def find_unexplained_ends(figures: Figures) -> Ends:
 def are_reloaded(figures: Figures, ended: Ends) -> bool:
     """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once,
     or one after another in the order of their numbers; without a lost request, and none more than once more often
-    than another. False if no option allows for one."""
+    than another. False if no option allows for one. Of one or two workers, that shows in the others: those before them
+    were replaced just before, or those behind them may follow within seconds."""
     workers = figures.window.workers
     options = figures.server.setup.options
     if options.complete and not options.can_reload_workers:
         return False
-    if len(ended) < FEWEST or any(worker.lost for worker in workers):
+    if any(worker.lost for worker in workers):
         return False
+    if len(ended) < FEWEST:
+        return all(count == 1 for _, count, _ in ended) and _begin_or_end_a_reload(figures.server, ended)
     times = {worker_id: count for worker_id, count, _ in ended}
     if max(times.values()) - min(times.get(worker.worker_id, 0) for worker in workers) > 1:
         return False
@@ -125,6 +135,18 @@ def are_reloaded(figures: Figures, ended: Ends) -> bool:
     order = sorted(times, key=lambda worker_id: spawned.get(worker_id, 0))
     at_once = spawned.get(order[-1], 0) - spawned.get(order[0], 0) <= AT_ONCE_SECONDS
     return at_once or all(later == earlier % len(workers) + 1 for earlier, later in pairwise(order))
+
+
+def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
+    """Whether these workers are the first ones of a chain reload that goes on, or its last ones."""
+    workers = [worker.worker_id for worker in server.workers]
+    spawned = [worker.last_spawn or 0 for worker in server.workers]
+    ids, number = [worker_id for worker_id, _, _ in ended], len(ended)
+    if ids == workers[-number:]:
+        return all(0 <= later - earlier <= TURN_SECONDS for earlier, later in pairwise(spawned))
+    last = server.workers[number - 1]
+    is_recent = server.time is not None and server.time - spawned[number - 1] <= UNDER_WAY_SECONDS
+    return ids == workers[:number] and (is_recent or last.state == "down")
 
 
 def scales(figures: Figures) -> bool:

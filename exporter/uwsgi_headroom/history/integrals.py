@@ -39,7 +39,7 @@ from uwsgi_headroom.history.totals import (
 from uwsgi_headroom.history.unanswered import Unanswered
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Backlog, LockUse, Waits, is_tcp
+from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Waits, is_tcp
 from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
@@ -253,6 +253,8 @@ class _Levels(NamedTuple):
     """For each, its busy threads (None if uWSGI omits threads), and whether it accepts requests."""
     busy: int
     available: int
+    starting: int
+    """Workers that have a process and do not accept requests yet."""
 
     @property
     def is_full(self) -> bool:
@@ -269,7 +271,8 @@ def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     available = sum([worker.available_threads or 0 for worker in workers])
-    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available)
+    starting = sum([worker.state == "starting" for worker in workers])
+    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available, starting)
 
 
 def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:
@@ -286,6 +289,8 @@ def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: floa
     if now.workers:
         none = not now.accepts and not (before or now).accepts
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
+        starting = step * ((before or now).starting + now.starting) / 2
+        totals.starting_seconds = (totals.starting_seconds or 0.0) + starting
 
 
 def _add_parts(totals: Totals, before: Reading | None, reading: Reading, *, reloaded: bool) -> None:
@@ -456,6 +461,8 @@ def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: f
     then = (before.host.waits if before else None) or _NONE
     if now is not None and (now.file_lock or then.file_lock):
         _add_file_lock(totals, then.file_lock, now.file_lock, step)
+    if now is not None and now.loops is not None:
+        _add_loops(totals.workers, then.loops or {}, now.loops, step)
     if now is None or now.off is not None:
         if totals.waits is not None:
             totals.waits.since = None
@@ -484,6 +491,18 @@ def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: f
     totals.output_blocked_seconds = (totals.output_blocked_seconds or 0.0) + half * (then.output + now.output)
     if now.locks and then.locks:
         _add_locks(totals.workers, then.locks, now.locks, half)
+
+
+def _add_loops(
+    workers: Sequence[WorkerTotals], then: Mapping[int, LoopUse], now: Mapping[int, LoopUse], step: float
+) -> None:
+    for total in workers:
+        total.loop_held_seconds = total.loop_held_seconds or 0.0
+    for loops in (then, now):
+        for worker_id, use in loops.items():
+            if use.held and worker_id <= len(workers):
+                total = workers[worker_id - 1]
+                total.loop_held_seconds = (total.loop_held_seconds or 0.0) + step / 2
 
 
 def _note_locks_read(workers: Sequence[WorkerTotals], waits: Waits, at: float) -> None:

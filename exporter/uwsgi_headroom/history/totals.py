@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 72 bytes a worker and 300 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 308 for the server,
 without sockets and backends.
 """
 
@@ -92,6 +92,7 @@ SERVER = (
     Quantity("server", "spooled", "level"),
     Quantity("server", "spooled_growth", "change"),
     Quantity("server", "unanswered", "count", known="reported"),
+    Quantity("server", "starting_seconds", "time", DOUBLE, known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -127,6 +128,7 @@ WORKER = (
     Quantity("worker", "lock_held_seconds", "time", _WAIT_TICKS, known="lock_held_since"),
     Quantity("worker", "read_errors", "count", known="read_errors_since", counter=True),
     Quantity("worker", "grown_kilobytes", "count", known="reported"),
+    Quantity("worker", "loop_held_seconds", "time", _WAIT_TICKS, known="reported"),
 )
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
@@ -188,6 +190,9 @@ class WorkerTotals(Struct):
     grown_kilobytes: int | None = None
     """How far the memory of each process of the worker rose above what it had after its first request, summed over the
     processes; None unless uWSGI reports memory (`memory-report`, `reload-on-rss`)."""
+    loop_held_seconds: float | None = None
+    """Time in which a call held the event loop of a worker with coroutines (`kernel.waits.loops`); None until that is
+    known."""
     peak_kilobytes: int | None = None
     """Not a total but the most that the present process had."""
 
@@ -314,6 +319,8 @@ class Totals:
     """Time in which a request waited in a listen queue although a thread was free; None until a queue is measured."""
     no_worker_seconds: float | None = None
     """Time in which uWSGI's master answered and no worker took requests."""
+    starting_seconds: float | None = None
+    """Summed over the workers, the time in which they had a process and did not accept requests yet."""
     cache_full: int | None = None
     """Items that uWSGI's caches refused because they were full; None without caches."""
     spooler_tasks: int | None = None

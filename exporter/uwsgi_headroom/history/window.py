@@ -57,6 +57,8 @@ class WorkerWindow(Struct, frozen=True, gc=False):
     """Failed reads of a request's body, because its client had left or did not send it."""
     grown_kilobytes: int | None = None
     """How far the memory of each process of the worker rose, summed over the processes; see `WorkerTotals`."""
+    loop_held_seconds: float | None = None
+    """Time in which a call held the event loop; None unless the worker has one, and it is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class Window:
     unanswered: int | None = None
     """Requests that ended at once, without a byte of an answer and without an error, at least; None with
     stats-no-cores."""
+    starting_seconds: float | None = None
+    """Summed over the workers, the time in which they had a process and did not accept requests yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     sampled_totals.families,
     waits.families,
     waits.connection_families,
+    waits.loop_families,
     waits.routes_families,
     window_figures.families,
     response_times.families,

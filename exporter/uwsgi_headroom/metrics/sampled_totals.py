@@ -109,6 +109,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         [(server.labels, totals.no_worker_seconds) for server, totals in observed],
     )
     yield counter(
+        "uwsgi_starting_worker_seconds_total",
+        "Integral of the workers that have a process and accept no request yet, from samples: they load the "
+        "application.",
+        [(server.labels, totals.starting_seconds) for server, totals in observed],
+    )
+    yield counter(
         "uwsgi_memory_growth_bytes_total",
         "How far the memory of each worker process rose above what it had after its first request, summed over all "
         "processes: a leak grows it although workers are replaced. Absent unless uWSGI reports memory "

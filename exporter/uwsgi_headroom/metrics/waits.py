@@ -83,6 +83,17 @@ def connection_families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
+def loop_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the family of event loops that calls hold up."""
+    yield counter(
+        "uwsgi_worker_loop_held_seconds_total",
+        "Time in which a call held the event loop of a worker with coroutines (gevent and the like), from samples: it "
+        "was blocked, or computed for a second or more, while no other request of the worker went on. Absent for other "
+        "workers, and where waits are.",
+        [(labels, worker.loop_held_seconds) for server in scrape.servers for labels, worker in server.worker_totals],
+    )
+
+
 def routes_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the family of routes, for every server of the scrape."""
     yield counter(

@@ -52,6 +52,21 @@ WAITS: Mapping[str, WaitState] = {
 Only the grey of sleep is not known to terminals with eight colours."""
 
 
+_PARTICIPLES = {"cpu": "computing", "sleep": "sleeping", "unknown": "", "other": ""}
+
+
+def name_activity(state: str, address: str = "", how: str = "") -> str:
+    """What a thread does, as the end of a clause: `waiting for 10.0.0.5:5432`; empty if that is not known. how: as in
+    `LoopHold`."""
+    if how == "connection":
+        return f"connecting to {address or 'a backend'}"
+    if how == "file":
+        return "waiting for the lock of a file"
+    if state == "backend" and address:
+        return f"waiting for {address}"
+    return _PARTICIPLES.get(state, WAITS[state].does.replace("waits", "waiting", 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """A limit of the load. outcome: what happens when it is reached, as a clause; colour: a name in the palette."""

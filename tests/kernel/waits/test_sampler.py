@@ -11,7 +11,8 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -22,7 +23,8 @@ from tests.support.other_namespaces import as_nobody
 from tools.support.clock import MovableClock
 from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
-from uwsgi_headroom.kernel.waits import file_locks, locks, memory, sampler, worker_threads
+from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS
+from uwsgi_headroom.kernel.waits import file_locks, memory, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
@@ -500,11 +502,15 @@ def test_nothing_in_service(machine: Callable[..., None]) -> None:
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
 
 
-def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_locks_of_the_application(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
+) -> None:
     """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
     rest it is free. A worker that has no time left is left out."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
     semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
-    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    monkeypatch.setattr(worker_threads, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
     at = 0
     machine(lambda _, thread: semaphore if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
     hands = MovableClock()
@@ -528,27 +534,67 @@ def test_locks_of_the_application(machine: Callable[..., None], monkeypatch: pyt
     assert sampled(of, server) is resting
 
 
-def test_locks_that_may_not_be_read(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter of system calls refuses: it is said that nothing could be read, and who waits is known."""
-
-    def refuse(*_: object) -> None:
-        raise locks.RefusedToReadError
-
-    monkeypatch.setattr(locks, "read_semaphores", refuse)
+def sample_locks(
+    machine: Callable[..., None], hands: MovableClock, of: WaitSampler, samples: int = 4, step: float = 1.0
+) -> Waits:
+    """The last of some samples of a worker whose threads queue for a lock."""
     semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
     machine(lambda _, thread: semaphore if (thread + at) % 4 else SLEEPS)
+    server = busy_server(1)
+    for at in range(samples):  # noqa: B007 - which threads wait depends on it
+        hands.move(step)
+        waits = sampled(of, server)
+    return waits
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_locks_that_may_not_be_read(
+    machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool
+) -> None:
+    """A filter of system calls refuses: it is said that nothing could be read, and who waits is known. Nothing is asked
+    again at each sample."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: is_equal)
+    asked: list[int] = []
+
+    def refuse(pid: int, _: object) -> None:
+        asked.append(pid)
+        raise memory.RefusedToReadError
+
+    monkeypatch.setattr(worker_threads, "read_semaphores", refuse)
+    hands = MovableClock()
+    waits = sample_locks(machine, hands, WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic))
+    assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
+    assert len(asked) == 1
+
+
+def test_locks_in_memory_that_never_comes(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of another user has mapped the page of its lock from a file whose server does not answer: the sample
+    ends, nothing is read until the page comes, nor for a minute, and then the lock is read."""
+    monkeypatch.setattr(memory, "MOST_SECONDS", 0.05)
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: False)
+    comes, asked = threading.Event(), []
+
+    def read(pid: int, addresses: Sequence[int]) -> dict[int, tuple[int, int]]:
+        asked.append(pid)
+        comes.wait(30)
+        return dict.fromkeys(addresses, (0, 4))
+
+    monkeypatch.setattr(worker_threads, "read_semaphores", read)
     hands = MovableClock()
     of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic)
-    server = busy_server(1)
-    for at in range(4):  # noqa: B007 - which threads wait depends on it
-        hands.move(1)
-        waits = sampled(of, server)
-    assert (waits.locks, waits.reads_locks) == ({1: LockUse(waited=True, held=None)}, False)
+    waits = sample_locks(machine, hands, of)
+    assert (waits.locks, waits.reads_locks, len(asked)) == ({1: LockUse(waited=True, held=None)}, False, 1)
+    hands.move(PAUSE_SECONDS)
+    assert not sample_locks(machine, hands, of).reads_locks
+    monkeypatch.setattr(memory, "MOST_SECONDS", 30.0)
+    comes.set()
+    wait_until(lambda: sample_locks(machine, hands, of).reads_locks, what="the lock to be read")
+    assert sample_locks(machine, hands, of).locks == {1: LockUse(waited=True, held=True)}
 
 
 def test_no_memory_is_read_without_a_lock(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Most servers show none: a sample then costs what it did."""
-    monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
+    monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(file_locks, "_read", lambda: pytest.fail("the kernel's list is read"))
     machine(by_place)
     hands = MovableClock()

@@ -235,6 +235,7 @@ class _Judge:
         length = int(self.course.length[max(0, mark - 1)])
         return ServerRecord(
             workers=tuple(workers),
+            time=EPOCH + now,
             cpus=Cpus(float(day.cpus), "host"),
             setup=Setup(self._options, 4096, "threads" if day.threads > 1 else "single", None, mapped=False),
             waits=Waits() if day.waits_known else None,

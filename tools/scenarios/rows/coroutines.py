@@ -6,10 +6,16 @@ Only the gevent rows have requests that wait: in ugreen, of several requests tha
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tools.scenarios.scenario import Expected, Load, Scenario, Server
 from tools.scenarios.servers import why_no_gevent
 
 GEVENT = Server(2, 20, ("--gevent", "20", "--gevent-monkey-patch"))
+UNPATCHED = ("--gevent", "20")
+NO_MORE = ("raise `gevent`", "raise `async`", "raise `threads`", "raise `processes`")
+KERNEL_APP = Path(__file__).parents[1] / "kernel_app.py"
+OUTSIDE_APP = Path(__file__).parents[1] / "outside_app.py"
 FULL = Expected("warning", ("saturation",), words=("async",), not_words=("raise `threads`",), limits=("threads",))
 
 ROWS = (
@@ -53,5 +59,103 @@ ROWS = (
         (Load(clients=40, io_ms=400, vary=(1.0, 1.0)),),
         fixed=True,
         skip=why_no_gevent,
+    ),
+    Scenario(
+        "gevent, a call that sleeps",
+        Server(2, 20, UNPATCHED),
+        Expected(
+            "critical",
+            ("loop_held",),
+            words=("the event loops of workers 1 and 2 are held up, sleeping", "gevent-early-monkey-patch"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=20, io_ms=200, vary=(1.0, 1.0)),),
+        fixed=True,
+        skip=why_no_gevent,
+        why="Nothing is patched, so each worker serves one request at a time, and 18 of 20 clients wait in the queue.",
+    ),
+    Scenario(
+        "gevent, calls that yield",
+        GEVENT,
+        Expected("ok", limits=("threads",)),
+        (Load(clients=20, io_ms=200, vary=(1.0, 1.0)),),
+        fixed=True,
+        skip=why_no_gevent,
+        why="The same requests, patched.",
+    ),
+    Scenario(
+        "gevent, a connection that is not answered",
+        Server(2, 20, UNPATCHED, app=OUTSIDE_APP, beside=("hole",)),
+        Expected(
+            "critical",
+            ("loop_held",),
+            words=("held up, connecting to 127.0.0.1:", "gevent-early-monkey-patch"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, path="/new?n=0&timeout=5", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        skip=why_no_gevent,
+        why="Each worker hangs in one connect until its timeout of five seconds, with all other requests.",
+    ),
+    Scenario(
+        "gevent, connections that yield",
+        Server(2, 20, GEVENT.options, app=OUTSIDE_APP, beside=("hole",)),
+        Expected("ok"),
+        (Load(clients=6, path="/new?n=0&timeout=5", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        skip=why_no_gevent,
+        why="The same connections in coroutines: six of 40 wait, and hold up nobody.",
+    ),
+    Scenario(
+        "gevent, the lock of a file",
+        Server(2, 20, GEVENT.options, app=KERNEL_APP),
+        Expected(
+            "critical",
+            ("loop_held",),
+            words=("held up, waiting for the lock of a file", "threadpool"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, path="/flock", io_ms=100, vary=(1.0, 1.0)),),
+        fixed=True,
+        skip=why_no_gevent,
+        why="One coroutine sleeps with the lock, another one of the same thread waits for it in the kernel: no loop "
+        "ever goes on.",
+    ),
+    Scenario(
+        "gevent, a call that computes",
+        GEVENT,
+        Expected(
+            "warning",
+            ("loop_held",),
+            words=("held up, computing", "another process"),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=1, cpu_ms=4000), Load(clients=10, io_ms=50)),
+        alone=True,
+        fixed=True,
+        skip=why_no_gevent,
+        why="Whichever worker takes the long request serves nothing else for four seconds; the other one is free.",
+    ),
+    Scenario(
+        "gevent at 60 % of a CPU",
+        Server(1, 20, GEVENT.options),
+        Expected("ok"),
+        (Load(rate=200, cpu_ms=2, vary=(0.8, 1.0)),),
+        alone=True,
+        fixed=True,
+        skip=why_no_gevent,
+        why="Many short requests: the loop computes most of the time, and no call of it is long.",
+    ),
+    Scenario(
+        "gevent with event streams",
+        Server(1, 20, ("--gevent", "30", "--gevent-monkey-patch")),
+        Expected("ok"),
+        (Load(clients=20, path="/events?seconds=60", cpu_ms=2),),
+        alone=True,
+        fixed=True,
+        skip=why_no_gevent,
+        why="20 streams send ten events a second each: the loop computes 40 % of the time, and no request ends.",
     ),
 )

@@ -97,6 +97,31 @@ ROWS = (
         why="It spawns workers within seconds; waits are short and over.",
     ),
     Scenario(
+        "cheaper, an application that loads slowly",
+        Server(8, 1, ("--cheaper", "1", "--lazy-apps"), files={"slow": "10"}),
+        Expected(
+            "critical",
+            ("cheaper_starts_slowly",),
+            words=("takes long to load", "raise `cheaper` and `cheaper-initial` to"),
+        ),
+        (Load(clients=6, io_ms=300, vary=(1.0, 1.0)),),
+        seconds=16.0,
+        lead=12.0,
+        fixed=True,
+        why="Six users need six workers. Cheaper mode starts the next one only when the last one is up, ten seconds "
+        "later.",
+    ),
+    Scenario(
+        "cheaper, enough workers from the start",
+        Server(8, 1, ("--cheaper", "7", "--lazy-apps"), files={"slow": "10"}),
+        Expected("ok", limits=("threads",)),
+        (Load(clients=3, io_ms=300, vary=(1.0, 1.0)),),
+        seconds=16.0,
+        lead=12.0,
+        fixed=True,
+        why="The same application, with more workers than it needs: none has to be started.",
+    ),
+    Scenario(
         "cheaper at its ceiling",
         Server(4, 1, CHEAPER),
         Expected("warning", ("saturation",), words=("processes",), limits=("threads",)),

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.findings import (
     limits,
     load,
     log,
+    loops,
     memory,
     neighbours,
     objective,
@@ -38,6 +39,7 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     open_files.find,
     waits.find_blocked_output,
     accepting.find,
+    loops.find,
     health.find_stuck,
     queue.find,
     objective.find,
@@ -70,6 +72,8 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [
             finding for finding in collected if (finding.code, finding.severity) != ("interpreter_bound", "warning")
         ]
+    if any(finding.code == "loop_held" and finding.clause for finding in collected):  # why they do not end
+        collected = [finding for finding in collected if finding.code != "request_stuck"]
     if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
         collected = [finding for finding in collected if finding.code != "slow_clients"]
     ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))

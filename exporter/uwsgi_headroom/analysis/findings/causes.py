@@ -5,20 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from uwsgi_headroom.analysis.advice import spawn_earlier
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.workers import find_recycled_together, find_recycling
-from uwsgi_headroom.analysis.littles_law import STANDING
+from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
-from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application, show_calls
-from uwsgi_headroom.record import StartWait, WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, numbered
-from uwsgi_headroom.words.states import WAITS
+from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application, scales, show_calls
+from uwsgi_headroom.record import WorkerRecord
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+from uwsgi_headroom.words.states import name_activity
 
 HANGS = 10.0
 """Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
 takes longer."""
+
+LOADING = (2.0, 0.25)
+"""Cheaper mode starts workers slowly if they were loading for so many seconds, and for this part of the time, while
+requests waited and all threads that were up were busy for the part `FULL` of it."""
+
+FULL = 0.2
 
 RELOAD_WAITS = 3.0
 """For so many seconds workers have to be away, and requests in service, before a reload waits for them."""
@@ -36,7 +43,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _paused(figures)
     yield from _no_application(figures)
     recycling = list(find_recycled_together(figures)) or list(find_recycling(figures))
-    yield from recycling or _reload_waits(figures) or [*_hanging(figures), *_missing(figures)]
+    reason = recycling or _reload_waits(figures) or _scaling_slowly(figures)
+    yield from reason or [*_hanging(figures), *_missing(figures)]
 
 
 def _outage(figures: Figures) -> Iterator[Finding]:
@@ -138,6 +146,45 @@ def _reload_waits(figures: Figures) -> list[Finding]:
     ]
 
 
+def _scaling_slowly(figures: Figures) -> list[Finding]:
+    """Cheaper mode that starts workers when requests already wait, of an application that takes long to load. Workers
+    that are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
+    window, workers = figures.window, figures.server.workers
+    seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
+    if not scales(figures) or any(_hangs(worker) for worker in workers) or not shows_a_limit(figures.flow):
+        return []
+    if seconds < LOADING[0] or seconds < LOADING[1] * observed or window.full_seconds < FULL * observed:
+        return []
+    now = [worker for worker in workers if worker.starting is not None]
+    longest = max((worker.starting or 0.0 for worker in now), default=0.0)
+    options, step = figures.server.setup.options, spawn_earlier(figures)
+    lazy = " Or leave out `lazy-apps`: workers are then forked with the application loaded."
+    names = numbered("worker", [worker.worker_id for worker in now])
+    return [
+        Finding(
+            code="cheaper_starts_slowly",
+            severity="warning",
+            title="Cheaper mode starts workers too late: the application takes long to load.",
+            evidence=f"Workers were loading it for {duration(seconds)} in the last {duration(observed)}"
+            + (f"; {names} for {duration(longest)} by now" if now else "")
+            + f". All threads that were up were busy {percent(window.full_seconds / observed)} of the time; "
+            f"{waiting_clause(figures.flow)}.",
+            meaning="Cheaper mode spawns a worker when none is idle, and no other one before it is up: until then, "
+            "requests wait.",
+            clause="cheaper mode starts workers too late, and the application takes long to load",
+            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or leave cheaper mode.")
+            + (lazy if options.lazy_apps else ""),
+            settings=step.settings if step else (),
+        )
+    ]
+
+
+def _hangs(worker: WorkerRecord) -> bool:
+    """Whether a worker has been starting for long, and waits for something that may never come."""
+    wait = worker.start_wait
+    return (worker.starting or 0.0) >= HANGS and wait is not None and wait.state in ("backend", "dns", "lock", "pipe")
+
+
 def _hanging(figures: Figures) -> Iterator[Finding]:
     """Workers that have been starting for long, and what they wait for."""
     workers = figures.server.workers
@@ -146,7 +193,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         return
     numbers, longest = [worker.worker_id for worker in hanging], max(worker.starting or 0.0 for worker in hanging)
     wait = next((worker.start_wait for worker in hanging if worker.start_wait), None)
-    what = _describe_start(wait) if wait else ""
+    what = name_activity(*wait) if wait else ""
     works = wait is not None and wait.state in ("cpu", "cpu_wait", "disk")
     is_one = len(numbers) == 1
     hangs = "hangs at the start" if is_one else "hang at the start"
@@ -169,14 +216,6 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
 
 def _find_hanging(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     return [worker for worker in workers if (worker.starting or 0.0) >= HANGS]
-
-
-def _describe_start(wait: StartWait) -> str:
-    """What a starting worker waits for, as the end of a clause."""
-    if wait.state == "backend" and wait.address:
-        return f"waiting for {wait.address}"
-    words = {"cpu": "computing", "sleep": "sleeping", "unknown": "", "other": ""}
-    return words.get(wait.state, WAITS[wait.state].does.replace("waits", "waiting", 1))
 
 
 def _missing(figures: Figures) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ counts are lower bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import sqrt
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
@@ -21,8 +22,13 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.words.formats import counted, duration, percent
 
 EXCEPTIONS = (3, 0.01)
-"""Requests with an exception are a warning at or above this number and this fraction of all requests: the application
-decides what is an error."""
+"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
+application decides what is an error."""
+
+SURELY = 1.5
+"""By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
+3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
+chance brings several times a day where one request in 1,000 raises one."""
 
 LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
@@ -96,7 +102,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
     if raised <= 0:
         return
     part = raised / max(raised, requests)
-    is_warning = raised >= EXCEPTIONS[0] and part >= EXCEPTIONS[1]
+    is_warning = raised >= EXCEPTIONS[0] and raised - SURELY * sqrt(raised) >= EXCEPTIONS[1] * requests
     some = f"{percent(part)} of requests" if part >= 0.005 else "a few requests"
     are_known = all(worker.write_errors is not None for worker in figures.window.workers)
     yield Finding(

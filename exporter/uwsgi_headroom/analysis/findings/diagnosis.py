@@ -27,6 +27,7 @@ requests wait."""
 CAUSES = (
     "workers_paused",
     "reload_waits",
+    "cheaper_starts_slowly",
     "start_hangs",
     "workers_stopped",
     "accept_blocked",
@@ -38,6 +39,7 @@ CAUSES = (
     "output_blocked",
     "connection_shared",
     "harakiri",
+    "loop_held",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",

@@ -41,6 +41,7 @@ RUNBOOKS = {
     "unevenness_harmless": "UwsgiWorkersUneven",
     "saturation": "UwsgiConcurrencyNearCapacity",
     "cheaper_does_not_scale": "UwsgiQueueWaitHigh",
+    "cheaper_starts_slowly": "UwsgiQueueWaitHigh",
     "interpreter_bound": "UwsgiInterpreterBound",
     "interpreter_lock_held": "UwsgiInterpreterBound",
     "computes_outside_the_lock": "UwsgiInterpreterBound",

@@ -59,7 +59,7 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
     waits = shows_a_limit(figures.flow)
-    if reserve and full >= RESERVE_UNUSED and waits and not window.respawns:
+    if reserve and full >= RESERVE_UNUSED and waits and not window.respawns and not window.starting_seconds:
         yield Finding(
             code="cheaper_does_not_scale",
             severity="warning",

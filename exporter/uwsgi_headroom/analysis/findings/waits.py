@@ -286,7 +286,8 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         severity="warning" if hanging else "info",
         title=f"Requests wait for {what}." if hanging else f"Most of the {slots}' time is spent waiting for {what}.",
         evidence=f"{_by_destination(waits, available, slots)}.",
-        meaning="Such requests hold a thread and no CPU.",
+        meaning="Such requests hold a thread and no CPU."
+        + ("" if hanging else " A backend that is slow and one that is full look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )

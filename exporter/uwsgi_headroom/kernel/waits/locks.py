@@ -14,12 +14,12 @@ minute does not count either: it is stuck, and its share of the time says nothin
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from uwsgi_headroom.kernel.waits.memory import read_pieces
 from uwsgi_headroom.record import LockUse
 
 _MOST_LOCKS = 8
@@ -41,32 +41,17 @@ _RECENT = 0.02
 """The weight of a sample in the recent use by which the lock that is used most is chosen."""
 
 _WORD = struct.Struct("<II")  # the value, and the number of threads that wait
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class RefusedToReadError(Exception):
-    """The kernel, or a filter of system calls, does not let this process read the worker's memory."""
+Word: TypeAlias = tuple[int, int]
+"""What is in a semaphore: its value, and the number of threads that wait."""
 
 
-class _Iovec(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """The value and the number of waiters of the semaphores at these addresses, with one process_vm_readv(2), which
-    does not stop the process. Where the process has no memory, the address is left out, and so are those behind it.
-    Raises RefusedToReadError."""
-    number, size = len(addresses), _WORD.size
-    buffer = ctypes.create_string_buffer(number * size)
-    here = _Iovec(ctypes.addressof(buffer), number * size)
-    there = (_Iovec * number)(*[_Iovec(address, size) for address in addresses])
-    copied = _LIBC.process_vm_readv(pid, ctypes.byref(here), 1, there, number, 0)
-    if copied < 0:
-        if ctypes.get_errno() in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-            raise RefusedToReadError
-        return {}
-    whole = min(number, copied // size)
-    return dict(zip(addresses, _WORD.iter_unpack(buffer.raw[: whole * size]), strict=False))
+def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, Word]:
+    """The words of the semaphores at these addresses; one where the process has no memory is left out. Raises
+    RefusedToReadError."""
+    pieces = read_pieces(pid, [(address, _WORD.size) for address in addresses])
+    return {address: _WORD.unpack(piece) for address, piece in zip(addresses, pieces, strict=True) if piece is not None}
 
 
 @dataclass(slots=True)
@@ -88,36 +73,47 @@ class _Lock:
 class WorkerLocks:
     """The locks of the application in one worker process. is_read: whether its memory may be read."""
 
-    def __init__(self, pid: int, *, is_read: bool) -> None:
-        self._pid = pid
+    def __init__(self, *, is_read: bool) -> None:
         self._is_read = is_read
         self._locks: dict[int, _Lock] = {}
 
     def __bool__(self) -> bool:
         return bool(self._locks)
 
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Where the locks are that are remembered."""
+        return tuple(self._locks)
+
+    def remember(self, waiting: Mapping[int, Collection[int]], now: float) -> None:
+        """Add addresses that are new, those with the most waiters first; the least certain ones make room."""
+        new = [address for address in waiting if address not in self._locks]
+        for address in sorted(new, key=lambda address: len(waiting[address]), reverse=True)[:_MOST_LOCKS]:
+            if len(self._locks) >= _MOST_LOCKS:
+                least = min(self._locks, key=self._rank)
+                if self._locks[least].waited_at >= now or self._locks[least].counts:
+                    return
+                del self._locks[least]
+            self._locks[address] = _Lock(now)
+
     def look(
-        self, waiting: Mapping[int, Collection[int]], looked_at: Collection[int], now: float, *, are_all: bool
+        self,
+        waiting: Mapping[int, Collection[int]],
+        looked_at: Collection[int],
+        now: float,
+        words: Mapping[int, Word] | None,
+        *,
+        are_all: bool,
     ) -> LockUse | None:
-        """Look at the locks at the time of a sample; returns that of the lock that is used most, None if none is known.
-        waiting: the threads that wait, by the address of the lock; looked_at: the threads of the sample, and whether
-        those are all. Raises RefusedToReadError, after which `busiest` returns what is known all the same."""
-        self._remember(waiting, now)
-        values: Mapping[int, tuple[int, int]] = {}
-        refused = False
-        if self._is_read and self._locks:
-            try:
-                values = read_semaphores(self._pid, list(self._locks))
-            except RefusedToReadError:
-                refused = True
-        reads = self._is_read and not refused
+        """Look at the remembered locks at the time of a sample; returns that of the lock that is used most, None if
+        none is known. waiting: the threads that wait, by the address of the lock; looked_at: the threads of the sample,
+        and whether those are all. words: what was read at `addresses`, None if nothing could be."""
         for address, lock in list(self._locks.items()):
             threads = frozenset(waiting.get(address, ()))
             self._note_waiters(lock, threads, looked_at, now)
-            if not self._note_value(lock, threads, values.get(address), now, reads=reads):
+            word = None if words is None else words.get(address)
+            if not self._note_value(lock, threads, word, now, reads=words is not None):
                 del self._locks[address]
-        if refused:
-            raise RefusedToReadError
         return self.busiest(now, are_all=are_all)
 
     def rest(self, now: float) -> LockUse | None:
@@ -128,17 +124,6 @@ class WorkerLocks:
             if now - lock.waited_at > _FORGET_SECONDS[lock.counts]:
                 del self._locks[address]
         return self.busiest(now, are_all=True)
-
-    def _remember(self, waiting: Mapping[int, Collection[int]], now: float) -> None:
-        """Add addresses that are new, those with the most waiters first; the least certain ones make room."""
-        new = [address for address in waiting if address not in self._locks]
-        for address in sorted(new, key=lambda address: len(waiting[address]), reverse=True)[:_MOST_LOCKS]:
-            if len(self._locks) >= _MOST_LOCKS:
-                least = min(self._locks, key=self._rank)
-                if self._locks[least].waited_at >= now or self._locks[least].counts:
-                    return
-                del self._locks[least]
-            self._locks[address] = _Lock(now)
 
     def _rank(self, address: int) -> tuple[bool, float, float]:
         lock = self._locks[address]
@@ -152,9 +137,7 @@ class WorkerLocks:
             lock.passed_at = now
         lock.threads = lock.threads.difference(looked_at) | threads
 
-    def _note_value(
-        self, lock: _Lock, threads: frozenset[int], value: tuple[int, int] | None, now: float, *, reads: bool
-    ) -> bool:
+    def _note_value(self, lock: _Lock, threads: frozenset[int], value: Word | None, now: float, *, reads: bool) -> bool:
         """Note what was read of a lock; returns whether it is still of interest."""
         lock.held = None
         enough = len(threads) >= _PROOFS

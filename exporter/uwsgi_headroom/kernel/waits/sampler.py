@@ -20,14 +20,13 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
-from uwsgi_headroom.kernel.waits.locks import RefusedToReadError
+from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
-    ConcurrencyKind,
     Destination,
     LockUse,
     Options,
@@ -106,6 +105,7 @@ class WaitSampler:
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
         self._pools = Pools()
+        self._loops = Loops()
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._near: int | None = None  # a master in our network namespace
@@ -133,11 +133,8 @@ class WaitSampler:
         the inodes of connections that workers share. Never raises."""
         if not self._setting.enabled:
             return None
-        if not self._knows_calls:
-            return Waits(off=_NO_TABLE)
-        reason = _doubt(snapshot, setup.concurrency_kind if setup else None)
-        if reason:
-            return Waits(off=reason)
+        if waits := self._sample_unlike(master_pid, snapshot, processes, setup):
+            return waits
         self._pools.forget_ended(snapshot.workers)
         for pid in self._threads.forget_ended(processes.keys()):
             self._delays.forget(pid)
@@ -183,6 +180,58 @@ class WaitSampler:
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
         return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock)
 
+    def _sample_unlike(
+        self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
+    ) -> Waits | None:
+        """The waits of a server whose threads do not show what its requests wait for; None for any other."""
+        if not self._knows_calls:
+            return Waits(off=_NO_TABLE)
+        if setup and setup.concurrency_kind == "async":
+            return self._sample_loops(master_pid, snapshot, processes, setup.options)
+        return Waits(off=_NO_CORES) if any(worker.threads is None for worker in snapshot.workers) else None
+
+    def _sample_loops(
+        self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options
+    ) -> Waits:
+        """What the event loops do of the workers that have served or serve a request since the last sample."""
+        self._threads.forget_ended(processes.keys())
+        self._loops.forget_ended(processes.keys())
+        active, start = self._find_active(snapshot, processes), self._clock()
+        self._loops.rest({worker.pid or 0 for worker in active}, start)
+        most = max(_LEAST_THREADS, int(MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost))
+        self._sampled_at, began = start, time.thread_time()
+        seen: list[Seen] = []
+        polls: list[Seen] = []
+        number = 0
+        try:
+            for worker in self._loops.choose(active, most):
+                if at := self._find(worker, processes, options):
+                    for each in self._threads.look(at, at.process.pid):
+                        (seen if each.wait.polled is None else polls).append(each)
+                    number += 1
+                if self._clock() > start + MOST_SECONDS:
+                    break
+            if not active and start >= self._probe_at:
+                self._probe(snapshot, processes, options)
+        except RefusedError as refusal:
+            return Waits(off=_ASYNC, needs_right=refusal.needs_right)
+        if polls:
+            seen += self._threads.read_polled(polls)
+        if number:
+            self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
+        self._note_loops(master_pid, seen)
+        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
+
+    def _note_loops(self, master_pid: int, seen: list[Seen]) -> None:
+        for each in seen:
+            if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
+                each.by.process.epolls.idle.add(each.wait.epoll)
+        self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
+        now = self._clock()
+        for each in seen:
+            _, decision = max(self._decisions.decide(each.wait), key=lambda part: part[0])
+            self._loops.note(each.by.worker, each.wait, decision, now)
+
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
     ) -> dict[int, StartWait]:
@@ -226,21 +275,20 @@ class WaitSampler:
         known = self._threads.list_with_locks()
         if not waiting and not known:
             return {}, self._setting.read_locks
-        now, reads = self._clock(), self._setting.read_locks
+        now = self._clock()
         looked_at: dict[int, set[int]] = defaultdict(set)
         for each in seen:
             looked_at[each.by.process.pid].add(each.thread)
+        with_locks = [at for at in found if at.process.pid in waiting or at.locks]
+        for at in with_locks:
+            at.locks.remember(waiting[at.process.pid], now)
+        words = self._threads.read_locks(with_locks)
         uses: dict[int, LockUse | None] = {}
-        for at in found:
-            pid = at.process.pid
-            if pid not in waiting and not at.locks:
-                continue
-            try:
-                uses[at.worker.worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, are_all=are_all)
-            except RefusedToReadError:
-                reads = False
-                uses[at.worker.worker_id] = at.locks.busiest(now, are_all=are_all)
+        for at in with_locks:
+            pid, worker_id = at.process.pid, at.worker.worker_id
+            uses[worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, words.get(pid), are_all=are_all)
             self._threads.note_locks(at)
+        reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
         return resting | {worker_id: use for worker_id, use in uses.items() if use}, reads
@@ -439,15 +487,6 @@ _LONGEST_ADDRESS = 120
 def _printable(address: str) -> str:
     """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
     return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
-
-
-def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
-    """Why the threads of this server do not show what its requests wait for; None if they do."""
-    if kind == "async":
-        return _ASYNC
-    if any(worker.threads is None for worker in snapshot.workers):
-        return _NO_CORES
-    return None
 
 
 _MOST_KNOWN = 65536

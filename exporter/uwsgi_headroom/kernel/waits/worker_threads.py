@@ -17,7 +17,7 @@ from itertools import islice
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.waits.descriptors import ENTRY_BYTES, MOST_ENTRIES, Epolls, Polled, decode_poll_array
-from uwsgi_headroom.kernel.waits.locks import WorkerLocks
+from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
 from uwsgi_headroom.kernel.waits.memory import Patient, RefusedToReadError, read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
@@ -127,10 +127,9 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            process = Process(
-                pid, self._calls, memory, None, self._read_pollfds, Epolls(), self._read_pollfds and _is_equal(pid)
-            )
-            locks = WorkerLocks(pid, is_read=self._read_locks)
+            is_equal = (self._read_pollfds or self._read_locks) and _is_equal(pid)
+            process = Process(pid, self._calls, memory, None, self._read_pollfds, Epolls(), is_equal)
+            locks = WorkerLocks(is_read=self._read_locks)
             threads = RequestThreads(pid, worker.threads or 1)
             known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
         timeout = options.socket_timeout
@@ -207,6 +206,25 @@ class WorkerThreads:
             except RefusedToReadError:
                 self._memory.note_refusal()
         return decide_polled(process, wait, array)
+
+    def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
+        """What is in the locks that these workers remember, by address, by the pid of the worker; without the workers
+        whose memory could not be read."""
+        if not self._read_locks or not self._memory.may_ask:
+            return {}
+        equal = [(each.process.pid, each.locks.addresses) for each in workers if each.process.is_equal]
+        others = [(each.process.pid, each.locks.addresses) for each in workers if not each.process.is_equal]
+        found: dict[int, dict[int, Word]] = {}
+        try:
+            found.update({pid: read_semaphores(pid, addresses) for pid, addresses in equal})
+        except RefusedToReadError:
+            self._memory.note_refusal()
+            return found
+        if others:
+            found.update(
+                self._memory.ask(lambda: {pid: read_semaphores(pid, addresses) for pid, addresses in others}) or {}
+            )
+        return found
 
     def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
         call = parse_system_call(line)

@@ -1,0 +1,126 @@
+"""Findings about the event loops of workers with coroutines, whose one thread serves all requests of its worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding, Severity
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import show_calls
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.record import LoopUse, WorkerRecord
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+from uwsgi_headroom.words.states import name_activity
+
+HELD = (0.1, 0.25)
+"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
+comes at a random moment then waits for a call in every fourth case."""
+
+ALWAYS = 0.75
+"""If the loops of all workers are held for this part of the time, hardly anything else is served."""
+
+LONG = 3.0
+"""Seconds for which one call holds a loop that users notice, however rare it is."""
+
+
+class _Held(NamedTuple):
+    """A loop that is held. part: of the time; seconds: for how long one call held it."""
+
+    part: float
+    seconds: float
+    worker: WorkerRecord
+    window: WorkerWindow
+    use: LoopUse
+
+    @property
+    def activity(self) -> str:
+        return name_activity(*self.use.hold)
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    """The finding about loops that calls hold up."""
+    held = _find_held(figures)
+    if not held:
+        return
+    worst = held[0]
+    alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
+    makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
+    loops, verb = ("loops", "are") if len(alike) > 1 else ("loop", "is")
+    title = f"The event {loops} of {numbered('worker', alike)} {verb} held up, {worst.activity}"
+    yield Finding(
+        code="loop_held",
+        severity=_judge(figures, held),
+        title=f"{title}.",
+        evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
+        meaning="With coroutines, one thread serves all requests of a worker: while a call holds it, none of them goes "
+        "on.",
+        clause=f"t{title[1:]}" if makes_wait else "",
+        change=_advise(figures, worst),
+    )
+
+
+def _judge(figures: Figures, held: list[_Held]) -> Severity:
+    always = [each for each in held if each.part >= ALWAYS]
+    serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
+    if serving and len(always) >= len(serving) and (not figures.flow.requests or shows_a_limit(figures.flow)):
+        return "critical"
+    return "warning" if held[0].part >= MOSTLY or held[0].seconds >= LONG else "info"
+
+
+def _find_held(figures: Figures) -> list[_Held]:
+    """The loops that are held, the worst first."""
+    waits, seconds = figures.server.waits, figures.window.observed_seconds
+    uses = waits.loops if waits and waits.loops else {}
+    windows = {worker.worker_id: worker for worker in figures.window.workers}
+    found = []
+    for worker in figures.server.workers:
+        use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
+        part = ratio(window.loop_held_seconds, seconds) if window and window.loop_held_seconds is not None else None
+        if use and window and part is not None and (part >= HELD[0] or use.longest >= LONG):
+            found.append(_Held(part, use.longest, worker, window, use))
+    return sorted(found, key=lambda each: (-each.part, -each.seconds))
+
+
+def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
+    worker, window = worst.worker, worst.window
+    load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
+    return (
+        f"Calls held the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
+        f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
+        + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
+        + ("" if load is None else f"; it used {load:.2f} of a CPU")
+        + f". {counted(len(worker.ages), 'request')} of it {'is' if len(worker.ages) == 1 else 'are'} in service, "
+        f"{window.requests} were completed."
+        + "".join(
+            f" That of worker {each.worker.worker_id}: {percent(each.part)}, {each.activity}." for each in others[:3]
+        )
+    )
+
+
+def _advise(figures: Figures, worst: _Held) -> str:
+    """One change. More cores would only be held as well."""
+    find_it = f"Find the call with {show_calls(figures.server, worst.worker.worker_id)}"
+    hold, options = worst.use.hold, figures.server.setup.options
+    if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
+        return (
+            f"{find_it}, and move what it computes out of the loop: into another process, such as a spooler or a mule. "
+            "Where that cannot be, let it yield between steps (`gevent.sleep(0)`). More async cores would wait as well."
+        )
+    if hold.how == "file" or hold.state in ("lock", "disk", "child"):
+        return (
+            f"{find_it}, and do it in a thread beside the loop (`gevent.get_hub().threadpool`), or in a spooler. More "
+            "async cores would wait as well."
+        )
+    if options.gevent is None and options.complete:
+        return (
+            f"{find_it}, and replace it by one that yields while it waits: a library for the loop that uWSGI runs. "
+            "More async cores would wait as well."
+        )
+    return (
+        f"{find_it}, and make it yield: `gevent-early-monkey-patch` patches Python's own sockets, locks and sleeps "
+        "before the application is imported; a client in C needs a patch of its own (`psycogreen` for psycopg2). More "
+        "async cores would wait as well."
+    )

@@ -1,0 +1,144 @@
+"""Follows the event loops of workers with coroutines: what holds the one thread of each, and for how long.
+
+The thread of a healthy loop waits in `epoll_wait` for all of its requests at once, or computes for one of them for a
+moment. A call that is not made for coroutines blocks the thread anywhere else: in `connect`, in `flock`, in a sleep. A
+call that only computes shows in a thread that runs in sample after sample, while no request is completed and the
+thread never gives up its CPU (`voluntary_ctxt_switches`): a loop that is merely busy does both again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait
+from uwsgi_headroom.record import LoopHold, LoopUse, State
+from uwsgi_headroom.stats.server import Worker
+
+COMPUTES_SECONDS = 1.0
+"""A thread that uses so many CPU seconds, and makes no progress, is held by one call."""
+
+_LONGEST_SECONDS = 60.0
+"""For how long the longest hold is remembered."""
+
+_REMEMBERED = 100
+"""How many samples of a held loop are remembered: beyond, old ones count for less."""
+
+_NO_HOLD: frozenset[str] = frozenset({"idle", "other", "unknown"})
+"""What no call of the application is known to hold: uWSGI's own waits, and what the kernel's facts do not decide."""
+
+_SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class _Loop:
+    """What is known of one loop. looked_at: the monotonic time of the last look. since: that of the last progress: it
+    waited for events, or a request was completed. ran: CPU seconds of the thread by then. blocked: whether it was seen
+    to be blocked since. longest: the seconds of the longest hold, and when it was seen."""
+
+    looked_at: float
+    since: float
+    ran: float = 0.0
+    requests: int | None = None
+    switches: int = 0
+    blocked: bool = False
+    held: bool = False
+    longest: tuple[float, float] = (0.0, float("-inf"))
+    holds: Counter[LoopHold] = field(default_factory=Counter)
+
+
+class Loops:
+    """The event loops of one server, by the pid of the worker."""
+
+    def __init__(self) -> None:
+        self._loops: dict[int, _Loop] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._loops)
+
+    def choose(self, workers: Iterable[Worker], most: int) -> list[Worker]:
+        """The workers to look at next, `most` at most: those whose last look is the longest ago."""
+        return sorted(workers, key=lambda worker: self._last_look(worker.pid))[:most]
+
+    def _last_look(self, pid: int | None) -> float:
+        loop = self._loops.get(pid or 0)
+        return loop.looked_at if loop else float("-inf")
+
+    def note(self, worker: Worker, wait: Wait, decision: Decision, now: float) -> None:
+        """Note what the thread of a worker was seen to do."""
+        pid = worker.pid or 0
+        loop = self._loops.setdefault(pid, _Loop(now, now))
+        loop.looked_at = now
+        goes_on, loop.requests = worker.requests != loop.requests, worker.requests
+        runs = decision.result == "running"
+        if runs:
+            switches = read_switches(pid)
+            goes_on |= switches != loop.switches and not loop.blocked
+            loop.switches = switches
+        is_free = decision.result in _NO_HOLD or bool(wait.gap) or wait.epoll is not None
+        ran = read_cpu_seconds(pid)
+        if goes_on or is_free:
+            loop.since, loop.ran, loop.blocked = now, ran, False
+        loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
+        loop.blocked |= loop.held and not runs
+        if loop.held and decision.result != "idle":
+            if now - loop.since >= loop.longest[0] or now - loop.longest[1] > _LONGEST_SECONDS:
+                loop.longest = now - loop.since, now
+            how: Literal["", "connection", "file"] = (
+                "connection" if decision.connecting else "file" if wait.file else ""
+            )
+            state: State = "cpu" if decision.result == "running" else decision.result
+            _remember(loop.holds, LoopHold(state, decision.address, how))
+
+    def rest(self, active: Collection[int], now: float) -> None:
+        """Note that the workers other than these, by pid, serve no request."""
+        for pid, loop in self._loops.items():
+            if pid not in active:
+                loop.looked_at = loop.since = now
+                loop.blocked = loop.held = False
+
+    def forget_ended(self, pids: Collection[int]) -> None:
+        """Forget the workers that are not among these living ones."""
+        for pid in [pid for pid in self._loops if pid not in pids]:
+            del self._loops[pid]
+
+    def describe(self, workers: Iterable[Worker]) -> dict[int, LoopUse]:
+        """The loops that are held now, or were before, by worker id."""
+        uses = {}
+        for worker in workers:
+            loop = self._loops.get(worker.pid or 0)
+            if loop and loop.holds:
+                (hold, _), *_ = loop.holds.most_common(1)
+                seconds, seen_at = loop.longest
+                is_recent = loop.looked_at - seen_at <= _LONGEST_SECONDS
+                uses[worker.worker_id] = LoopUse(hold, loop.held, seconds if is_recent else 0.0)
+        return uses
+
+
+def _remember(holds: Counter[LoopHold], hold: LoopHold) -> None:
+    holds[hold] += 1
+    if holds.total() > _REMEMBERED:
+        halves = {each: number // 2 for each, number in holds.items() if number > 1}
+        holds.clear()
+        holds.update(halves or {hold: 1})
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """The CPU time of the main thread of a process; 0 if it has ended, or the kernel does not count it."""
+    try:
+        return int(procfs.KEPT.read_line(f"/proc/{pid}/task/{pid}/schedstat").split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def read_switches(pid: int) -> int:
+    """How often the main thread of a process gave up its CPU because it had to wait; 0 if it has ended."""
+    try:
+        found = _SWITCHES.search(procfs.read_file(f"/proc/{pid}/task/{pid}/status"))
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0

@@ -1,0 +1,176 @@
+"""Event loops that a call holds up: by where their thread is blocked, or by its progress while it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, polling, sampled
+from tools.support.clock import MovableClock
+from tools.support.simulated_server import Server
+from uwsgi_headroom.kernel.waits import loops, worker_threads
+from uwsgi_headroom.kernel.waits.memory_map import Generation
+from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.record import LoopHold, LoopUse, Options, Setup
+
+ASYNC = Setup(Options(gevent=20), None, "async", None, None)
+EVENTS: Blocked = (232, (9, 0, 0, 0, 0, 0, 0))  # epoll_wait(2)
+FLOCK: Blocked = (73, (5, 2, 0, 0, 0, 0, 0))
+RUNS = "running"
+
+pytestmark = pytest.mark.skipif(
+    not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+    reason="the system calls of this architecture were never tried",
+)
+
+
+class Watched:
+    """Workers with coroutines that are sampled five times a second. calls: what their threads are blocked in, by pid;
+    the first has 101. switches: how often a thread has given up its CPU; cpu: CPUs that it uses; looked: the pids that
+    were looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hands = MovableClock()
+        self.sampler = WaitSampler(WaitSetting(), self.hands.clock.monotonic)
+        self.serve(2)
+        self.calls: dict[int, object] = {}
+        self.switches = 0
+        self.cpu = 1.0
+        self.looked: list[int] = []
+        monkeypatch.setattr(worker_threads, "read_generation", lambda _: Generation(1000, 2000, 3000))
+        monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
+        monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: [pid])
+        monkeypatch.setattr(worker_threads, "read_system_call", self._read)
+        monkeypatch.setattr(loops, "read_switches", lambda _: self.switches)
+        monkeypatch.setattr(loops, "read_cpu_seconds", lambda _: self.cpu * self.hands.clock.monotonic())
+
+    def serve(self, workers: int) -> None:
+        self.server = Server(processes=workers, threads=20)
+        self.server.busy(*[5] * workers)
+
+    def _read(self, pid: int, _: int) -> bytes:
+        self.looked.append(pid)
+        return line_of(self.calls.get(pid, EVENTS))
+
+    def look(self, times: int = 1, switches: int = 0, requests: int = 0) -> dict[int, LoopUse]:
+        """The last of so many samples; between two of them, a thread that runs gives up its CPU so often, and worker 1
+        completes so many requests."""
+        for _ in range(times):
+            self.hands.move(0.2)
+            self.switches += switches
+            self.server[1].requests += requests
+            waits = sampled(self.sampler, self.server, ASYNC)
+            assert waits.loops is not None
+            assert waits.off
+        return dict(waits.loops)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def test_a_loop_that_waits_for_events(watched: Watched) -> None:
+    """It is not held, and neither is one that waits for a lock of uWSGI's own, nor one in a call that is not known."""
+    assert watched.look(20) == {}
+    for call in (IDLE, (4711, (0, 0, 0, 0, 0, 0, 0))):
+        watched.calls[101] = call
+        assert watched.look(20) == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "hold"), [(SLEEPS, LoopHold("sleep")), (FLOCK, LoopHold("lock", "", "file"))], ids=["sleep", "flock"]
+)
+def test_a_call_that_blocks(watched: Watched, call: Blocked, hold: LoopHold) -> None:
+    """It holds the loop from the first sample on; once it ends, what it was is remembered, and for a minute, how long
+    the longest one took."""
+    watched.calls[101] = call
+    assert watched.look() == {1: LoopUse(hold, True, pytest.approx(0))}
+    assert watched.look(10) == {1: LoopUse(hold, True, pytest.approx(2))}
+    assert watched.look(requests=1) == {1: LoopUse(hold, True, pytest.approx(2))}
+    watched.calls[101] = EVENTS
+    assert watched.look(10) == {1: LoopUse(hold, False, pytest.approx(2))}
+    assert watched.look(300) == {1: LoopUse(hold, False, 0)}
+    watched.server.respawn(1, 5.0)
+    watched.server.busy(5, 5)
+    assert watched.look() == {}
+
+
+def test_a_call_that_computes(watched: Watched) -> None:
+    """A thread that runs without progress for a second is held; one that gives up its CPU, or completes requests, is
+    only busy."""
+    watched.calls[101] = RUNS
+    assert watched.look(30, switches=1) == {}
+    assert watched.look(30, requests=1) == {}
+    assert watched.look(4) == {}
+    assert watched.look(2) == {1: LoopUse(LoopHold("cpu"), True, pytest.approx(1.2))}
+
+
+def test_a_loop_without_a_cpu(watched: Watched) -> None:
+    """A thread that could run, and gets hardly any CPU time, computes no longer than it has time for."""
+    watched.calls[101] = RUNS
+    watched.cpu = 0.1
+    assert watched.look(40) == {}
+    assert watched.look(15)
+
+
+def test_calls_that_compute_and_block(watched: Watched) -> None:
+    """What blocks between two computations gives up the CPU, and the loop does not go on all the same."""
+    for turn in range(20):
+        watched.calls[101] = SLEEPS if turn % 4 == 0 else RUNS
+        uses = watched.look(switches=1)
+    assert uses == {1: LoopUse(LoopHold("cpu"), True, pytest.approx(3.8))}
+
+
+def test_a_worker_without_requests_is_not_held(watched: Watched) -> None:
+    """A loop whose worker serves nothing holds up nobody."""
+    watched.calls[101] = SLEEPS
+    watched.look(5)
+    watched.server.busy(0, 5)
+    assert watched.look(2) == {1: LoopUse(LoopHold("sleep"), False, pytest.approx(0.8))}
+
+
+def test_a_connection_with_a_timeout(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python waits for it in poll(2): the array says for which server."""
+    monkeypatch.setattr(worker_threads, "_is_equal", lambda _: True)
+    with polling(array_is_read=True) as (call, server):
+        watched.serve(1)
+        watched.server.respawn(1, 1.0, os.getpid())
+        watched.server.busy(5)
+        watched.calls[os.getpid()] = call
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert watched.look(3)[1].hold == LoopHold("backend", address)
+
+
+def test_many_workers_in_turn(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more loops than the time allows, those that were not looked at for longest are next."""
+    watched.serve(64)
+
+    def look(pid: int, _: int) -> bytes:
+        watched.hands.move(0.001)
+        watched.looked.append(pid)
+        return line_of(SLEEPS)
+
+    monkeypatch.setattr(worker_threads, "read_system_call", look)
+    watched.look(40)
+    times = [watched.looked.count(pid) for pid in set(watched.looked)]
+    assert len(times) == 64
+    assert max(times) - min(times) <= 2
+    assert max(times) < 40
+
+
+def test_counts_of_a_real_thread() -> None:
+    """A thread that sleeps gives up its CPU each time, and one that computes uses CPU time."""
+    before = loops.read_switches(os.getpid())
+    for _ in range(5):
+        time.sleep(0.001)
+    assert loops.read_switches(os.getpid()) >= before + 5
+    used = loops.read_cpu_seconds(os.getpid())
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
+    assert loops.read_cpu_seconds(os.getpid()) > used
+    assert (loops.read_switches(2**22), loops.read_cpu_seconds(2**22)) == (0, 0.0)
