@@ -105,6 +105,8 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         address=reading.address,
         document_bytes=reading.document_bytes,
         version=snapshot.version,
+        mounted=max([len(worker.apps) for worker in snapshot.workers], default=None),
+        is_vassal=host.identity is not None and host.identity.emperor_pid is not None,
         thunder_lock=snapshot.thunder_lock,
         accept_lock_holder=max(0, (snapshot.locks or {}).get("thunder", 0)) or None,
         caches=tuple([CacheRecord(each.name, each.items, each.max_items, each.full) for each in snapshot.caches]),

@@ -126,6 +126,10 @@ DISTRIBUTIONS_FILES = "/usr/share/"
 """Where Debian's package keeps the file that it gives to every uWSGI before the application's own."""
 
 
+AdviceSeverity = Literal["warning", "info"]
+"""How a rule of the review of settings speaks. warning: this setting will hurt; info: it may."""
+
+
 ConcurrencyKind = Literal["threads", "async", "single"]
 
 SocketHolders = Mapping[str, tuple[int, ...]]
@@ -419,6 +423,10 @@ class ServerRecord(Struct, frozen=True):
     """The size of its stats document; 0 if unknown."""
     version: str = ""
     """Of uWSGI; empty if unknown."""
+    mounted: int | None = None
+    """The most applications that a worker has loaded."""
+    is_vassal: bool = False
+    """Whether an emperor is known to run it."""
     thunder_lock: bool | None = None
     accept_lock_holder: int | None = None
     """The pid of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
