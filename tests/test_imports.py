@@ -36,7 +36,7 @@ DOORS: dict[str, str] = {
     "documents": "build history openapi predict response_times schema sentences",
     "history": "destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": """backlogs cpus facts host identity log_file memory namespaces options processes procfs proof setup
+    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs proof setup
         sock_diag waits""",
     "metrics": "exposition family",
     "report": "command request",

@@ -159,6 +159,13 @@ UNKNOWN = Setup(Options(), None, None, None, None)
 """The setup of a server of which nothing is known."""
 
 
+class TrackedConnections(NamedTuple):
+    """The table of connections that the kernel keeps for a firewall."""
+
+    entries: int
+    most: int
+
+
 Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
 """What a process of uWSGI is for that is no worker. daemon: a program that the master has started. other: not known."""
 
@@ -451,6 +458,8 @@ class ServerRecord(Struct, frozen=True):
     """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
+    tracked: TrackedConnections | None = None
+    """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 

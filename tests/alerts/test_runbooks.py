@@ -34,6 +34,7 @@ SAY_IT_ALL = {
     "workers_stopped",
     "accept_blocked",
     "cache_full",
+    "connections_tracked",
     "spooler_behind",
     "reloaded",
     "reload_waits",

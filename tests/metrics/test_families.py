@@ -364,3 +364,16 @@ def test_promtool_finds_nothing_wrong() -> None:
 def _family(collected: list[Metric], name: str) -> Metric:
     (family,) = [family for family in collected if family.name == name]
     return family
+
+
+def test_settings_that_will_hurt() -> None:
+    """A rule has a series while it speaks; without the options there is none, not even a 0."""
+    known = proven("threads_4x8_busy")
+    assert known.reading
+    options = Options(complete=True, stats=":1717", processes=4, threads=8)
+    setup = Setup(options, 4096, "threads", None, False)
+    hurt = series(replace(known, outcome=replace(known.reading, host=replace(known.reading.host, setup=setup))))
+    advice = 'uwsgi_settings_advice{rule="%s",server="threads_4x8_busy"}'
+    assert (hurt[advice % "stats_exposed"], hurt[advice % "need_app"]) == (2.0, 1.0)
+    assert hurt['uwsgi_settings_reviewed{server="threads_4x8_busy"}'] == 1.0
+    assert not [name for name in series(up("threads_4x8_busy")) if name.startswith("uwsgi_settings")]

@@ -172,3 +172,15 @@ def test_a_record_of_sockets_of_single_workers() -> None:
     data = encode_record(mapped, texts.number)
     assert decode_record(data, texts.by_number()).levels == mapped.levels
     assert (decode_numbers(data[:1]), decode_numbers(encode_record(record, texts.number)[:1])) == ([4], [3])
+
+
+@pytest.mark.parametrize("settings", [{}, {"listen": "info", "max_requests_delta": "warning"}])
+@pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
+def test_a_record_of_reviewed_settings(settings: dict[str, str], holders: dict[str, tuple[int, ...]] | None) -> None:
+    """The rules survive, also where none has anything to say, which is not the same as unknown."""
+    record, texts = full_record(), Texts()
+    reviewed = replace(record, levels=replace(record.levels, socket_holders=holders, settings=settings))
+    data = encode_record(reviewed, texts.number)
+    assert decode_record(data, texts.by_number()).levels == reviewed.levels
+    assert decode_numbers(data[:1]) == [5]
+    assert set(texts.texts) >= set(settings)

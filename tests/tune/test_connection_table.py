@@ -7,13 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
 from uwsgi_headroom.tune.experiment import connection_table, run
-from uwsgi_headroom.tune.experiment.connection_table import (
-    MOST_SECONDS,
-    ConnectionTable,
-    overfull_since,
-    read_table,
-)
+from uwsgi_headroom.tune.experiment.connection_table import MOST_SECONDS, overfull_since
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load

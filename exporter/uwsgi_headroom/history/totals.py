@@ -91,6 +91,7 @@ SERVER = (
     Quantity("server", "spooler_tasks", "count", known="reported"),
     Quantity("server", "spooled", "level"),
     Quantity("server", "spooled_growth", "change"),
+    Quantity("server", "untracked", "count", known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -314,6 +315,9 @@ class Totals:
     """Tasks that the spoolers processed; None without spoolers."""
     spooled: int | None = None
     """Not a total but the latest level: tasks in the directories of all spoolers."""
+    untracked: int | None = None
+    """Packets that the kernel dropped because it could not track their connection, in the network namespace; None if it
+    tracks none, or if that is not known."""
     cpu: CpuTotals | None = None
     """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None

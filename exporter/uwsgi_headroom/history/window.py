@@ -163,6 +163,8 @@ class Window:
     """Tasks in the spoolers' directories at the end of the window; None if they cannot be read."""
     spooled_growth: int | None = None
     """How many more these are than at the start of the window; negative if fewer."""
+    untracked: int | None = None
+    """Packets that the kernel dropped because it could not track their connection; None if it tracks none."""
 
 
 @dataclass(frozen=True, slots=True)
