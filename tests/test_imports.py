@@ -36,8 +36,8 @@ DOORS: dict[str, str] = {
     "documents": "build history openapi predict response_times schema sentences",
     "history": "destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs proof setup
-        sock_diag waits""",
+    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
+        proof setup sock_diag waits""",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",

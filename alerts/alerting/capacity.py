@@ -191,8 +191,8 @@ or
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
         f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
-        f"{{{{ with {asked(f'{stopped} >= 1')} }}}}A quota stopped the workers in {{{{ . | first | value | {WHOLE} }}}} % "
-        "of its periods. {{ end }}"
+        f"{{{{ with {asked(f'{stopped} >= 1')} }}}}A quota stopped the workers in {{{{ . | first | value | {WHOLE} }}}}"
+        " % of its periods. {{ end }}"
         "If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow. No uWSGI option adds CPUs.\nThe smallest of three limits applies: the affinity (the workers' "

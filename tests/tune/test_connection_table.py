@@ -94,7 +94,8 @@ def test_a_run_is_repeated_once(monkeypatch: pytest.MonkeyPatch, drops: list[int
         return Outcome(setup=planned.setup.name, load=planned.label, number=planned.number, answers=None)
 
     monkeypatch.setattr(run, "_attempt", attempt)
-    monkeypatch.setattr(connection_table, "read_table", lambda: table(1000, next(readings)))
+    for module in (connection_table, run):
+        monkeypatch.setattr(module, "read_table", lambda: table(1000, next(readings)))
     monkeypatch.setattr(connection_table, "wait_for_room", lambda: said.append("waited"))
     outcome = run.run_once(
         run.Planned(Setup(name="x", command=("server",)), Load(clients=1), "short", 0), say=said.append

@@ -140,7 +140,11 @@ def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
 
 def test_what_requests_wait_for_outside_is_named(page: Tab) -> None:
     """A line below the bar, with addresses as text whatever they hold; without a name and an address there is none."""
-    named = [("backend", "postgres", "10.0.0.5:5432", 0.18), ("backend", HOSTILE, "/run/x", 0.021), ("dns", "DNS", "", 0.005)]
+    named = [
+        ("backend", "postgres", "10.0.0.5:5432", 0.18),
+        ("backend", HOSTILE, "/run/x", 0.021),
+        ("dns", "DNS", "", 0.005),
+    ]
     cases = [named, [("backend", "", "", 0.18)], [("backend", "", f"10.0.0.{place}:80", 0.01) for place in range(5)]]
     keys = ("state", "name", "address", "per_request")
     found = json.dumps([[dict(zip(keys, each, strict=True)) for each in case] for case in cases])

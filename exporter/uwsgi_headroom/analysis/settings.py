@@ -367,8 +367,8 @@ def _reload_mercy(options: Options, seen: Evidence) -> Iterator[Advice]:
             "no request takes that long.",
             OPTIONS,
             sets=("harakiri", "worker_reload_mercy"),
-            seen=f"A worker gets {mercy} s{'' if options.worker_reload_mercy is not None else ', the default'}; `harakiri` "
-            f"is {options.harakiri} s.",
+            seen=f"A worker gets {mercy} s{'' if options.worker_reload_mercy is not None else ', the default'}; "
+            f"`harakiri` is {options.harakiri} s.",
         )
     elif mercy > _LONG_MERCY and not options.can_reload_workers:
         yield Advice(

@@ -49,7 +49,8 @@ class Host:
       reads it for all servers).
     * Every five seconds, or every fifteenth reading up to 15 seconds: the proof, the identity, the workers' memory,
       switches, descriptors and affinity, the usable CPUs and how often a quota stops them, the available memory, listen
-      overflows, tracked connections, OOM kills, what starting workers wait for, and the setup if it has to be read again.
+      overflows, tracked connections, OOM kills, what starting workers wait for, and the setup if it has to be read
+      again.
     * Every ten seconds or more rarely: the connections that workers share, what uWSGI's other processes use, and the
       tasks in the directories of spoolers.
     * Once a minute: the unique memory of one worker.

@@ -96,8 +96,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     reviews = [(server, review_server(server.record)) for server in scrape.servers]
     yield gauge(
         "uwsgi_settings_reviewed",
-        "Whether all of uWSGI's options are known to the review of settings (1), or only some, and it says nothing about "
-        "options that may be missing (0). Absent if the options are not known.",
+        "Whether all of uWSGI's options are known to the review of settings (1), or only some, and it says nothing "
+        "about options that may be missing (0). Absent if the options are not known.",
         [
             (server.labels, float(server.record.setup.options.complete))
             for server, advice in reviews
@@ -106,8 +106,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_settings_advice",
-        "What a rule of `uwsgi-headroom review` (docs/review.md) says about the settings: 2 if they will hurt, 1 if they "
-        "may. Absent for rules that have nothing to say.",
+        "What a rule of `uwsgi-headroom review` (docs/review.md) says about the settings: 2 if they will hurt, 1 if "
+        "they may. Absent for rules that have nothing to say.",
         [
             (labels_of(server.observation, rule=each.rule), 2.0 if each.severity == "warning" else 1.0)
             for server, advice in reviews

@@ -62,8 +62,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_tracked_connections_ratio",
-        "How full the kernel's table of tracked connections (nf_conntrack) is; at 1, it drops new connections. Only for "
-        "servers with TCP sockets in the exporter's own network namespace, where connections are tracked.",
+        "How full the kernel's table of tracked connections (nf_conntrack) is; at 1, it drops new connections. Only "
+        "for servers with TCP sockets in the exporter's own network namespace, where connections are tracked.",
         [
             (server.labels, tracked.entries / tracked.most)
             for server in scrape.servers

@@ -52,6 +52,8 @@ def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
 CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
 PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
+
+
 def quota(stopped: float) -> list[dict[str, str]]:
     """A CPU quota that stops the workers in this part of its periods."""
     labels = ",".join(f'{name}="{value}"' for name, value in TARGET.items())
@@ -394,7 +396,10 @@ CASES = [
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
         {
             "22m": [
-                cpu("0.4 of 2 CPUs are in use by 4 workers. A quota stopped the workers in 30 % of its periods.", **TARGET)
+                cpu(
+                    "0.4 of 2 CPUs are in use by 4 workers. A quota stopped the workers in 30 % of its periods.",
+                    **TARGET,
+                )
             ]
         },
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.alerts.cases.case import Case, firing
 
-RULES = ("recording.yaml", "causes.yaml")
+RULES = ("recording.yaml", "silent_causes.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}
 OTHER = {"job": "uwsgi-canary", "instance": "web1:9239", "server": "api"}
 NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south"))
@@ -26,7 +26,8 @@ def series(*phases: Phase, labels: Mapping[str, str] = TARGET) -> list[dict[str,
 
 def _label(name: str, labels: Mapping[str, str]) -> str:
     metric, _, own = name.rstrip("}").partition("{")
-    return f"{metric}{{{','.join([*([own] if own else []), *(f'{key}="{value}"' for key, value in labels.items())])}}}"
+    every = [own, *(f'{key}="{value}"' for key, value in labels.items())]
+    return f"{metric}{{{','.join(filter(None, every))}}}"
 
 
 def _values(name: str, phases: Sequence[Phase]) -> str:
@@ -135,8 +136,8 @@ CASES = [
         refuses(1, 130),
         refuses(5, 300),
         " refuses requests, as its log says: 90 in 15m.",
-        "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and the "
-        "application may not have seen the request at all.\n"
+        "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
+        "the application may not have seen the request at all.\n"
         "The runbook has the option to change for each reason, such as `buffer-size` for `head_too_large`. If it began "
         "with a deploy, roll the deploy back.",
     ),

@@ -18,8 +18,12 @@ REJECTED = "|".join(sorted(message.code for message in MESSAGES if message.role 
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
-    """The group of `causes.yaml`."""
-    return [Group("uwsgi-headroom causes", [_rejected(t), _connection_shared(t), _descriptors(t), _output_blocked(t)])]
+    """The group of `silent_causes.yaml`."""
+    return [
+        Group(
+            "uwsgi-headroom silent causes", [_rejected(t), _connection_shared(t), _descriptors(t), _output_blocked(t)]
+        )
+    ]
 
 
 def _rejected(t: Thresholds) -> Alert:
@@ -28,7 +32,7 @@ def _rejected(t: Thresholds) -> Alert:
     each = f'increase(uwsgi_log_messages_total{{message=~"{REJECTED}"}}[{r}])'
     rejected = f"round(sum without (message) ({each}))"
     served = by_server("sum", f"increase(uwsgi_worker_requests_total[{r}])")
-    by_message = f'sort_desc(round({each.replace("}[", ",$self}[")}) > 0)'
+    by_message = f"sort_desc(round({each.replace('}[', ',$self}[')}) > 0)"
     return Alert(
         alert="UwsgiRequestsRejected",
         expr=f"{rejected} >= {t.rejected}\nand {rejected} >= {t.rejected_part} * ({served} + {rejected})",
@@ -37,8 +41,8 @@ def _rejected(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}.",
         description="By the reason: "
         f"{{{{ range $place, $reason := {asked(by_message)} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        f"{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The clients got an error, or "
-        "only a part of the answer, and the application may not have seen the request at all.\n"
+        f"{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The clients got an error, "
+        "or only a part of the answer, and the application may not have seen the request at all.\n"
         "The runbook has the option to change for each reason, such as `buffer-size` for `head_too_large`. If it began "
         "with a deploy, roll the deploy back.",
         dashboard=SERVER_DASHBOARD,
@@ -72,7 +76,7 @@ def _descriptors(t: Thresholds) -> Alert:
         hold=t.descriptors_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open.",
-        description=f"{{{{ with {fullest} }}}}Worker {{{{ . | first | label \"worker_id\" }}}} has "
+        description=f'{{{{ with {fullest} }}}}Worker {{{{ . | first | label "worker_id" }}}} has '
         f"{{{{ . | first | value | {WHOLE} }}}} open{{{{ end }}}}, of {answer('uwsgi_open_fds_limit{$self}', WHOLE)}. "
         "Without a free one, a worker accepts no request, and what the application opens fails with `Too many open "
         "files`.\n"
