@@ -68,7 +68,7 @@ def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
     (service,) = document["services"]
     assert set(service) == {
         *("service", "servers", "verdict", "utilization", "users", "balance", "time", "curve", "trend", "what_if"),
-        "recommendations",
+        *("recommendations", "settings"),
     }
     assert service["utilization"]["first"] == "hottest_interpreter"
     assert service["what_if"] == {"reason": "Not here."}
