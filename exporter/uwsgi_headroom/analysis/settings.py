@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from uwsgi_headroom.record import AdviceSeverity, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
@@ -109,7 +110,7 @@ def review(options: Options, seen: Evidence) -> list[Advice]:
     return sorted(placed, key=lambda advice: advice.severity == "info")
 
 
-def review_server(server: ServerRecord) -> list[Advice] | None:
+def review_server(server: ServerRecord) -> Sequence[Advice] | None:
     """All advice on the settings of a uWSGI that runs, as far as an exporter knows it; None if its options are not
     known. What the command `review` reads besides (the systemd unit, modules in C, where the log goes) is not seen."""
     options = server.setup.options
@@ -124,7 +125,25 @@ def review_server(server: ServerRecord) -> list[Advice] | None:
         somaxconn=server.setup.somaxconn,
         is_vassal=server.is_vassal,
     )
-    return review(options, seen)
+    return _review_once(_Same(options), seen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """Options, equal to themselves alone: an exporter reads them rarely, and each scrape asks what the rules say."""
+
+    options: Options
+
+    def __hash__(self) -> int:
+        return id(self.options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.options is self.options
+
+
+@lru_cache(maxsize=512)
+def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
+    return tuple(review(same.options, seen))
 
 
 def _place(advice: Advice, options: Options) -> Advice:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
@@ -35,3 +36,10 @@ def read_table(proc: Path = Path("/proc")) -> ConnectionTable | None:
             entries = max(int(row.get(b"entries", b"0"), 16) for row in rows)  # each has that of all CPUs
             return ConnectionTable(entries, most, sum(int(row.get(b"drop", b"0"), 16) for row in rows))
     return None
+
+
+@lru_cache(maxsize=1)
+def read_table_once(_period: int) -> ConnectionTable | None:
+    """The same, read once for all servers while the caller's count of periods does not change: it has a line for each
+    CPU of the machine."""
+    return read_table()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.connection_table import read_table
+from uwsgi_headroom.kernel.connection_table import read_table_once
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import read_identity
@@ -34,6 +34,9 @@ rarely. Reading them at every sample would be half of the exporter's cost."""
 
 REST_SECONDS = (1.0, 5.0)
 """The same for facts about a worker that has done nothing since: most workers, most of the time."""
+
+TABLE_SECONDS = 10.0
+"""How often the table of tracked connections is read for all servers together."""
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
@@ -144,7 +147,7 @@ class Host:
                 throttling=self._throttling.read(cpus) if cpus else None,
                 limits_off=None if cpus and available else explain_hidden(master_pid),
                 overflows=self._read_overflows(master_pid),
-                tracked=read_table() if _listens_here(master_pid, snapshot) else None,
+                tracked=read_table_once(int(now // TABLE_SECONDS)) if _listens_here(master_pid, snapshot) else None,
                 memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
