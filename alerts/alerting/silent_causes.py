@@ -100,7 +100,7 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         summary=f"uWSGI {SERVER} on {INSTANCE}: workers are blocked writing to a pipe.",
         description=f"{value(TENTH)} threads on average are in a write to their standard output or error, which is a "
         "pipe that takes nothing. "
-        + answer(behind.replace('state=~"', '$self,state=~"'), TENTH)
+        + answer(behind.replace('"}', '",$self}'), TENTH)
         + " threads wait for a pipe, or for a lock that such a thread may hold.\n"
         "Make the program at the other end read: `lsof +E -a -p PID -d 1,2` on a worker names it. It is the service "
         "manager, the container's runtime or a log collector. Else write the log to a file (`logto`).",
