@@ -21,8 +21,24 @@ def is_felt(t: Thresholds) -> str:
     queue. The rest have enough CPU, whichever program uses it."""
     w = t.window
     own, others = (f"rate(uwsgi_cpu_used_by_{who}_seconds_total[{w}])" for who in ("workers", "others"))
-    ready = f'server:uwsgi_wait_threads:ratio_rate{w}{{state="cpu_wait"}} >= {t.cpu_wait_threads:g}'
-    return f"({own} unless {own} < {others})\nor sum without (state) ({ready})\nor {waiting.noticed(t)}"
+    return f"({own} unless {own} < {others})\nor {_waits(t)}"
+
+
+def is_throttled(t: Thresholds) -> str:
+    """The part of the periods of a CPU quota in which it stopped the workers, of servers whose requests wait."""
+    return f"{throttled(t.window)} >= {t.cpu_throttled}\nand ({_waits(t)})"
+
+
+def throttled(w: str, labels: str = "") -> str:
+    """The part of the periods of a CPU quota in which it stopped the workers."""
+    stopped, periods = (f"rate(uwsgi_cpu_quota_{what}_total{labels}[{w}])" for what in ("throttled_periods", "periods"))
+    return f"{stopped} / ({periods} > 0)"
+
+
+def _waits(t: Thresholds) -> str:
+    """Servers whose requests wait: for a CPU, or in the listen queue."""
+    ready = f'server:uwsgi_wait_threads:ratio_rate{t.window}{{state="cpu_wait"}} >= {t.cpu_wait_threads:g}'
+    return f"sum without (state) ({ready})\nor {waiting.noticed(t)}"
 
 
 def hardly_uses(t: Thresholds, within: str) -> str:

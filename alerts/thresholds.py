@@ -339,12 +339,50 @@ class Thresholds:
         "where requests may be slow.",
     )
     bound_hold: str = knob("15m", "How long interpreters or CPUs must be full before it is a ticket.")
+    cpu_throttled: float = knob(
+        0.25,
+        "Fraction of the periods of a CPU quota in which it stopped the workers that is a ticket, if requests wait for "
+        "a CPU or in the listen queue. As in `check`. Raise it where short delays do not matter.",
+    )
     shared_cpu_load: float = knob(
         0.3,
         "CPU use of the busiest worker (in CPUs) from which workers that are pinned to one CPU are a ticket. As in "
         "`check`. Below, they hardly ever meet there.",
     )
     shared_cpu_hold: str = knob("15m", "How long workers must be pinned to one CPU before it is a ticket.")
+    rejected: int = knob(
+        3, "Requests refused within `rejected_range`, as uWSGI's log says, that are a ticket. As in `check`."
+    )
+    rejected_part: float = knob(
+        0.01,
+        "Fraction of all requests that must be refused as well. As in `check`. Raise it for servers that scanners "
+        "reach directly.",
+    )
+    rejected_range: str = knob("15m", "The range in which refused requests are counted.")
+    rejected_hold: str = knob(
+        "1m", "How long the count must stand before it is a ticket. It is short, because the harm is done."
+    )
+    connection_shared_threads: float = knob(
+        0.05,
+        "Mean number of threads that wait for an answer over a connection that workers share, from which on requests "
+        "use it. As in `check`.",
+    )
+    connection_shared_hold: str = knob("5m", "How long requests must use it before it is a ticket.")
+    descriptors: float = knob(
+        0.8,
+        "Fraction of its file descriptors that a worker has open that is a ticket. As in `check`. Raise it if workers "
+        "are meant to hold many connections.",
+    )
+    descriptors_hold: str = knob("5m", "How long a worker must have so many open before it is a ticket.")
+    output_blocked_threads: float = knob(
+        0.9, "Mean number of threads in a write to a pipe that takes nothing that is a ticket. As in `check`."
+    )
+    output_blocked_part: float = knob(
+        0.5,
+        "Fraction of all threads in service that must wait for a pipe, or for a lock, as well. Lower it to hear of a "
+        "single worker among many.",
+    )
+    output_blocked_hold: str = knob("2m", "How long threads must be blocked before it is a ticket.")
 
     @property
     def window_seconds(self) -> float:

@@ -26,7 +26,7 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
-        routes settings usable verdict wait_states what_if worker_states
+        routes settings settings_table usable verdict wait_states what_if worker_states
         findings.evenness findings.queue findings.workers""",
     "arguments": "commands parser",
     "check": "command failure request watching",
@@ -36,8 +36,8 @@ DOORS: dict[str, str] = {
     "documents": "build history openapi predict response_times schema sentences",
     "history": "destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
-    "kernel": """backlogs cpus facts host identity log_file memory namespaces options processes procfs proof setup
-        sock_diag waits""",
+    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
+        proof setup sock_diag waits""",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",

@@ -16,6 +16,7 @@ from tools.environments import ROOT
 from tools.support.synthetic import stories
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
+from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.render import Format, render, write_review
 from uwsgi_headroom.report.review import build_review
@@ -24,6 +25,9 @@ FILE = ROOT / "docs" / "examples" / "capacity-review.md"
 
 CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.08, weekdays=(1.0,) * 7)
 """A service that grows steadily and has its threads as the first limit."""
+
+_SETTINGS: dict[str, AdviceSeverity] = {"max_requests_delta": "warning", "listen": "info", "buffer_size": "info"}
+"""What is said about the settings of every server."""
 
 _LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
 
@@ -36,8 +40,9 @@ def make_example() -> str:
 def _quarter(*services: Service) -> ReviewData:
     """The data of a quarter of a year with these services, which says that it is made up."""
     quarter = stories.quarter()
-    history = History(services=services, days=quarter.days, until=quarter.until, zone=quarter.zone)
-    return replace(make_review_data(history), source="tools/report_example.py, seed 1", problems=(_LABEL,))
+    data = make_review_data(History(services=services, days=quarter.days, until=quarter.until, zone=quarter.zone))
+    servers = tuple(replace(server, settings=_SETTINGS) for server in data.servers)
+    return replace(data, servers=servers, source="tools/report_example.py, seed 1", problems=(_LABEL,))
 
 
 def main() -> int:

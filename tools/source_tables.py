@@ -14,10 +14,9 @@ from importlib import import_module
 from pathlib import Path
 
 from tools.environments import ROOT
-from tools.support.bad_settings import WORST
 from tools.tables import table
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES
-from uwsgi_headroom.analysis.settings import review
+from uwsgi_headroom.analysis.settings_table import list_rules
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 FINDINGS = PACKAGE / "analysis" / "findings"
@@ -57,16 +56,15 @@ def findings() -> Iterator[str]:
 
 def rules() -> Iterator[str]:
     """What each rule of `review` says about settings that break it."""
-    found = {advice.rule: advice for example in reversed(WORST) for advice in review(*example)}
     rows = [
         (
-            f"`{rule}`",
+            f"`{advice.rule}`",
             advice.title,
             "<br>".join(f"`{line}`" for line in advice.lines) or advice.change,
             advice.needs or "any",
             advice.unless,
         )
-        for rule, advice in sorted(found.items())
+        for advice in list_rules()
     ]
     yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
 

@@ -168,18 +168,22 @@ def _uncontended(t: Thresholds) -> str:
 
 
 def _cpu_bound(t: Thresholds) -> Alert:
-    """A ticket for workers that use all their CPUs, and for workers that lack CPU because others use it."""
+    """A ticket for workers that use all their CPUs, for workers that lack CPU because others use it, and for workers
+    that a quota stops again and again while their mean use is below it."""
     w = t.window
     used = f"worker:uwsgi_interpreter_load:rate{w}"
     others = f"rate(uwsgi_cpu_used_by_others_seconds_total{{$self}}[{w}])"
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
+    stopped = f"100 * {cpu.throttled(w, '{$self}')}"
     return Alert(
         alert="UwsgiCpuBound",
         expr=f"""
 {by_server("sum", used)} / uwsgi_cpus_usable >= {t.cpu_full}
 or
 ({cpu.lacks(t)})
-and ({cpu.is_felt(t)})""",
+and ({cpu.is_felt(t)})
+or
+{cpu.is_throttled(t)}""",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
@@ -187,6 +191,8 @@ and ({cpu.is_felt(t)})""",
         description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
         f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
         f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
+        f"{{{{ with {asked(f'{stopped} >= 1')} }}}}A quota stopped the workers in {{{{ . | first | value | {WHOLE} }}}}"
+        " % of its periods. {{ end }}"
         "If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow. No uWSGI option adds CPUs.\nThe smallest of three limits applies: the affinity (the workers' "

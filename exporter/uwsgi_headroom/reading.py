@@ -21,6 +21,7 @@ from uwsgi_headroom.record import (
     ServerRecord,
     SpoolerRecord,
     ThrottledVassal,
+    TrackedConnections,
     WorkerRecord,
     WorkerState,
 )
@@ -106,6 +107,8 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         time=reading.time,
         document_bytes=reading.document_bytes,
         version=snapshot.version,
+        mounted=max([len(worker.apps) for worker in snapshot.workers], default=None),
+        is_vassal=host.identity is not None and host.identity.emperor_pid is not None,
         thunder_lock=snapshot.thunder_lock,
         accept_lock_holder=max(0, (snapshot.locks or {}).get("thunder", 0)) or None,
         caches=tuple([CacheRecord(each.name, each.items, each.max_items, each.full) for each in snapshot.caches]),
@@ -120,6 +123,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         roles=host.roles,
         shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
+        tracked=TrackedConnections(host.tracked.entries, host.tracked.most) if host.tracked else None,
     )
 
 

@@ -126,6 +126,10 @@ DISTRIBUTIONS_FILES = "/usr/share/"
 """Where Debian's package keeps the file that it gives to every uWSGI before the application's own."""
 
 
+AdviceSeverity = Literal["warning", "info"]
+"""How a rule of the review of settings speaks. warning: this setting will hurt; info: it may."""
+
+
 ConcurrencyKind = Literal["threads", "async", "single"]
 
 SocketHolders = Mapping[str, tuple[int, ...]]
@@ -153,6 +157,13 @@ class Setup:
 
 UNKNOWN = Setup(Options(), None, None, None, None)
 """The setup of a server of which nothing is known."""
+
+
+class TrackedConnections(NamedTuple):
+    """The table of connections that the kernel keeps for a firewall."""
+
+    entries: int
+    most: int
 
 
 Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
@@ -449,6 +460,10 @@ class ServerRecord(Struct, frozen=True):
     """The size of its stats document; 0 if unknown."""
     version: str = ""
     """Of uWSGI; empty if unknown."""
+    mounted: int | None = None
+    """The most applications that a worker has loaded."""
+    is_vassal: bool = False
+    """Whether an emperor is known to run it."""
     thunder_lock: bool | None = None
     accept_lock_holder: int | None = None
     """The pid of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
@@ -473,6 +488,8 @@ class ServerRecord(Struct, frozen=True):
     """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
+    tracked: TrackedConnections | None = None
+    """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 

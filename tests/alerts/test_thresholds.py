@@ -8,7 +8,19 @@ import pytest
 
 from alerts.thresholds import Thresholds
 from uwsgi_headroom.analysis import advice, capacity, littles_law, objective, worker_states
-from uwsgi_headroom.analysis.findings import clients, evenness, health, limits, load, queue, setup, workers
+from uwsgi_headroom.analysis.findings import (
+    clients,
+    evenness,
+    health,
+    limits,
+    load,
+    log,
+    open_files,
+    queue,
+    setup,
+    waits,
+    workers,
+)
 
 MINUTES = 5
 """Length of `respawn_range`."""
@@ -38,6 +50,12 @@ SHARED = {
     "near_capacity": limits.THREADS_FULL,
     "cpu_full": advice.CPU_FULL,
     "cpu_least": capacity.LEAST_OWN,
+    "cpu_throttled": load.THROTTLED[1],
+    "rejected": log.MANY_REFUSED[0],
+    "rejected_part": log.MANY_REFUSED[1],
+    "connection_shared_threads": waits.LEAST_SHARED,
+    "descriptors": open_files.NEAR,
+    "output_blocked_threads": waits.LEAST_BLOCKED,
     "shared_cpu_load": setup.BUSY,
 }
 """Knobs, and the corresponding constants of `check`'s findings."""

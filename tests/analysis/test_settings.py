@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from tests.support.windows import window, worker
-from tools.support.bad_settings import WORST
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.settings import RULES, Evidence, review
+from uwsgi_headroom.analysis.settings_table import WORST
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Options

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.support.documents_with_waits import EXAMPLE, waits
-from uwsgi_headroom.documents.sentences import split_request_time
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.sentences import describe_destinations, split_request_time
+from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.states import WAITS
 
@@ -55,3 +56,50 @@ def test_every_state_has_a_label() -> None:
     """Labels are in the order of the states, and differ."""
     assert tuple(WAITS) == STATES
     assert len({state.name for state in WAITS.values()}) == len(STATES)
+
+
+def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> Waits:
+    """A section with these destinations: state, name, address and mean threads."""
+    threads = sum(each[3] for each in found)
+    section = waits({"backend": threads}, throughput=throughput)
+    destinations = [
+        Destination(
+            state=state,  # type: ignore[arg-type]
+            name=name,
+            address=address,
+            threads=number,
+            per_request=number / throughput if throughput else None,
+            connecting=0.0,
+        )
+        for state, name, address, number in found
+    ]
+    return msgspec.structs.replace(section, destinations=tuple(destinations))
+
+
+POSTGRES, REDIS = ("backend", "postgres", "10.0.0.5:5432"), ("backend", "redis", "10.0.0.6:6379")
+
+
+@pytest.mark.parametrize(
+    ("section", "texts"),
+    [
+        (
+            outside((*POSTGRES, 18.0), (*REDIS, 2.1)),
+            ["backend 201 ms: postgres at 10.0.0.5:5432 180 ms, redis at 10.0.0.6:6379 21 ms"],
+        ),
+        (outside((*POSTGRES, 18.0)), ["backend 180 ms: postgres at 10.0.0.5:5432"]),
+        (outside((*POSTGRES, 3.0), throughput=None), ["backend 3.0: postgres at 10.0.0.5:5432"]),
+        (
+            outside((*POSTGRES, 4.0), ("backend", "", "", 1.0), ("dns", "DNS", "10.0.0.2:53", 0.5)),
+            ["backend 50 ms: postgres at 10.0.0.5:5432 40 ms, not known 10 ms", "DNS 5.0 ms: 10.0.0.2:53"],
+        ),
+        (
+            outside(*(("backend", "", f"10.0.0.{place}:80", 1.0) for place in range(64))),
+            ["backend 640 ms: 10.0.0.0:80 10 ms, 10.0.0.1:80 10 ms, 10.0.0.2:80 10 ms, others 610 ms"],
+        ),
+        (outside(("backend", "", "", 5.0)), []),
+        (waits({"backend": 5.0}), []),
+    ],
+)
+def test_what_requests_wait_for_outside(section: Waits, texts: list[str]) -> None:
+    """By name and address, the largest first; without a name and an address there is nothing to say."""
+    assert describe_destinations(section) == texts

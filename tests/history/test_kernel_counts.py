@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.kernel.connection_table import ConnectionTable
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.throttling import Throttling
@@ -20,7 +21,11 @@ def integrate(*facts: HostFacts) -> Integrals:
     for second, each in enumerate(facts):
         reading = server.read(1000.0 + second)
         host = replace(
-            reading.host, throttling=each.throttling, oom_kills=each.oom_kills, waits=each.waits or reading.host.waits
+            reading.host,
+            throttling=each.throttling,
+            oom_kills=each.oom_kills,
+            tracked=each.tracked,
+            waits=each.waits or reading.host.waits,
         )
         integrals.add(replace(reading, host=host), longest_step=2.0)
     return integrals
@@ -49,6 +54,13 @@ def test_processes_that_were_killed() -> None:
         integrate(HostFacts(oom_kills=OomKills(None, 7)), HostFacts(oom_kills=OomKills(None, 9))).totals.oom_kills == 2
     )
     assert integrate(HostFacts()).totals.oom_kills is None
+
+
+def test_packets_of_untracked_connections() -> None:
+    """Growth counts; where connections are not tracked, it is not known."""
+    counts = [ConnectionTable(1, 9, dropped) for dropped in (40, 43, 43, 47)]
+    assert integrate(*[HostFacts(tracked=each) for each in counts]).totals.untracked == 7
+    assert integrate(HostFacts()).totals.untracked is None
 
 
 def test_threads_in_a_shared_connection_and_before_a_full_pipe() -> None:

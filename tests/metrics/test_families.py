@@ -289,13 +289,14 @@ def test_workers_sharing_one_cpu() -> None:
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name: str) -> None:
-    """A worker has at most 25 series and a server 133 more, 17 of them for waits, 16 for the histogram of response
-    times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend and each
-    route adds one."""
-    values = [key for key in series(proven(name)) if "uwsgi_backend_" not in key and "uwsgi_route_" not in key]
+    """A worker has at most 25 series and a server 136 more, 17 of them for waits, 16 for the histogram of response
+    times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend, each
+    route and each rule about the settings that speaks adds one."""
+    apart = re.compile(r"uwsgi_(backend_|route_|settings_advice)")
+    values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 133
+    assert len(values) <= 25 * len(each) + 136
 
 
 def test_tasks_of_spoolers() -> None:
@@ -364,3 +365,16 @@ def test_promtool_finds_nothing_wrong() -> None:
 def _family(collected: list[Metric], name: str) -> Metric:
     (family,) = [family for family in collected if family.name == name]
     return family
+
+
+def test_settings_that_will_hurt() -> None:
+    """A rule has a series while it speaks; without the options there is none, not even a 0."""
+    known = proven("threads_4x8_busy")
+    assert known.reading
+    options = Options(complete=True, stats=":1717", processes=4, threads=8)
+    setup = Setup(options, 4096, "threads", None, False)
+    hurt = series(replace(known, outcome=replace(known.reading, host=replace(known.reading.host, setup=setup))))
+    advice = 'uwsgi_settings_advice{rule="%s",server="threads_4x8_busy"}'
+    assert (hurt[advice % "stats_exposed"], hurt[advice % "need_app"]) == (2.0, 1.0)
+    assert hurt['uwsgi_settings_reviewed{server="threads_4x8_busy"}'] == 1.0
+    assert not [name for name in series(up("threads_4x8_busy")) if name.startswith("uwsgi_settings")]

@@ -146,15 +146,16 @@ def test_a_minute_of_eight_workers_is_small() -> None:
 
 
 def test_damaged_bytes_are_refused() -> None:
-    """Any truncation and four thousand random changes are a record or a HistoryFileError, and nothing else."""
+    """Any truncation and four thousand random changes are a record or a HistoryFileError, and nothing else; records of
+    version 1.0.0, which have no checksum, as well."""
     texts = Texts()
     data = encode_record(full_record(), texts.number)
     for end in range(len(data)):
         with pytest.raises(HistoryFileError):
             decode_record(data[:end], texts.by_number())
-    chance, refused = random.Random(2), 0
-    for _ in range(4000):
-        damaged = bytearray(data)
+    chance, refused = random.Random(1), 0
+    for number in range(4000):
+        damaged = bytearray(data if number % 2 else b"\x02" + EARLIER[1:-CHECKSUM_BYTES])
         for _ in range(chance.randint(1, 5)):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         try:
@@ -172,3 +173,15 @@ def test_a_record_of_sockets_of_single_workers() -> None:
     data = encode_record(mapped, texts.number)
     assert decode_record(data, texts.by_number()).levels == mapped.levels
     assert (decode_numbers(data[:1]), decode_numbers(encode_record(record, texts.number)[:1])) == ([4], [3])
+
+
+@pytest.mark.parametrize("settings", [{}, {"listen": "info", "max_requests_delta": "warning"}])
+@pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
+def test_a_record_of_reviewed_settings(settings: dict[str, str], holders: dict[str, tuple[int, ...]] | None) -> None:
+    """The rules survive, also where none has anything to say, which is not the same as unknown."""
+    record, texts = full_record(), Texts()
+    reviewed = replace(record, levels=replace(record.levels, socket_holders=holders, settings=settings))
+    data = encode_record(reviewed, texts.number)
+    assert decode_record(data, texts.by_number()).levels == reviewed.levels
+    assert decode_numbers(data[:1]) == [5]
+    assert set(texts.texts) >= set(settings)

@@ -7,13 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
 from uwsgi_headroom.tune.experiment import connection_table, run
-from uwsgi_headroom.tune.experiment.connection_table import (
-    MOST_SECONDS,
-    ConnectionTable,
-    overfull_since,
-    read_table,
-)
+from uwsgi_headroom.tune.experiment.connection_table import MOST_SECONDS, overfull_since
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
@@ -98,7 +94,8 @@ def test_a_run_is_repeated_once(monkeypatch: pytest.MonkeyPatch, drops: list[int
         return Outcome(setup=planned.setup.name, load=planned.label, number=planned.number, answers=None)
 
     monkeypatch.setattr(run, "_attempt", attempt)
-    monkeypatch.setattr(connection_table, "read_table", lambda: table(1000, next(readings)))
+    for module in (connection_table, run):
+        monkeypatch.setattr(module, "read_table", lambda: table(1000, next(readings)))
     monkeypatch.setattr(connection_table, "wait_for_room", lambda: said.append("waited"))
     outcome = run.run_once(
         run.Planned(Setup(name="x", command=("server",)), Load(clients=1), "short", 0), say=said.append

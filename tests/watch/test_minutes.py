@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,9 @@ from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.record import UNKNOWN, Options
 from uwsgi_headroom.store.record import Minute, merge_records
+from uwsgi_headroom.watch.minutes import find_levels
 
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
 
@@ -164,3 +166,15 @@ def test_a_failing_writer_loses_no_sample() -> None:
     watch, server = watched(Failing())
     watch.seconds(server, 170, lambda _: busy(server))
     assert watch.watch.integrals.totals.samples == 341
+
+
+def test_a_minute_has_the_rules_about_the_settings_and_no_setting() -> None:
+    """Which rules of the review speak, and how; None, and not nothing, while the options are not known."""
+    reading = Server(2, 4).read(1000.0)
+    options = Options(complete=True, harakiri=4711, stats="hunter2:1717", listen=2000, source={"stats": "hunter2.ini"})
+    known = replace(reading, host=replace(reading.host, setup=replace(UNKNOWN, options=options)))
+    levels = find_levels(known, None, None)
+    assert levels.settings
+    assert (levels.settings["stats_exposed"], levels.settings["need_app"]) == ("warning", "info")
+    assert not any(secret in repr(levels) for secret in ("hunter2", "4711"))
+    assert find_levels(reading, None, None).settings is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.web.test_page_parts_in_browser import part
@@ -132,5 +134,31 @@ def test_stuck_requests_stand_beside_the_bar(page: Tab) -> None:
     assert part(page, "request_bar.js", script) == [
         "0.5 threads hold requests that are stuck, not counted here",
         None,
+        None,
+    ]
+
+
+def test_what_requests_wait_for_outside_is_named(page: Tab) -> None:
+    """A line below the bar, with addresses as text whatever they hold; without a name and an address there is none."""
+    named = [
+        ("backend", "postgres", "10.0.0.5:5432", 0.18),
+        ("backend", HOSTILE, "/run/x", 0.021),
+        ("dns", "DNS", "", 0.005),
+    ]
+    cases = [named, [("backend", "", "", 0.18)], [("backend", "", f"10.0.0.{place}:80", 0.01) for place in range(5)]]
+    keys = ("state", "name", "address", "per_request")
+    found = json.dumps([[dict(zip(keys, each, strict=True)) for each in case] for case in cases])
+    script = f"""({{ requestBar }}) => {{
+        const bar = requestBar(), line = () => bar.node.querySelector(".outside");
+        const texts = {found}.map((destinations) => {{
+            bar.now({{ waits: {{ ...{waits({"cpu": 0.02})}, destinations }} }});
+            return line().hidden ? null : line().textContent;
+        }});
+        return [...texts, bar.node.querySelector("img")];
+    }}"""
+    assert part(page, "request_bar.js", script) == [
+        f"backend 201 ms: postgres at 10.0.0.5:5432 180 ms, {HOSTILE} at /run/x 21 ms; DNS 5.0 ms: DNS",
+        None,
+        "backend 50 ms: 10.0.0.0:80 10 ms, 10.0.0.1:80 10 ms, 10.0.0.2:80 10 ms, others 20 ms",
         None,
     ]

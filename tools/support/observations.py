@@ -16,6 +16,7 @@ from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.connection_table import ConnectionTable
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
@@ -114,6 +115,7 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
+        tracked=ConnectionTable(13_107, 262_144, 0),
         oom_kills=OomKills(0, 3),
         roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),
         shared_connections=(SharedConnection("10.0.0.5:5432", 4),),

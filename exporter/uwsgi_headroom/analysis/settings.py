@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import lru_cache
 
-from uwsgi_headroom.record import Options, spell_option
+from uwsgi_headroom.record import AdviceSeverity, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
 
 THINGS_TO_KNOW = "https://uwsgi-docs.readthedocs.io/en/latest/ThingsToKnow.html"
@@ -87,7 +87,7 @@ class Advice:
     """
 
     rule: str
-    severity: Literal["warning", "info"]
+    severity: AdviceSeverity
     title: str
     reason: str
     lines: tuple[str, ...]
@@ -108,6 +108,42 @@ def review(options: Options, seen: Evidence) -> list[Advice]:
     found = [advice for rule in RULES for advice in rule(options, seen)]
     placed = [_place(advice, options) for advice in found]
     return sorted(placed, key=lambda advice: advice.severity == "info")
+
+
+def review_server(server: ServerRecord) -> Sequence[Advice] | None:
+    """All advice on the settings of a uWSGI that runs, as far as an exporter knows it; None if its options are not
+    known. What the command `review` reads besides (the systemd unit, modules in C, where the log goes) is not seen."""
+    options = server.setup.options
+    if not (options.complete or options.source):
+        return None
+    threads = {worker.threads for worker in server.workers}
+    seen = Evidence(
+        version=parse_version(server.version),
+        workers=len(server.workers) or None,
+        threads=threads.pop() if len(threads) == 1 else None,
+        mounted=server.mounted,
+        somaxconn=server.setup.somaxconn,
+        is_vassal=server.is_vassal,
+    )
+    return _review_once(_Same(options), seen)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """Options, equal to themselves alone: an exporter reads them rarely, and each scrape asks what the rules say."""
+
+    options: Options
+
+    def __hash__(self) -> int:
+        return id(self.options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.options is self.options
+
+
+@lru_cache(maxsize=512)
+def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
+    return tuple(review(same.options, seen))
 
 
 def _place(advice: Advice, options: Options) -> Advice:
@@ -345,24 +381,25 @@ def _reload_mercy(options: Options, seen: Evidence) -> Iterator[Advice]:
             "worker_reload_mercy",
             "warning",
             "A reload kills requests that `harakiri` allows.",
-            f"A worker that reloads gets {mercy} s for its requests, and `harakiri` is {options.harakiri} s.",
+            "A worker that reloads ends after `worker-reload-mercy`, and `harakiri` allows a request more time.",
             (f"worker-reload-mercy = {options.harakiri}",),
             "no request takes that long.",
             OPTIONS,
             sets=("harakiri", "worker_reload_mercy"),
-            seen="Both are set here." if options.worker_reload_mercy is not None else "The default applies.",
+            seen=f"A worker gets {mercy} s{'' if options.worker_reload_mercy is not None else ', the default'}; "
+            f"`harakiri` is {options.harakiri} s.",
         )
     elif mercy > _LONG_MERCY and not options.can_reload_workers:
         yield Advice(
             "worker_reload_mercy",
             "info",
             "A reload waits for the longest request, and nobody is served until all workers have ended.",
-            f"A worker that reloads gets {mercy} s for its requests; a full reload waits for the slowest worker.",
+            "A full reload waits for the slowest worker, for as long as `worker-reload-mercy`.",
             ("touch-chain-reload = /path/to/a/file", "lazy-apps = true"),
             "no request takes longer than you can do without service.",
             RELOADING,
             sets=("worker_reload_mercy",),
-            seen=_size(options, seen),
+            seen=f"A worker gets {mercy} s. {_size(options, seen)}",
         )
 
 
@@ -375,12 +412,13 @@ def _http_timeout(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "http_timeout",
             "info",
             "The `http` router gives up before the application does, which goes on for nobody.",
-            f"The router waits {timeout} s for an answer; the request may take "
-            + (f"{options.harakiri} s." if options.harakiri else "any time."),
+            "The request may take longer than the router waits for its answer.",
             (f"http-timeout = {options.harakiri}",) if options.harakiri else (f"harakiri = {timeout}",),
-            f"no request takes {timeout} s.",
+            "no request takes as long as the router waits.",
             OPTIONS,
             sets=("http_timeout", "harakiri"),
+            seen=f"The router waits {timeout} s, and a request may take "
+            + (f"{options.harakiri} s." if options.harakiri else "any time."),
         )
 
 
@@ -393,24 +431,25 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
             "listen_above_somaxconn",
             "warning",
             "uWSGI does not start on this machine: `listen` is above the kernel's limit.",
-            f"net.core.somaxconn is {seen.somaxconn} here, and uWSGI ends if a queue for TCP is longer.",
+            "uWSGI ends if its queue for TCP is longer than net.core.somaxconn.",
             (f"listen = {seen.somaxconn}",),
-            f"you raise the limit first: sysctl -w net.core.somaxconn={length}, in the container's network namespace. "
-            "UNIX sockets get the smaller of both.",
+            "you raise net.core.somaxconn first, in the container's network namespace. UNIX sockets get the smaller of "
+            "both.",
             OPTIONS,
-            seen=f"`listen` is {length}.",
+            seen=f"`listen` is {length}, and net.core.somaxconn is {seen.somaxconn} here.",
             sets=("listen",),
         )
     elif length <= DEFAULT_LISTEN:
         yield Advice(
             "listen",
             "info",
-            f"A burst of more than {length} connections is refused.",
-            "The listen queue holds the connections that no thread has accepted.",
+            "The listen queue is short: more connections at once are refused.",
+            "It holds the connections that no thread has accepted. A burst, or a pause of the workers, fills it.",
             (f"listen = {min(1024, seen.somaxconn or 1024)}",),
             "the proxy in front limits or retries connections.",
             OPTIONS,
-            seen=f"net.core.somaxconn is {seen.somaxconn} here." if seen.somaxconn else GENERAL,
+            seen=f"The queue holds {length}"
+            + (f"; net.core.somaxconn is {seen.somaxconn} here." if seen.somaxconn else "."),
             sets=("listen",),
         )
 
@@ -421,11 +460,12 @@ def _buffer_size(options: Options, _seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "buffer_size",
             "info",
-            f"Requests with a head above {size:,} bytes are thrown away, and no counter shows them.",
-            "Cookies and tokens make heads that long. uWSGI only writes a line to its log.",
+            "Requests with a long head are thrown away, and no counter shows them.",
+            "Cookies and tokens make heads longer than 4,096 bytes, the default. uWSGI only writes a line to its log.",
             ("buffer-size = 32768",),
             "your cookies and tokens are short.",
             THINGS_TO_KNOW,
+            seen=f"A head may have {size:,} bytes.",
             sets=("buffer_size",),
         )
 
@@ -473,11 +513,11 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "cheaper_too_large",
             "warning",
             "uWSGI does not start: `cheaper` is not below `processes`.",
-            f"`cheaper` is {options.cheaper}, and there are {counted(workers, 'worker')}.",
+            "`cheaper` is the number of workers that stay when there is little to do.",
             (f"cheaper = {max(1, workers // 2)}",),
             "never.",
             CHEAPER,
-            seen="Both are set here.",
+            seen=f"`cheaper` is {options.cheaper}, and there are {counted(workers, 'worker')}.",
             sets=("cheaper", "processes"),
         )
     elif workers and options.cheaper_initial and not options.cheaper <= options.cheaper_initial <= workers:
@@ -485,11 +525,12 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "cheaper_initial",
             "info",
             "`cheaper-initial` is ignored.",
-            f"It is {options.cheaper_initial}, outside of `cheaper` {options.cheaper} to {counted(workers, 'worker')}.",
+            "It is below `cheaper`, or above the number of workers.",
             (f"cheaper-initial = {min(max(options.cheaper_initial, options.cheaper), workers)}",),
             "never.",
             CHEAPER,
-            seen="Both are set here.",
+            seen=f"It is {options.cheaper_initial}, outside of `cheaper` {options.cheaper} to "
+            f"{counted(workers, 'worker')}.",
             sets=("cheaper_initial",),
         )
     if workers and (options.cheaper_step or 1) > workers - options.cheaper > 0:
@@ -497,11 +538,11 @@ def _cheaper(options: Options, seen: Evidence) -> Iterator[Advice]:
             "cheaper_step",
             "info",
             "One step of the cheaper mode starts all workers at once.",
-            f"`cheaper-step` is {options.cheaper_step}, and {workers - options.cheaper} can be added.",
+            "`cheaper-step` is larger than the number of workers that can be added.",
             (f"cheaper-step = {max(1, (workers - options.cheaper) // 4)}",),
             "the workers start in milliseconds.",
             CHEAPER,
-            seen="Both are set here.",
+            seen=f"`cheaper-step` is {options.cheaper_step}, and {workers - options.cheaper} can be added.",
             sets=("cheaper_step",),
         )
 
@@ -540,11 +581,11 @@ def _max_fd(options: Options, seen: Evidence) -> Iterator[Advice]:
             "max_fd",
             "warning",
             "The `http` router takes memory for every file that it may ever open.",
-            f"It may open {seen.descriptors:,}, at 8 bytes each: {size:.1f} GB in each router.",
+            "Its table has 8 bytes for each, up to the limit of open files.",
             ("max-fd = 65536",),
             "the service manager or the container limits open files (LimitNOFILE, --ulimit nofile).",
             "https://github.com/unbit/uwsgi/issues/2299",
-            seen="The limit of the running master.",
+            seen=f"The master may open {seen.descriptors:,} files: {size:.1f} GB in each router.",
         )
 
 

@@ -22,6 +22,7 @@ from uwsgi_headroom.check.request import WORST_FIRST, find_worst
 from uwsgi_headroom.documents import PredictedLoad, PredictedSetting, ResponseTimes, Waits, WhatIf, Worker
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
+    describe_destinations,
     describe_full_host,
     describe_objective,
     describe_routes,
@@ -133,6 +134,8 @@ def _time(waits: Waits) -> Iterator[str]:
         parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
         stuck = describe_stuck(waits, time)
         yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}{f'; {stuck}' if stuck else ''}")
+        if outside := describe_destinations(waits):
+            yield from _wrap("; ".join(outside), indent=(" " * 15, " " * 15))
 
 
 def _workers(server: Server) -> Iterator[str]:

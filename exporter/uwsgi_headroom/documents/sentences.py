@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
@@ -26,6 +27,7 @@ from uwsgi_headroom.words.formats import (
     percent,
     significant,
 )
+from uwsgi_headroom.words.states import WAITS
 
 _LEAST_SHARE, _NEGLIGIBLE = 0.03, 0.001
 """Parts below the first are summed as "other"; parts below the second, such as rounding errors, are left out."""
@@ -33,7 +35,7 @@ _LEAST_SHARE, _NEGLIGIBLE = 0.03, 0.001
 
 @dataclass(frozen=True, slots=True)
 class TimePart:
-    """A part of the time of requests. backend: a configured name, or None; threads: the mean number; per_request:
+    """A part of the time of requests. backend: what it waits for, or None; threads: the mean number; per_request:
     seconds, None without completed requests."""
 
     state: State
@@ -106,6 +108,40 @@ def _list_parts(waits: Waits) -> Iterator[TimePart]:
 def _add(parts: list[TimePart]) -> TimePart:
     times = [part.per_request for part in parts if part.per_request is not None]
     return TimePart("other", sum(part.threads for part in parts), sum(times) if len(times) == len(parts) else None)
+
+
+_MOST_DESTINATIONS = 3
+"""More of one state are summed as "others"."""
+
+
+def describe_destinations(waits: Waits) -> list[str]:
+    """Write what requests wait for outside of the server, state by state: `backend 201 ms: postgres at 10.0.0.5:5432
+    180 ms, redis at 10.0.0.6:6379 21 ms`. Empty if no name or address is known. The names are not escaped."""
+    texts = []
+    for state in _OUTSIDE:
+        found = [each for each in waits.destinations if each.state == state]
+        parts = [TimePart(state, each.threads, each.per_request, _call(each)) for each in found]
+        whole = _add(parts)
+        parts = [part for part in parts if _weight(part) > _NEGLIGIBLE * _weight(whole)]
+        if not any(part.backend for part in parts):
+            continue
+        named = [f"{part.backend or 'not known'} {part.size}" for part in parts[:_MOST_DESTINATIONS]]
+        if rest := parts[_MOST_DESTINATIONS:]:
+            named.append(f"others {_add(rest).size}")
+        one = parts[0].backend if len(parts) == 1 else None
+        texts.append(f"{WAITS[state].short} {whole.size}: {one or ', '.join(named)}")
+    return texts
+
+
+_OUTSIDE: tuple[Literal["backend", "dns"], ...] = ("backend", "dns")
+
+
+def _call(destination: Destination) -> str:
+    """The name and the address of a destination; of a name server, the address."""
+    name, address = destination.name, destination.address
+    if destination.state == "dns":
+        return address or name
+    return f"{name} at {address}" if name and address else name or address
 
 
 POINT_INTERVALS = 2.0

@@ -114,6 +114,7 @@ class Integrals:
         self._add_overflows(before, reading)
         _add_throttling(totals, before, reading)
         _add_oom_kills(totals, before, reading)
+        _add_untracked(totals, before, reading)
         _add_waits(totals, before, reading, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
@@ -240,6 +241,12 @@ def _add_oom_kills(totals: Totals, before: Reading | None, reading: Reading) -> 
     if count is not None:
         grown = max(0, count - earlier) if earlier is not None else 0
         totals.oom_kills = (totals.oom_kills or 0) + grown
+
+
+def _add_untracked(totals: Totals, before: Reading | None, reading: Reading) -> None:
+    now, then = reading.host.tracked, before.host.tracked if before else None
+    if now and now is not then:
+        totals.untracked = (totals.untracked or 0) + (max(0, now.dropped - then.dropped) if then else 0)
 
 
 _ROUNDING = 1e-6

@@ -93,6 +93,7 @@ SERVER = (
     Quantity("server", "spooled_growth", "change"),
     Quantity("server", "unanswered", "count", known="reported"),
     Quantity("server", "starting_seconds", "time", DOUBLE, known="reported"),
+    Quantity("server", "untracked", "count", known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -330,6 +331,9 @@ class Totals:
     unanswered: int | None = None
     """Requests that ended at once, without a byte of an answer and without an error, at least; None with
     stats-no-cores."""
+    untracked: int | None = None
+    """Packets that the kernel dropped because it could not track their connection, in the network namespace; None if it
+    tracks none, or if that is not known."""
     cpu: CpuTotals | None = None
     """None until the kernel first reports CPU times."""
     waits: WaitTotals | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.connection_table import ConnectionTable
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
 from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
@@ -50,6 +51,10 @@ class HostFacts:
     """Why the limits of the server's cgroups are unknown, and so `cpus` and the available memory."""
 
     overflows: ListenOverflows | None = None
+
+    tracked: ConnectionTable | None = None
+    """The table of tracked connections, of a server with TCP sockets in the exporter's own network namespace, as of the
+    last slow reading."""
 
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by pid, if CPU residency is enabled."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
+from uwsgi_headroom.kernel.connection_table import read_table_once
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.identity import read_identity
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
+from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover
 from uwsgi_headroom.kernel.roles import Roles
@@ -21,7 +23,7 @@ from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.throttling import ThrottleCounts
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.workers_here import WorkersHere
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -32,6 +34,9 @@ rarely. Reading them at every sample would be half of the exporter's cost."""
 
 REST_SECONDS = (1.0, 5.0)
 """The same for facts about a worker that has done nothing since: most workers, most of the time."""
+
+TABLE_SECONDS = 10.0
+"""How often the table of tracked connections is read for all servers together."""
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
@@ -47,7 +52,8 @@ class Host:
       reads it for all servers).
     * Every five seconds, or every fifteenth reading up to 15 seconds: the proof, the identity, the workers' memory,
       switches, descriptors and affinity, the usable CPUs and how often a quota stops them, the available memory, listen
-      overflows, OOM kills, what starting workers wait for, and the setup if it has to be read again.
+      overflows, tracked connections, OOM kills, what starting workers wait for, and the setup if it has to be read
+      again.
     * Every ten seconds or more rarely: the connections that workers share, what uWSGI's other processes use, and the
       tasks in the directories of spoolers.
     * Once a minute: the unique memory of one worker.
@@ -141,6 +147,7 @@ class Host:
                 throttling=self._throttling.read(cpus) if cpus else None,
                 limits_off=None if cpus and available else explain_hidden(master_pid),
                 overflows=self._read_overflows(master_pid),
+                tracked=read_table_once(int(now // TABLE_SECONDS)) if _listens_here(master_pid, snapshot) else None,
                 memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
@@ -205,6 +212,12 @@ class _SlowFacts:
 
     allowed: tuple[int, ...] = ()
     """The CPUs that any of its workers may run on."""
+
+
+def _listens_here(master_pid: int, snapshot: Snapshot) -> bool:
+    """Whether a server has a TCP socket, in this process's network namespace."""
+    has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
+    return has_tcp and bool(shares_network_namespace(master_pid))
 
 
 def _limit(seconds: float, bounds: tuple[float, float]) -> float:

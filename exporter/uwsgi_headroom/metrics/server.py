@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
@@ -91,4 +92,25 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "The `listen` option: the length of a listen queue that uWSGI requests from the kernel, capped by "
         "net.core.somaxconn. Absent unless known to be set.",
         [(labels, known.listen) for labels, known in options],
+    )
+    reviews = [(server, review_server(server.record)) for server in scrape.servers]
+    yield gauge(
+        "uwsgi_settings_reviewed",
+        "Whether all of uWSGI's options are known to the review of settings (1), or only some, and it says nothing "
+        "about options that may be missing (0). Absent if the options are not known.",
+        [
+            (server.labels, float(server.record.setup.options.complete))
+            for server, advice in reviews
+            if advice is not None
+        ],
+    )
+    yield gauge(
+        "uwsgi_settings_advice",
+        "What a rule of `uwsgi-headroom review` (docs/review.md) says about the settings: 2 if they will hurt, 1 if "
+        "they may. Absent for rules that have nothing to say.",
+        [
+            (labels_of(server.observation, rule=each.rule), 2.0 if each.severity == "warning" else 1.0)
+            for server, advice in reviews
+            for each in advice or ()
+        ],
     )

@@ -60,6 +60,22 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Connections dropped at TCP listeners for any reason, in the server's whole network namespace.",
         [(labels, counts.drops) for labels, counts in overflows],
     )
+    yield gauge(
+        "uwsgi_tracked_connections_ratio",
+        "How full the kernel's table of tracked connections (nf_conntrack) is; at 1, it drops new connections. Only "
+        "for servers with TCP sockets in the exporter's own network namespace, where connections are tracked.",
+        [
+            (server.labels, tracked.entries / tracked.most)
+            for server in scrape.servers
+            if (tracked := server.record.tracked)
+        ],
+    )
+    yield counter(
+        "uwsgi_untracked_packets_total",
+        "Packets that the kernel dropped because it could not track their connection, in the same network namespace, "
+        "since the exporter first saw it: because the table was full, and for rarer reasons.",
+        [(server.labels, server.observation.totals.untracked) for server in scrape.servers],
+    )
 
 
 def _list_lengths(server: ObservedServer) -> list[int]:

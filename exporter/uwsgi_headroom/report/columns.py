@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from uwsgi_headroom.record import SocketHolders
+from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 
 Column = NDArray[np.float64]
 
@@ -79,6 +79,8 @@ class ServerData:
     waits: mean threads by state (`record.waits`); backends, routes: mean threads by name; empty where off.
     socket_holders: at the end, the workers that take requests from each socket, where some do not take them from every
     one; None where all do, or it is not known. A Prometheus has it only where each worker has sockets of its own.
+    settings: the rules of the review of settings that had something to say when it was last known; None if it never
+    was.
     """
 
     server: str
@@ -122,6 +124,7 @@ class ServerData:
     events: tuple[EventMark, ...] = ()
     thunder_lock: bool | None = None
     socket_holders: SocketHolders | None = None
+    settings: Mapping[str, AdviceSeverity] | None = None
 
     @property
     def timed(self) -> Column:

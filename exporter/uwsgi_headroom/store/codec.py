@@ -26,7 +26,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, QUANTITIES, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
-from uwsgi_headroom.record import STATES, SocketHolders
+from uwsgi_headroom.record import STATES, AdviceSeverity, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
@@ -37,6 +37,10 @@ LAYOUT = 3
 _WITH_SOCKETS = 4
 """The layout of a record of a server whose sockets belong to some of its workers only: they stand at its end. Other
 records need it not, and stay readable for earlier versions."""
+
+_WITH_SETTINGS = 5
+"""The layout of a record of a server whose settings were reviewed: what was found stands behind the sockets, which are
+there in any case."""
 
 _WITHOUT_CHECKSUM, _WITHOUT_WIDTHS = 1, 2
 """Earlier layouts. Both lack the numbers of numbers; that of version 1.0.0 also lacks the checksum."""
@@ -57,14 +61,18 @@ are bounded by 50."""
 def encode_record(record: Record, number_of: Callable[[str], int]) -> bytes:
     """Encode a record. number_of: returns the number of a text."""
     writer = _Writer(number_of)
-    writer.put(_WITH_SOCKETS if record.levels.socket_holders else LAYOUT)
+    holders, settings = record.levels.socket_holders, record.levels.settings
+    layout = _WITH_SETTINGS if settings is not None else _WITH_SOCKETS if holders else LAYOUT
+    writer.put(layout)
     writer.put(_TIME.encode(record.until))
     _write_levels(writer, record.levels)
     _write_window(writer, record.window)
     _write_response_times(writer, record.response_times)
     _write_routes(writer, record.routes)
-    if record.levels.socket_holders:
-        _write_sockets(writer, record.levels.socket_holders)
+    if layout >= _WITH_SOCKETS:
+        _write_sockets(writer, holders or {})
+    if settings is not None:
+        _write_settings(writer, settings)
     data = encode_numbers(writer.numbers)
     return data + _checksum(data)
 
@@ -81,10 +89,12 @@ def decode_record(data: object, texts: Mapping[int, str]) -> Record:
             routes=_read_routes(reader),
             levels=levels,
         )
-        if reader.layout == _WITH_SOCKETS:
-            record = replace(record, levels=replace(levels, socket_holders=_read_sockets(reader)))
+        if reader.layout >= _WITH_SOCKETS:
+            levels = replace(levels, socket_holders=_read_sockets(reader) or None)
+        if reader.layout == _WITH_SETTINGS:
+            levels = replace(levels, settings=_read_settings(reader))
         reader.end()
-        return record
+        return replace(record, levels=levels)
     except (ValueError, KeyError, IndexError, StopIteration, OverflowError):
         raise HistoryFileError("a record of the history is damaged") from None
 
@@ -109,7 +119,7 @@ def _check(data: object) -> list[int]:
     if layout == [_WITHOUT_CHECKSUM]:
         return decode_numbers(data)
     body = data[:-CHECKSUM_BYTES]
-    if layout not in ([_WITHOUT_WIDTHS], [LAYOUT], [_WITH_SOCKETS]) or _checksum(body) != data[-CHECKSUM_BYTES:]:
+    if not _WITHOUT_WIDTHS <= layout[0] <= _WITH_SETTINGS or _checksum(body) != data[-CHECKSUM_BYTES:]:
         raise ValueError("another layout, or damaged")
     return decode_numbers(body)
 
@@ -450,3 +460,18 @@ def _read_sockets(reader: _Reader) -> SocketHolders:
         socket = reader.texts.get(reader.take(), FORGOTTEN)
         holders[socket] = tuple(reader.take_many(reader.take_count()))
     return holders
+
+
+_SEVERITIES: Sequence[AdviceSeverity] = ("info", "warning")
+"""By their numbers in a record."""
+
+
+def _write_settings(writer: _Writer, settings: Mapping[str, AdviceSeverity]) -> None:
+    writer.put(len(settings))
+    for rule, severity in settings.items():
+        writer.numbers += (writer.number_of(rule), _SEVERITIES.index(severity))
+
+
+def _read_settings(reader: _Reader) -> dict[str, AdviceSeverity]:
+    found = [(reader.take(), reader.take_count()) for _ in range(reader.take_count())]
+    return {reader.texts[rule]: _SEVERITIES[severity] for rule, severity in found if rule in reader.texts}

@@ -14,7 +14,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.record import SocketHolders
+from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -28,7 +28,8 @@ class Levels:
     """What held at the end of a record; None for unknown. cpus: usable by the server; memory_available,
     memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
     thunder_lock: whether it is on; slo: the objective, without its origin; socket_holders: the workers that take
-    requests from each socket, where some workers do not take them from every one (`map-socket`)."""
+    requests from each socket, where some workers do not take them from every one (`map-socket`); settings: the rules of
+    the review of settings that have something to say (`analysis.settings`), never the settings."""
 
     cpus: float | None = None
     memory_available: int | None = None
@@ -37,6 +38,7 @@ class Levels:
     thunder_lock: bool | None = None
     slo: Slo | None = None
     socket_holders: SocketHolders | None = None
+    settings: Mapping[str, AdviceSeverity] | None = None
 
 
 @dataclass(frozen=True, slots=True)

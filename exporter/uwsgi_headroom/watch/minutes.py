@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.route_time import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of
 from uwsgi_headroom.history.window import window_between
 from uwsgi_headroom.journal.events import Journal
-from uwsgi_headroom.reading import Reading, describe_memory
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.store.record import MINUTES, Levels, Minute, Record
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
@@ -83,16 +83,17 @@ class MinuteCutter:
 
 def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | None) -> Levels:
     """The levels at a reading; None before the first one."""
-    if reading is None or not isinstance(reading.snapshot, Snapshot):
+    server = describe_server(reading) if reading else None
+    if server is None:
         return Levels(slo=slo)
-    host = reading.host
-    memory = describe_memory(host.memory)
+    memory, advice = server.memory, review_server(server)
     return Levels(
-        cpus=host.cpus.count if host.cpus else None,
+        cpus=server.cpus.count if server.cpus else None,
         memory_available=memory.available if memory else None,
         memory_per_worker=memory.per_worker if memory else None,
         others_follow=others_follow,
-        thunder_lock=reading.snapshot.thunder_lock,
+        thunder_lock=server.thunder_lock,
         slo=slo,
-        socket_holders=host.setup.socket_holders if host.setup and host.setup.mapped else None,
+        socket_holders=server.setup.socket_holders if server.setup.mapped else None,
+        settings=None if advice is None else {each.rule: each.severity for each in advice},
     )

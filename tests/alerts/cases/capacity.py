@@ -52,6 +52,18 @@ def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
 CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
 PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
+
+
+def quota(stopped: float) -> list[dict[str, str]]:
+    """A CPU quota that stops the workers in this part of its periods."""
+    labels = ",".join(f'{name}="{value}"' for name, value in TARGET.items())
+    counts = {"periods": 600.0, "throttled_periods": 600.0 * stopped}
+    return [
+        {"series": f"uwsgi_cpu_quota_{name}_total{{{labels}}}", "values": f"0+{number:g}x60"}
+        for name, number in counts.items()
+    ]
+
+
 WAITS = {
     "series": "uwsgi_wait_observed_seconds_total{"
     + ",".join(f'{name}="{value}"' for name, value in TARGET.items())
@@ -377,6 +389,28 @@ CASES = [
     Case(
         f"{CPU}: silent: others with the same share who do not grow with it",
         steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.16, others=1.44)),
+        {"39m": []},
+    ),
+    Case(
+        f"{CPU}: fires: a quota stops the workers, whose mean use is far below it, and requests wait",
+        [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
+        {
+            "22m": [
+                cpu(
+                    "0.4 of 2 CPUs are in use by 4 workers. A quota stopped the workers in 30 % of its periods.",
+                    **TARGET,
+                )
+            ]
+        },
+    ),
+    Case(
+        f"{CPU}: silent: a quota stops the workers, and no request waits",
+        [*steady(server(4, 0.1, cpus=2, affinity=2)), *quota(0.3)],
+        {"39m": []},
+    ),
+    Case(
+        f"{CPU}: boundary: a quota that stops the workers in less than a quarter of its periods",
+        [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10)), *quota(0.24)],
         {"39m": []},
     ),
     *six(

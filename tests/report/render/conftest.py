@@ -54,7 +54,14 @@ def hostile(no_predictions: None) -> Review:
     named = Service(name="x", peak=20.0, contention=False, backends={HOSTILE: 0.5}, routes={HOSTILE: 0.9})
     data = make_review_data(History(services=(named,), days=2, until=stories.UNTIL))
     mark = EventMark(time=data.until - 3600, kind="reload", title=HOSTILE)
-    server = replace(data.servers[0], server=FORMULA + HOSTILE, service=HOSTILE, host=HOSTILE, events=(mark,))
+    server = replace(
+        data.servers[0],
+        server=FORMULA + HOSTILE,
+        service=HOSTILE,
+        host=HOSTILE,
+        events=(mark,),
+        settings={HOSTILE: "info"},
+    )
     queries = (Query(text=HOSTILE, answers=1, seconds=0.1),)
     return review.build_review(
         replace(data, servers=(server,), source=HOSTILE, problems=(HOSTILE,), queries=queries, partial=True)

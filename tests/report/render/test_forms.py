@@ -6,14 +6,17 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.render import RenderError, write_review
 from uwsgi_headroom.report.render.data_forms import render_csv, render_json, safe_cell
 from uwsgi_headroom.report.render.markdown import escape, render_markdown
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.sections import Review
 
 
@@ -46,7 +49,7 @@ def test_markdown_shows_names_as_they_are(text: str, escaped: str) -> None:
 def test_markdown_has_the_words_and_figures_of_all_sections(plain: Review) -> None:
     """Without pictures: maps of the week are tables."""
     text = render_markdown(plain)
-    for number in range(1, 11):
+    for number in range(1, 12):
         assert f"\n## {number} " in text
     assert "Mean response time (ms)" in text
     assert "**Is there a problem?**" in text
@@ -65,7 +68,7 @@ def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
     (service,) = document["services"]
     assert set(service) == {
         *("service", "servers", "verdict", "utilization", "users", "balance", "time", "curve", "trend", "what_if"),
-        "recommendations",
+        *("recommendations", "settings"),
     }
     assert service["utilization"]["first"] == "hottest_interpreter"
     assert service["what_if"] == {"reason": "Not here."}
@@ -113,3 +116,24 @@ def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path:
     write_review(plain, out, "md")
     assert out.read_text().startswith("# Capacity review")
     assert [path.name for path in tmp_path.iterdir()] == ["review.md"]
+
+
+def test_what_will_hurt_in_the_settings(plain: Review) -> None:
+    """What will hurt stands first, with the line, the version and when it does not matter; a rule of a later version is
+    named."""
+    found: list[dict[str, AdviceSeverity]] = [
+        {"listen": "info", "max_requests_delta": "warning"},
+        {"a_later_rule": "info", "listen": "info"},
+    ]
+    servers = [replace(server, settings=each) for server, each in zip(plain.data.servers, found, strict=True)]
+    review = build_review(replace(plain.data, servers=tuple(servers)))
+    text = render_markdown(review).partition("## 10 Settings")[2].partition("## 11")[0]
+    assert "1 setting will hurt, 2 may." in text
+    assert re.findall(r"Rule \| `(\w+)`", text) == ["max_requests_delta", "listen", "a_later_rule"]
+    assert "| Write | `max-requests-delta = 250` |" in text
+    assert "| Needs | uWSGI 2.0.29 or later |" in text
+    assert f"| Where | {servers[0].server} |" in text
+    assert "| Where | all 2 servers |" in text
+    assert "This version of uwsgi-headroom does not know the rule." in text
+    (service,) = json.loads(render_json(review))["services"]
+    assert [each["severity"] for each in service["settings"]["advice"]] == ["warning", "info", "info"]

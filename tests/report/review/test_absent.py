@@ -98,3 +98,15 @@ def _cut(server: ServerData, start: int) -> dict[str, object]:
     for name in ("waits", "backends", "routes"):
         cut[name] = {key: column[start:] for key, column in getattr(server, name).items()}
     return cut
+
+
+def test_settings_that_were_not_reviewed(data: ReviewData) -> None:
+    """The section says so for all servers, or names those that were not; it never says that all is well."""
+    reason = _service(data).settings
+    assert isinstance(reason, Absent)
+    assert reason.reason.startswith("No settings were reviewed")
+    known = replace(data.servers[0], settings={})
+    review = build_review(replace(data, servers=(known, data.servers[1])))
+    text = render_markdown(review)
+    assert "No setting is known to hurt." in text
+    assert f"options are not known: {data.servers[1].server}." in text

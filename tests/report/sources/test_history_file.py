@@ -207,3 +207,26 @@ def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path: Path) ->
     assert server.covered[-1] == pytest.approx(7 / 15)
     assert np.isnan(server.requests[-1])
     assert np.isfinite(server.requests[:-1]).all()
+
+
+def test_settings_are_those_of_the_latest_review(tmp_path: Path) -> None:
+    """They were changed in the last hour, and are not known at its end; hours that are kept no finer come first."""
+    path, minutes = tmp_path / "history.db", list(make_minutes(HISTORY, HISTORY.services[0], 0, NAME))
+    database = Database(open_to_write(path), path, 10**9)
+    for place, minute in enumerate(minutes):
+        assert minute.record
+        left = len(minutes) - place
+        settings = None if left < 20 else {"listen": "info"} if left < 50 else {"harakiri": "info", "gone": "warning"}
+        levels = replace(minute.record.levels, settings=settings)
+        database.write([minute._replace(record=replace(minute.record, levels=levels))], minute.minute * 60.0 + 60)
+    database.write([], HISTORY.until + 60)
+    database.close()
+    execute(path, f"DELETE FROM records WHERE tier < 3600 AND slot * tier <= {HISTORY.since + 3600}")
+    assert load(path).servers[0].settings == {"listen": "info"}
+    execute(path, f"DELETE FROM records WHERE slot * tier > {HISTORY.since + 2 * 3600}")
+    assert load(path).servers[0].settings == {"harakiri": "info", "gone": "warning"}
+
+
+def test_a_history_of_an_earlier_version_has_no_review_of_settings(path: Path) -> None:
+    """It is not known, which is not the same as well."""
+    assert load(path).servers[0].settings is None

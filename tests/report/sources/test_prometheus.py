@@ -229,3 +229,26 @@ def test_the_longest_useful_window_of_percentiles_is_chosen() -> None:
     assert choose_window(["1m", "5m", "1h"]) == "5m"
     assert choose_window(["1m", "15m", "5m"]) == "15m"
     assert choose_window(["7m", "10s", "x", ""]) is None
+
+
+@pytest.mark.parametrize("is_reviewed", [True, False])
+def test_settings_are_those_of_the_latest_review(is_reviewed: bool) -> None:
+    """A rule that no longer speaks is not in it; without a review nothing is known."""
+
+    def reviewed(request: Request) -> Reply:
+        query, step = request.form["query"], float(request.form["step"])
+        times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
+        if query.startswith("uwsgi_settings_reviewed") and is_reviewed:
+            return values((SHOP, [(at, 1.0) for at in times]))
+        if query.startswith("uwsgi_settings_advice") and is_reviewed:
+            spoke = {"listen": (1.0, DAY), "stats_exposed": (2.0, DAY), "vacuum": (1.0, DAY / 2)}
+            return values(
+                *(
+                    ({**SHOP, "rule": rule}, [(at, value) for at in times if at <= end])
+                    for rule, (value, end) in spoke.items()
+                )
+            )
+        return answer(request)
+
+    (server,) = load(reviewed, TimeRange(0.0, DAY, "UTC")).servers
+    assert server.settings == ({"listen": "info", "stats_exposed": "warning"} if is_reviewed else None)

@@ -12,11 +12,11 @@ from rich.cells import cell_len
 from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import stuck_line, time_lines, why_not_known
+from uwsgi_headroom.top.view.headline import outside_line, stuck_line, time_lines, why_not_known
 from uwsgi_headroom.top.view.screen import draw_plain
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
@@ -179,3 +179,20 @@ def test_stuck_requests_stand_beside_the_time() -> None:
     narrow = stuck_line(with_waits(hot(), section), 40)
     assert narrow is not None
     assert narrow.cell_len <= 40
+
+
+def test_what_requests_wait_for_outside_is_named() -> None:
+    """A line below the bar at 80 columns by 24 lines, which any address fits."""
+    destination = Destination(
+        state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
+    )
+    server = with_waits(hot(), msgspec.structs.replace(EXAMPLE, destinations=(destination,)))
+    shown = lines(screen_model(server), AT_IT, 80, 24)
+    place = next(place for place, line in enumerate(shown) if line.startswith("time"))
+    assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
+    hostile = msgspec.structs.replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
+    for width in (40, 80):
+        line = outside_line(with_waits(hot(), msgspec.structs.replace(EXAMPLE, destinations=(hostile,))), width)
+        assert line is not None
+        assert line.cell_len <= width
+        assert line.plain.isprintable()

@@ -34,6 +34,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             elif mean >= FILLING * backlog.limit:
                 yield _filling(figures, name, mean, backlog)
     yield from _wait(figures)
+    yield from _tracked(figures)
     for name, backlog in queues.items():
         if backlog.queue is None:
             yield Finding(
@@ -43,6 +44,41 @@ def find(figures: Figures) -> Iterator[Finding]:
                 evidence=f"{backlog.reason}.",
                 meaning="Requests that wait there are not visible: uWSGI itself reports 0.",
             )
+
+
+def _tracked(figures: Figures) -> Iterator[Finding]:
+    """The finding about the table of tracked connections. It counts drops for other reasons as well, and of all
+    programs, so it only may be what this server's clients feel."""
+    tracked, dropped = figures.server.tracked, figures.window.untracked or 0
+    if tracked is None:
+        return
+    used, (near, full) = tracked.entries / tracked.most, TRACKED
+    is_full = dropped > 0 and used >= full
+    if not is_full and used < near:
+        return
+    many, part = MANY_DROPPED
+    yield Finding(
+        code="connections_tracked",
+        severity="critical" if is_full and dropped >= max(many, part * figures.flow.requests) else "warning",
+        title="The kernel may drop new connections: its table of tracked connections is full."
+        if is_full
+        else "The kernel's table of tracked connections is nearly full.",
+        evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; "
+        f"{counted(dropped, 'packet')} dropped in the last {duration(figures.window.seconds)}, over all programs of "
+        "the network namespace.",
+        meaning="A packet that begins a connection is dropped while it is full, and tried again after a second, then "
+        "two: clients wait, and so do connections to backends. Entries of closed connections stay for two minutes.",
+        change="Raise it with `sysctl -w net.netfilter.nf_conntrack_max=" + f"{2 * tracked.most}`; keep connections "
+        "open (keep-alive) instead of making new ones, or do not track these (NOTRACK).",
+    )
+
+
+TRACKED = (0.9, 0.75)
+"""How full the table has to be: to be near its limit, and to be blamed for dropped packets, since entries may have
+expired since they were dropped."""
+
+MANY_DROPPED = (3, 0.01)
+"""From this number of dropped packets on, and this part of the requests, users feel it: as for lost requests."""
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.settings import Evidence, parse_version, review
+from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 
 UNIX_SOCKET_ROOM = 219_264
@@ -72,15 +72,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _settings(figures: Figures) -> Iterator[Finding]:
     """What `review` warns of, in one finding: none of it is urgent."""
     server = figures.server
-    threads = {worker.threads for worker in server.workers}
-    seen = Evidence(
-        version=parse_version(server.version),
-        workers=len(server.workers) or None,
-        threads=threads.pop() if len(threads) == 1 else None,
-        mounted=1,  # whatever the number is, it is no reason for a warning without the modules
-        somaxconn=server.setup.somaxconn,
-    )
-    warnings = [advice for advice in review(server.setup.options, seen) if advice.severity == "warning"]
+    warnings = [advice for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
         yield Finding(
             code="settings_hurt",

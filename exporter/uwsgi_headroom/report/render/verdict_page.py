@@ -68,7 +68,7 @@ def more_of(review: Review) -> str:
     which = ", ".join(f"{number} {status}" for status, number in numbers.items())
     more = [f"And {counted(len(services), 'more service')}: {which}. See section 2."] if services else []
     if problems:
-        more.append(f"Section 10 has {counted(len(problems), 'more problem')} of the data.")
+        more.append(f"Section 11 has {counted(len(problems), 'more problem')} of the data.")
     return " ".join(more)
 
 

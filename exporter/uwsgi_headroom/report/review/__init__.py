@@ -23,6 +23,7 @@ from uwsgi_headroom.report.review.sections import (
     Utilization,
     WhatIfReview,
 )
+from uwsgi_headroom.report.review.settings_review import review_settings
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users
@@ -111,6 +112,7 @@ def _review(
             trend=absent,
             what_if=absent,
             recommendations=(),
+            settings=review_settings(service.servers),
         )
     utilization, users, balance = review_utilization(peaks), review_users(peaks), review_balance(peaks)
     trend = review_trend(peaks)
@@ -143,6 +145,7 @@ def _review(
         trend=trend,
         what_if=predicted,
         recommendations=advice,
+        settings=review_settings(service.servers),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import EventMark, ReviewData
 
 Judgement = Literal["act", "plan", "ok", "unknown"]
@@ -414,6 +415,33 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingAdvice:
+    """What a rule of `uwsgi-headroom review` says. servers: those about whose settings; the texts are those of the
+    rule, empty if this version does not have it. lines: to write into the configuration, with examples of numbers;
+    change: what to do if a line is not enough; needs: the first version of uWSGI that has the lines, empty if all have;
+    unless: when it does not matter."""
+
+    rule: str
+    severity: AdviceSeverity
+    title: str
+    reason: str
+    change: str
+    lines: tuple[str, ...]
+    needs: str
+    unless: str
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsReview:
+    """What will hurt in the settings, or may, those that will first. unknown: servers whose settings were not
+    reviewed."""
+
+    advice: tuple[SettingAdvice, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReview:
     """One service: all sections."""
 
@@ -428,6 +456,7 @@ class ServiceReview:
     trend: Trend | Absent
     what_if: WhatIfReview | Absent
     recommendations: tuple[Recommendation, ...]
+    settings: SettingsReview | Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ def _server(server: ServerData) -> ServerData:
         routes=_keys(server.routes),
         socket_holders=server.socket_holders
         and {_name(socket): workers for socket, workers in server.socket_holders.items()},
+        settings=server.settings and {_name(rule): severity for rule, severity in server.settings.items()},
         events=tuple(replace(event, title=escape_text(event.title)) for event in server.events),
     )
 

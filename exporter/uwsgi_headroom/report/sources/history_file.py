@@ -243,6 +243,9 @@ class _RecordColumns:
     time: Column
     values: dict[tuple[str, str], Column] = field(default_factory=dict)
     last: Record | None = None
+    """The latest one."""
+    reviewed: Record | None = None
+    """The latest one in which the settings were reviewed."""
 
     def fill(self, place: int, count: int, record: Record) -> None:
         """Fill `count` quarters from `place` on with one record of them all. A quarter of which less than half was
@@ -251,7 +254,9 @@ class _RecordColumns:
         length = count * STEP
         covered = min(1.0, window.observed_seconds / length)
         self._put("covered", "", places, covered)
-        self.last = record
+        self.last = _later(self.last, record)
+        if record.levels.settings is not None:
+            self.reviewed = _later(self.reviewed, record)
         if covered < LEAST_COVERED or window.seconds <= 0:
             return
         for (kind, part), value in _figures(record):
@@ -287,6 +292,11 @@ class _RecordColumns:
         if column is None:
             column = self.values[kind, part] = np.full(len(self.time), np.nan)
         column[places] = value
+
+
+def _later(one: Record | None, other: Record) -> Record:
+    """The later one: the records of a tier come after those of a shorter one."""
+    return other if one is None or other.until >= one.until else one
 
 
 def _figures(record: Record) -> Iterator[_Figure]:
@@ -437,4 +447,5 @@ def _make_server_data(
         events=tuple(events),
         thunder_lock=levels.thunder_lock if levels else None,
         socket_holders=levels.socket_holders if levels else None,
+        settings=columns.reviewed.levels.settings if columns.reviewed else None,
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
-from uwsgi_headroom.record import SocketHolders
+from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 from uwsgi_headroom.report.columns import (
     LEAST_COVERED,
     PERCENTILES,
@@ -255,7 +255,16 @@ class _Maker:
             events=self._events(),
             thunder_lock=None if (lock := self._answers.last("thunder_lock")) is None else bool(lock),
             socket_holders=self._socket_holders(workers),
+            settings=self._settings(),
         )
+
+    def _settings(self) -> Mapping[str, AdviceSeverity] | None:
+        """What the rules said when the settings were last reviewed."""
+        reviewed = np.flatnonzero(np.isfinite(self._answers.column("settings_reviewed")))
+        if not len(reviewed):
+            return None
+        said = {rule: self._answers.part("settings", rule)[reviewed[-1]] for rule in self._answers.parts("settings")}
+        return {rule: "warning" if value > 1 else "info" for rule, value in said.items() if value > 0}
 
     def _socket_holders(self, workers: Sequence[WorkerColumns]) -> SocketHolders | None:
         """One socket for each worker, where every one that accepts has sockets of its own. Where only some do, it is

@@ -65,6 +65,7 @@ _LEVELS = {
     "memory_available": "uwsgi_memory_available_bytes",
     "thunder_lock": "uwsgi_thunder_lock",
     "own_sockets": "uwsgi_workers_with_own_sockets",
+    "settings_reviewed": "uwsgi_settings_reviewed",
     "threshold": "uwsgi_slo_threshold_seconds",
     "objective": "uwsgi_slo_objective_ratio",
 }
@@ -107,6 +108,7 @@ def list_questions(interval: float, window: str | None) -> Sequence[Question]:
         Question("memory_per_worker", "", "max without (worker_id) (uwsgi_worker_unique_memory_bytes{%s})"),
         Question("resident", "", "max without (worker_id) (uwsgi_worker_resident_memory_bytes{%s})"),
         *(Question(name, "", f"{metric}{{%s}}") for name, metric in _LEVELS.items()),
+        Question("settings", "rule", "uwsgi_settings_advice{%s}"),
         *(_of_window(window) if window else ()),
     ]
 

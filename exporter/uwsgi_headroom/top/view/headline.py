@@ -18,6 +18,7 @@ from uwsgi_headroom.documents.schema import Headroom, Server, Summary
 from uwsgi_headroom.documents.sentences import (
     RequestTime,
     TimePart,
+    describe_destinations,
     describe_objective,
     describe_routes,
     describe_stuck,
@@ -247,6 +248,12 @@ def stuck_line(server: Server, width: int) -> Text | None:
     return Text(" " * _LABEL).append(cut_middle(text, max(0, width - _LABEL)), "bold red") if text else None
 
 
+def outside_line(server: Server, width: int) -> Text | None:
+    """Build the line that names what requests wait for outside of the server; None if that is not known."""
+    text = escape_text("; ".join(describe_destinations(server.waits))) if server.waits else ""
+    return Text(" " * _LABEL).append(cut_middle(text, max(0, width - _LABEL))) if text else None
+
+
 def why_not_known(server: Server) -> Text | None:
     """Build one line with the first clause of the reason why the time is not known; the page of advice has the whole.
     None if the time is known, if the exporter's settings switch it off, or if the document has no reason."""
@@ -293,6 +300,8 @@ def _time(server: Server, width: int) -> Iterator[Part]:
         yield from (Part(rank, line) for rank, line in zip((5, 7), lines, strict=True))
         if stuck := stuck_line(server, width):
             yield Part(6, stuck)
+        if outside := outside_line(server, width):
+            yield Part(8, outside)
     elif reason := why_not_known(server):
         yield Part(11, reason, is_spare=True)
 

@@ -17,6 +17,7 @@ from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
+from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment import connection_table
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
@@ -71,20 +72,20 @@ def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str
     directory: of the run, where the server's log stays; None for a temporary one, which is removed. say: receives a
     line if the run has to wait.
     """
-    before = connection_table.read_table()
+    before = read_table()
     outcome = _attempt(planned, directory)
     if table := connection_table.overfull_since(before):
         longest = duration(connection_table.MOST_SECONDS)
         say(f"  {_overfull(table)} It is repeated when there is room again, in {longest} at most.")
         connection_table.wait_for_room()
-        before = connection_table.read_table()
+        before = read_table()
         outcome = _attempt(planned, directory)
         if table := connection_table.overfull_since(before):
             outcome = _failed(planned, f"{_overfull(table)} Raise net.netfilter.nf_conntrack_max.")
     return outcome
 
 
-def _overfull(table: connection_table.ConnectionTable) -> str:
+def _overfull(table: ConnectionTable) -> str:
     return f"The kernel dropped packets of this run: its table of {table.most:,} tracked connections was full."
 
 

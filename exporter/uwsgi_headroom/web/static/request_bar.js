@@ -3,7 +3,7 @@
 import { el, panel, retitle, say } from "./dom.js";
 import * as format from "./format.js";
 import { swatch } from "./legend.js";
-import { parts } from "./waits.js";
+import { destinations, parts } from "./waits.js";
 
 const EXPLANATION = "the mean time of a request in service, by what its thread does";
 const LEAST_STUCK = 0.05; // mean threads: fewer are not named
@@ -12,8 +12,9 @@ const SHORT = 5; // letters: such a label fits a narrower segment
 export function requestBar() {
   const bar = el("div", { class: "parts", "aria-hidden": "true" }); // the list says the same
   const list = el("ul", { class: "legend" });
+  const outside = el("p", { class: "outside" });
   const stuck = el("p", { class: "hint stuck" });
-  const node = panel("", EXPLANATION, bar, list, stuck);
+  const node = panel("", EXPLANATION, bar, list, outside, stuck);
   node.classList.add("wide");
   let pieces = new Map();
   return {
@@ -29,6 +30,9 @@ export function requestBar() {
         bar.replaceChildren(...[...pieces.values()].map((each) => each.segment));
         list.replaceChildren(...[...pieces.values()].map((each) => each.item));
       }
+      const named = destinations(document).join("; ");
+      outside.hidden = !named;
+      say(outside, named);
       const threads = document.waits.stuck ?? 0;
       stuck.hidden = threads < LEAST_STUCK;
       say(stuck, stuck.hidden ? "" : `${format.mean(threads)} threads hold requests that are stuck, not counted here`);

@@ -8,7 +8,7 @@ import { line } from "./identity.js";
 import * as objective from "./objective.js";
 import * as percentiles from "./percentiles.js";
 import * as routes from "./routes.js";
-import { parts } from "./waits.js";
+import { destinations, parts } from "./waits.js";
 import { LIMITS, STATUS } from "./words.js";
 
 /** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */
@@ -47,7 +47,7 @@ function time(document) {
   const longest = parts(document).sort((a, b) => b.seconds - a.seconds);
   if (!longest.length) return "";
   const whole = longest.reduce((sum, part) => sum + part.seconds, 0);
-  return `Where the ${format.duration(whole)} go: ${longest.map((part) => `${part.name} ${format.duration(part.seconds)}`).join(", ")}`;
+  return `Where the ${format.duration(whole)} go: ${longest.map((part) => `${part.name} ${format.duration(part.seconds)}`).join(", ")}${destinations(document).map((text) => `; ${text}`).join("")}`;
 }
 
 const since = ({ since: instant }) => (instant ? `(since ${format.utc(instant)})` : "");

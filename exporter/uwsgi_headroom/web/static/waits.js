@@ -1,10 +1,12 @@
 // The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom.
 
+import * as format from "./format.js";
 import { NATURAL } from "./table.js";
 import { NAMED_COLOURS, WAITS } from "./words.js";
 
 const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
+const MOST_DESTINATIONS = 3; // more of one state are one sum
 
 /** Whether the history knows for any slice what requests wait for. */
 export const known = (history) => history.column("waits.states.cpu")?.some((threads) => threads !== null) ?? false;
@@ -32,6 +34,26 @@ export function parts({ waits }) {
     .map((part) => ({ ...part, seconds: less(seconds.get(part.key) ?? 0, part.taken.map((key) => seconds.get(key))) }));
   const whole = all.reduce((sum, part) => sum + part.seconds, 0);
   return all.filter((part) => part.seconds > LEAST_SHARE * whole);
+}
+
+/** What a mean request waits for outside of the server, state by state, as `top` writes it; none if that is unknown. */
+export const destinations = ({ waits }) =>
+  ["backend", "dns"].map((state) => outside(state, (waits?.destinations ?? []).filter((each) => each.state === state))).filter(Boolean);
+
+function outside(state, found) {
+  const sum = (some) => some.reduce((total, each) => total + each.per_request, 0);
+  const shown = found.filter((each) => each.per_request > LEAST_SHARE * sum(found));
+  if (!shown.some(called)) return "";
+  const named = shown.slice(0, MOST_DESTINATIONS).map((each) => `${called(each) || "not known"} ${format.duration(each.per_request)}`);
+  const rest = shown.slice(MOST_DESTINATIONS);
+  if (rest.length) named.push(`others ${format.duration(sum(rest))}`);
+  return `${WAITS[state][1]} ${format.duration(sum(found))}: ${(shown.length === 1 && called(shown[0])) || named.join(", ")}`;
+}
+
+/** The name and the address of a destination; of a name server, the address. */
+function called({ state, name, address }) {
+  if (state === "dns") return address || name;
+  return name && address ? `${name} at ${address}` : name || address;
 }
 
 /** The height of the stack up to and including each band, in each slice. */

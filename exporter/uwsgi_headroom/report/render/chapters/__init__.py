@@ -1,4 +1,4 @@
-"""Chapters 2 to 10 of a report, one module each: its words, its table and its chart."""
+"""Chapters 2 to 11 of a report, one module each: its words, its table and its chart."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uwsgi_headroom.report.render.chapters import (
     balance,
     curve,
     recommendations,
+    settings_review,
     time_use,
     trend,
     users,
@@ -33,12 +34,13 @@ def chapters_of(review: Review) -> list[Chapter]:
         ("Trend and forecast", trend.INTRODUCTION, lambda service: trend.write(service, zone)),
         ("What if", what_if.INTRODUCTION, what_if.write),
         ("Recommendations", recommendations.INTRODUCTION, recommendations.write),
+        ("Settings", settings_review.INTRODUCTION, settings_review.write),
     )
     chapters = [
         Chapter(number, title, introduction, _of_services(review, write))
         for number, (title, introduction, write) in enumerate(of_services, 2)
     ]
-    return [*chapters, Chapter(10, "Appendix", appendix.INTRODUCTION, list(appendix.write(review, zone)))]
+    return [*chapters, Chapter(11, "Appendix", appendix.INTRODUCTION, list(appendix.write(review, zone)))]
 
 
 def _of_services(review: Review, write: Callable[[ServiceReview], Iterable[Block]]) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Section 10: the appendix: queries, data quality, definitions with their sources."""
+"""Section 11: the appendix: queries, data quality, definitions with their sources."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.sections import Recommendation, ServiceReview
@@ -26,8 +26,7 @@ def write(service: ServiceReview) -> Iterator[Block]:
 def _rows(each: Recommendation, servers: int) -> Iterator[tuple[str, str]]:
     yield "What to do", each.action
     if each.servers:
-        whole = len(each.servers) == servers and servers > 1
-        yield "Where", f"all {servers} servers" if whole else ", ".join(each.servers)
+        yield "Where", show_place(each.servers, servers)
     for place, harm in enumerate(each.harms):
         yield "" if place else "What users felt", harm
     yield "Evidence", each.evidence
@@ -36,3 +35,8 @@ def _rows(each: Recommendation, servers: int) -> Iterator[tuple[str, str]]:
     yield "How to verify", each.verify
     yield "How to roll back", each.roll_back
     yield "Owner, date", ""
+
+
+def show_place(names: Sequence[str], servers: int) -> str:
+    """The servers of a service that something is about; `servers`: how many the service has."""
+    return f"all {servers} servers" if len(names) == servers > 1 else ", ".join(names)

@@ -1,0 +1,49 @@
+"""Section 10: what in the settings of uWSGI will hurt, or may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from uwsgi_headroom.report.render.chapters.recommendations import show_place
+from uwsgi_headroom.report.render.document import Block, Table, Text, absent
+from uwsgi_headroom.report.review.sections import Absent, ServiceReview, SettingAdvice
+from uwsgi_headroom.words.formats import counted
+
+INTRODUCTION = (
+    "What in the configuration of uWSGI will hurt one day, and what may, as it was when the exporter last read it. "
+    "Numbers in the lines are examples: `uwsgi-headroom review` on the machine prints those that fit, and where each "
+    "option is set."
+)
+
+
+def write(service: ServiceReview) -> Iterator[Block]:
+    """The section of a service."""
+    found = service.settings
+    if isinstance(found, Absent):
+        yield absent(found.reason)
+        return
+    hurts = sum(each.severity == "warning" for each in found.advice)
+    others = len(found.advice) - hurts
+    will = f"{counted(hurts, 'setting')} will hurt" if hurts else "No setting is known to hurt"
+    yield Text(f"{will}, {others} may." if others else f"{will}.")
+    for number, each in enumerate(found.advice, 1):
+        yield Table(
+            heads=(f"{number}. {'Will hurt' if each.severity == 'warning' else 'May hurt'}", each.title),
+            rows=list(_rows(each, len(service.servers))),
+            style="advice",
+        )
+    if found.unknown:
+        yield absent(f"Not reviewed, because their options are not known: {', '.join(found.unknown)}.")
+
+
+def _rows(each: SettingAdvice, servers: int) -> Iterator[tuple[str, str]]:
+    rows = (
+        ("Why", each.reason),
+        ("What to do", each.change),
+        ("Write", ", ".join(f"`{line}`" for line in each.lines)),
+        ("Needs", f"uWSGI {each.needs} or later" if each.needs else ""),
+        ("Does not matter if", each.unless),
+        ("Where", show_place(each.servers, servers)),
+        ("Rule", f"`{each.rule}`"),
+    )
+    yield from (row for row in rows if row[1])
