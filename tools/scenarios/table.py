@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import coroutines, cpu, facts, kernel, outside, places, queues, threads, waits, workers
+from tools.scenarios.rows import coroutines, cpu, facts, kernel, outside, places, queues, real, threads, waits, workers
 from tools.scenarios.scenario import Scenario
 
 ROWS: tuple[Scenario, ...] = (
@@ -16,6 +16,7 @@ ROWS: tuple[Scenario, ...] = (
     *kernel.ROWS,
     *outside.ROWS,
     *facts.ROWS,
+    *real.ROWS,
 )
 
 assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same name"
