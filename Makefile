@@ -149,5 +149,5 @@ release-twice:  ## build a release twice, in different places, and compare the b
 	@$(PYTHON) -m tools.release.twice
 
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .venv-lab .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +
