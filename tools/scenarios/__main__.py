@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 import time
 from pathlib import Path
@@ -37,7 +38,7 @@ def main() -> int:
         rows = [vary_widely(row, options.vary) for row in rows]
     elif table:
         rows = [run for each in table for run in (each.row, *each.variations)]
-    print(f"{len(rows)} runs, about {estimate(rows) / 60:.0f} minutes.", flush=True)
+    print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
     begun = time.monotonic()
     with contextlib.ExitStack() as stack:
         texts = None

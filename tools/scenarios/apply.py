@@ -80,7 +80,7 @@ def _follow(row: Applied) -> Result:
     scenario, steps = _open_loop(row.scenario), list[Step]()
     seen = see(scenario)
     while len(steps) < STEPS and (_harms(seen) or (row.outside and seen.grave and not steps)):
-        changed = _change(row, scenario, seen)
+        changed = _change(scenario, seen) if steps or not row.outside else _change_outside(row, scenario, seen)
         if changed is None:
             break
         scenario, step = changed
@@ -115,13 +115,17 @@ def _crowd(scenario: Scenario) -> Scenario:
     return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2.0)
 
 
-def _change(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
+def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
+    """The scenario after the row's own change; None if the advice does not name an option that it sets."""
+    advice = seen.grave[0]["change"] or "" if seen.grave else ""
+    named = re.findall(r"`([\w-]+)", advice)
+    if not row.outside or not set(re.findall(r"`([\w-]+)`", row.what)) <= set(named):
+        return None
+    return row.outside(scenario), Step(seen, row.what, None)
+
+
+def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
     """The scenario after the advised change; None if the advice sets nothing."""
-    if row.outside is not None:
-        advice = seen.grave[0]["change"] or "" if seen.grave else ""
-        if not set(re.findall(r"`([\w-]+)`", row.what)) <= set(re.findall(r"`([\w-]+)[^`]*`", advice)):
-            return None
-        return row.outside(scenario), Step(seen, row.what, None)
     finding = next((finding for finding in seen.grave if finding["settings"]), None)
     if finding is None:
         return None
@@ -205,6 +209,7 @@ def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: 
 def markdown(results: Sequence[Result], document: str) -> str:
     """The table between the markers: these results, and those of other rows that the document has already."""
     known = dict(_read_rows(document))
+    rest = " The other rows are of earlier runs." if known.keys() - {each.row.scenario.name for each in results} else ""
     known |= {result.row.scenario.name: _row(result) for result in results}
     rows = [known[row.scenario.name] for row in ROWS if row.scenario.name in known]
     kept = sum(row.endswith("| ok") for row in rows)
@@ -214,7 +219,7 @@ def markdown(results: Sequence[Result], document: str) -> str:
         "same open-loop load, and checks again: two steps at most. Where the cause is outside uWSGI, or the advice "
         "leaves the number to the reader, it makes that change. Promised is what the server serves at least, measured "
         "under more clients than it has threads; *after* is that throughput, and the mean response time under the "
-        f"load, queue included.\n\n{kept} of {len(rows)} promises were kept. {machine()}\n\n"
+        f"load, queue included.\n\n{kept} of {len(rows)} promises were kept. {machine()}{rest}\n\n"
     )
     return text + render_table("scenario | before | change | promised | after | result", rows)
 

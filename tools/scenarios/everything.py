@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tools.scenarios.run import BESIDE, Result
 from tools.scenarios.scenario import Scenario
-from tools.scenarios.twins import make_twin
+from tools.scenarios.table import ROWS
+from tools.scenarios.twins import find_twin
 from tools.scenarios.variations import vary_widely
 
 VARIATIONS = 2
@@ -18,7 +19,7 @@ START_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: a row or a twin, and its variations."""
+    """A line of the table: a row, or a twin that is no row, and its variations."""
 
     row: Scenario
     is_twin: bool
@@ -26,14 +27,14 @@ class Line:
 
 
 def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
-    """Rows, each followed by its twin if that is no row itself, with variations by this seed and those after it."""
-    lines = []
-    for row in rows:
-        twin = make_twin(row)
-        for each in (row, twin) if twin else (row,):
+    """Rows and their twins, each once, with variations by this seed and those after it."""
+    lines: dict[str, Line] = {}
+    names = {row.name for row in ROWS}
+    for each in (each for row in rows for each in (row, find_twin(row))):
+        if each is not None and each.name not in lines:
             variations = tuple(vary_widely(each, number) for number in range(seed, seed + VARIATIONS))
-            lines.append(Line(each, each is twin, variations))
-    return lines
+            lines[each.name] = Line(each, each.name not in names, variations)
+    return list(lines.values())
 
 
 def estimate(rows: Sequence[Scenario]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tools.scenarios import actions
 from tools.scenarios.scenario import Event, Expected, Load, Scenario
+from tools.scenarios.table import ROWS
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,16 @@ TWINS: Mapping[str, str | Changes] = {
 }
 
 
-def make_twin(row: Scenario) -> Scenario | None:
-    """The twin of a sick row; None if that is another row, or if it has none.
+def find_twin(row: Scenario) -> Scenario | None:
+    """The twin of a sick row; None for a healthy one, or if there is none.
 
     A sick row that is not listed has one if it has events: itself without them."""
-    changes = _find(row)
-    if not isinstance(changes, Changes):
+    if row.expected.outcome == "ok":
         return None
-    return replace(
+    changes = TWINS.get(row.name, Changes() if row.events else None)
+    if isinstance(changes, str):
+        return next(twin for twin in ROWS if twin.name == changes)
+    return changes and replace(
         row,
         name=f"{row.name}, healthy",
         server=replace(row.server, **changes.server),
@@ -134,12 +137,6 @@ def make_twin(row: Scenario) -> Scenario | None:
     )
 
 
-def _find(row: Scenario) -> str | Changes | None:
-    if row.expected.outcome == "ok":
-        return None
-    return TWINS.get(row.name, Changes() if row.events else None)
-
-
 def list_without_twin(rows: Iterable[Scenario]) -> list[str]:
     """The names of the sick rows that have no twin."""
-    return [row.name for row in rows if row.expected.outcome != "ok" and _find(row) is None]
+    return [row.name for row in rows if row.expected.outcome != "ok" and find_twin(row) is None]

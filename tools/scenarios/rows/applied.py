@@ -186,9 +186,11 @@ ROWS = (
         ends=("clients_refused",),
     ),
     Applied(
-        _named(kernel.ROWS, "a leak reaches the cgroup's memory limit"),
+        # By default uWSGI replaces no worker that is younger than a minute; these leak too much to live so long.
+        _options(*RECYCLED)(_named(kernel.ROWS, "a leak reaches the cgroup's memory limit")),
         _options("--reload-on-rss", "45"),
         "`reload-on-rss` 45",
+        ends=("out_of_memory", "requests_lost"),
     ),
     Applied(
         _named(waits.ROWS, "2x2, clients keep their connections"),
