@@ -74,9 +74,10 @@ def _lacks_server(program: str) -> str | None:
     if program not in SERVERS:
         return f"{program} is not installed"
     try:
-        UNPACKED.mkdir(parents=True, exist_ok=True)
+        ENVIRONMENT.ensure()  # first, because it empties an environment that does not fit
+        UNPACKED.mkdir(exist_ok=True)
         with show_step(f"unpacking Debian's {program}"):
             debian.unpack(SERVERS[program], UNPACKED)
-    except (CommandError, OSError) as error:
+    except (CommandError, SetupError, OSError) as error:
         return f"{program} is not installed, and Debian's cannot be unpacked: {str(error).splitlines()[-1]}"
     return None if find_server(program) else f"{program} is not in Debian's package"

@@ -124,7 +124,9 @@ def find_twin(row: Scenario) -> Scenario | None:
     changes = TWINS.get(row.name, Changes() if row.events else None)
     if isinstance(changes, str):
         return next(twin for twin in ROWS if twin.name == changes)
-    return changes and replace(
+    if changes is None:
+        return None
+    return replace(
         row,
         name=f"{row.name}, healthy",
         server=replace(row.server, **changes.server),
