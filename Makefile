@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -91,11 +91,15 @@ bench-hostile:  ## measure the exporter beside hostile servers and clients, for 
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
-scenarios:  ## check over 60 situations on a real uWSGI, for 8 minutes (NAME="cheaper", ARGS="--write FILE")
+scenarios:  ## check over 60 situations on a real uWSGI, for 15 minutes (NAME="cheaper", ARGS="--write FILE")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios $(if $(NAME),"$(NAME)") $(ARGS)
 
-scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 6 minutes (ARGS="--write docs/scenarios.md")
+scenarios-all:  ## the same with healthy twins and two random variations of each, for an hour (NAME="cheaper", ARGS="--seed 7")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.scenarios --all --texts build/scenarios-all.txt $(if $(NAME),"$(NAME)") $(ARGS)
+
+scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 10 minutes (ARGS="--write docs/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios.apply $(if $(NAME),"$(NAME)") $(ARGS)
 
@@ -145,5 +149,5 @@ release-twice:  ## build a release twice, in different places, and compare the b
 	@$(PYTHON) -m tools.release.twice
 
 clean:  ## remove the environments and everything generated
-	rm -rf .venv .venv-uwsgi .venv-lab .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
+	rm -rf .venv .venv-uwsgi .venv-lab .venv-clients .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist deploy/kubernetes/kustomize/rules exporter/*.egg-info
 	find app exporter tests tools -name __pycache__ -prune -exec rm -rf {} +

@@ -106,13 +106,20 @@ def ensure_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) 
         ) from error
 
 
+def unpack(packages: Iterable[str], directory: Path) -> None:
+    """Unpacks packages into a directory that exists. Raises `CommandError` if apt cannot download one."""
+    with tempfile.TemporaryDirectory() as name:
+        for package in packages:
+            _download(package, Path(name))
+        for archive in Path(name).glob("*.deb"):
+            commands.run_command(["dpkg-deb", "--extract", archive, directory])
+
+
 def _unpack(package: str, programs: Iterable[str], directory: Path) -> None:
     """Puts those of `programs` that the package contains into `directory`, each after a successful test run."""
     with tempfile.TemporaryDirectory() as name:
         temporary = Path(name)
-        _download(package, temporary)
-        for archive in temporary.glob("*.deb"):
-            commands.run_command(["dpkg-deb", "--extract", archive, temporary])
+        unpack([package], temporary)
         data, tried = temporary / _DATA, temporary / "tried"
         (tried / "share" / "prometheus").mkdir(parents=True)
         if data.is_dir():

@@ -16,6 +16,7 @@ from alerts.thresholds import Thresholds
 from tools import kubernetes_files, man_pages, report_example, source_tables, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
+from tools.scenarios import complaints
 from uwsgi_headroom.words import stylesheet
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
@@ -28,6 +29,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
     ("api", "documents", tables.api_documents),
     ("bounds", "bounds", source_tables.bounds),
+    ("complaints", "complaints", complaints.lines),
     ("configuration", "settings", tables.settings),
     ("demo", "scenes", tables.scenes),
     ("design", "imports", source_tables.imports),

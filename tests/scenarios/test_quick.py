@@ -39,7 +39,9 @@ def test_is_judged_as_expected(name: str, results: Mapping[str, Result]) -> None
 
 
 def test_there_are_a_dozen() -> None:
-    """There are enough quick scenarios to cover load, queues, workers that end, reloads and exceptions."""
+    """They cover load, queues, workers that end, reloads, exceptions, and what requests wait for; and no more of them:
+    they take a minute."""
     codes = {code for row in QUICK for code in (*row.expected.first, *row.expected.also)}
-    assert len(QUICK) >= 12
+    assert 12 <= len(QUICK) <= 14
     assert {"saturation", "clients_refused", "harakiri", "requests_lost", "exceptions", "reloaded"} <= codes
+    assert {"accept_blocked", "connection_shared", "output_blocked", "waits_for_backend"} <= codes

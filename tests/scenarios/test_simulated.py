@@ -22,7 +22,8 @@ VARIATIONS = 20
 def can_be_simulated(row: Scenario) -> bool:
     """Whether the verdict depends only on threads and the queue."""
     server = row.server
-    plain = not (server.options or server.tcp_stats or server.before or server.cpus or server.quota or server.bare)
+    wrapped = server.before or server.cpus or server.quota or server.nginx
+    plain = not (server.options or server.tcp_stats or server.bare or wrapped)
     only_waits = all(load.io_ms and not load.cpu_ms and load.path == "/" for load in row.loads)
     steady = not any(load.io_ms > 5000 for load in row.loads)  # otherwise the verdict is about the age of a request
     # The clients of the simulated queue do not leave.

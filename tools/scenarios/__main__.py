@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import sys
 import time
 from pathlib import Path
 
 from tools.bench.table import write
+from tools.scenarios.everything import count, estimate, plan, render_table
 from tools.scenarios.report import BEGIN, END, full_text, line, markdown
 from tools.scenarios.run import Result, run_rows
 from tools.scenarios.table import find_rows
@@ -17,35 +20,45 @@ from tools.scenarios.variations import vary, vary_widely
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.scenarios", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
+    parser.add_argument("--all", action="store_true", help="run healthy twins and two random variations of each, too")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the report as Markdown")
     parser.add_argument("--variations", type=int, default=0, metavar="N", help="run N variations instead of each row")
     parser.add_argument("--vary", type=int, metavar="SEED", help="run a wide random variation of each row")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="write the whole text of each verdict")
+    parser.add_argument("--texts", type=Path, metavar="FILE", help="write the whole text of each verdict, as it comes")
     parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
     options = parser.parse_args()
     try:
         rows = find_rows(options.names)
     except LookupError as error:
         parser.error(str(error))
+    table = plan(rows, options.seed) if options.all else []
     if options.variations:
         rows = [vary(row, number, options.seed) for row in rows for number in range(1, options.variations + 1)]
-    if options.vary is not None:
+    elif options.vary is not None:
         rows = [vary_widely(row, options.vary) for row in rows]
+    elif table:
+        rows = [run for each in table for run in (each.row, *each.variations)]
+    print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
     begun = time.monotonic()
-    results = run_rows(rows, _say)
+    with contextlib.ExitStack() as stack:
+        texts = None
+        if options.texts:
+            options.texts.parent.mkdir(parents=True, exist_ok=True)
+            texts = stack.enter_context(options.texts.open("w"))
+
+        def report(result: Result) -> None:
+            print(line(result), flush=True)
+            if texts:
+                print(full_text(result), file=texts, flush=True)
+
+        results = run_rows(rows, report)
     seconds = time.monotonic() - begun
     if options.write:
         write(options.write, markdown(results, seconds), BEGIN, END)
-    if options.texts:
-        options.texts.write_text("\n".join(map(full_text, results)))
-    different = sum(bool(result.different) for result in results)
-    skipped = sum(bool(result.skipped) for result in results)
-    print(f"{len(results) - different - skipped} as expected, {different} not, {skipped} skipped; {seconds:.0f} s.")
-    return min(1, different)
-
-
-def _say(result: Result) -> None:
-    print(line(result), flush=True)
+    for each in render_table(table, {result.row.name: result for result in results}) if table else ():
+        print(each)
+    print(f"{count(results)} {seconds:.0f} s.")
+    return min(1, sum(bool(result.different) for result in results))
 
 
 if __name__ == "__main__":

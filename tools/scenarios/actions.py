@@ -34,6 +34,14 @@ def kill_master(server: Uwsgi) -> None:
     os.kill(server.pid, signal.SIGKILL)
 
 
+def kill_all(server: Uwsgi) -> None:
+    """Kills the master and all workers, with SIGKILL."""
+    document = json.loads(server.document())
+    for pid in (document["pid"], *(worker["pid"] for worker in document["workers"])):
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+
+
 def reload(server: Uwsgi) -> None:
     """Reloads the master and all workers at once."""
     os.kill(server.pid, signal.SIGHUP)
@@ -64,6 +72,12 @@ def deploy_slow(server: Uwsgi) -> None:
     """Deploys an application that takes long to import, by a full reload."""
     (server.directory / "slow").touch()
     reload(server)
+
+
+def deploy_slow_by_chain(server: Uwsgi) -> None:
+    """Deploys an application that takes long to import, by a reload of one worker after the other."""
+    (server.directory / "slow").touch()
+    touch(server)
 
 
 def deploy_hanging(server: Uwsgi) -> None:

@@ -3,9 +3,9 @@
 `/?cpu_ms=&io_ms=` computes, then waits; `/lock` does so one request at a time, `/hold` waits without releasing the
 interpreter lock, `/hash` computes without it; `/backend` asks the backend, with `time_out=1` on a socket with a
 time-out; `/events?seconds=` sends an event ten times a second, and computes before each; `/error` raises; `/exit` ends
-the worker; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and `/spool?task_ms=` hands a task of this
-length to the spooler. A file `broken` in the working directory makes the import fail; with `dies` it ends the worker,
-with `slow` it takes 3 s, or as many as the file says.
+the worker, `/crash` by signal 11; `/leak?kb=` leaks memory; `/cache` stores an item of a new name, and
+`/spool?task_ms=` hands a task of this length to the spooler. A file `broken` in the working directory makes the import
+fail; with `dies` it ends the worker, with `slow` it takes 3 s, or as many as the file says.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import itertools
 import os
+import signal
 import socket
 import threading
 import time
@@ -86,6 +87,8 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             raise RuntimeError("asked to fail")
         case "/exit":
             os._exit(1)
+        case "/crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
         case "/cache":
             uwsgi.cache_set(f"{os.getpid()} {next(NUMBERS)}", b"x", 0, "pages")
         case "/spool":

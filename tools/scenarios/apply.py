@@ -4,7 +4,9 @@
 (or with the scenario's own change of something outside uWSGI), and checks again; two steps at most. The exit status is
 1 if a row is missed. Promised and measured:
 
-* The harm is gone, or is explained by a demand that the full queue or the busy threads hid before.
+* The harm is gone, or is explained by a demand that the full queue or the busy threads hid before. Where the row makes
+  the change, the first finding is gone, too; or what the row says that the change ends, and nothing else.
+* Each option that such a row sets stands in the advice.
 * "Serves at least X/s": X within 15 % of the throughput under as many clients as the threads and the queue hold.
 * Where no queue was full: the response time, with the queue, is the time in service before, within 25 % or 20 ms.
 """
@@ -12,9 +14,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,7 +80,7 @@ def _follow(row: Applied) -> Result:
     scenario, steps = _open_loop(row.scenario), list[Step]()
     seen = see(scenario)
     while len(steps) < STEPS and (_harms(seen) or (row.outside and seen.grave and not steps)):
-        changed = _change(row, scenario, seen)
+        changed = _change(scenario, seen) if steps or not row.outside else _change_outside(row, scenario, seen)
         if changed is None:
             break
         scenario, step = changed
@@ -90,7 +93,7 @@ def _follow(row: Applied) -> Result:
     if promised is not None:
         crowd = _crowd(scenario)
         most = see(crowd).figures.get("throughput")
-    missed = tuple(_misses(steps, seen, most))
+    missed = tuple(_misses(row, steps, seen, most))
     return Result(row, tuple(steps), seen, most, missed)
 
 
@@ -112,10 +115,17 @@ def _crowd(scenario: Scenario) -> Scenario:
     return replace(scenario, loads=(crowd,), seconds=max(SATURATED_SECONDS, 5 * main.io_ms / 1000), lead=2.0)
 
 
-def _change(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
+def _change_outside(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
+    """The scenario after the row's own change; None if the advice does not name an option that it sets."""
+    advice = seen.grave[0]["change"] or "" if seen.grave else ""
+    named = re.findall(r"`([\w-]+)", advice)
+    if not row.outside or not set(re.findall(r"`([\w-]+)`", row.what)) <= set(named):
+        return None
+    return row.outside(scenario), Step(seen, row.what, None)
+
+
+def _change(scenario: Scenario, seen: Seen) -> tuple[Scenario, Step] | None:
     """The scenario after the advised change; None if the advice sets nothing."""
-    if row.outside is not None:
-        return row.outside(scenario), Step(seen, row.what, None)
     finding = next((finding for finding in seen.grave if finding["settings"]), None)
     if finding is None:
         return None
@@ -124,7 +134,7 @@ def _change(row: Applied, scenario: Scenario, seen: Seen) -> tuple[Scenario, Ste
     return replace(scenario, server=set_options(scenario.server, settings)), Step(seen, change, finding["serves"])
 
 
-def set_options(server: Server, settings: dict[str, int]) -> Server:
+def set_options(server: Server, settings: Mapping[str, int]) -> Server:
     """The server with these options of uWSGI set."""
     options = list(server.options)
     for option, value in settings.items():
@@ -152,9 +162,13 @@ def _harms(seen: Seen) -> set[str]:
     }
 
 
-def _misses(steps: Sequence[Step], after: Seen, most: float | None) -> Iterator[str]:
+def _misses(row: Applied, steps: Sequence[Step], after: Seen, most: float | None) -> Iterator[str]:
     before, promised = steps[-1].seen, steps[-1].serves
-    if left := _harms(after):
+    if row.ends:
+        left = _codes(after) & set(row.ends)
+    else:
+        left = _harms(after) | (_codes(after) & {before.first} if row.outside and not row.scenario.burners else set())
+    if left:
         yield f"still {', '.join(sorted(left))}"
     if promised is not None and most is not None and abs(promised / most - 1) > WITHIN:
         yield f"promised {promised:.1f}/s, serves {most:.1f}/s"
@@ -192,20 +206,31 @@ def run_rows(rows: Sequence[Applied], report: Callable[[Result], None], beside: 
     return [results[row.scenario.name] for row in rows]
 
 
-def markdown(results: Sequence[Result], seconds: float) -> str:
-    """The table between the markers."""
-    kept = sum(not result.missed for result in results)
+def markdown(results: Sequence[Result], document: str) -> str:
+    """The table between the markers: these results, and those of other rows that the document has already."""
+    known = dict(_read_rows(document))
+    rest = " The other rows are of earlier runs." if known.keys() - {each.row.scenario.name for each in results} else ""
+    known |= {result.row.scenario.name: _row(result) for result in results}
+    rows = [known[row.scenario.name] for row in ROWS if row.scenario.name in known]
+    kept = sum(row.endswith("| ok") for row in rows)
     text = (
         "## The advice, followed\n\n"
         "`make scenarios-apply` starts each of these servers again with the settings that the check advised, under the "
-        "same open-loop load, and checks again: two steps at most. Where the cause is outside uWSGI, it makes that "
-        "change. Promised is what the server serves at least, measured under more clients than it has threads; *after* "
-        f"is that throughput, and the mean response time under the load, queue included.\n\n{kept} of {len(results)} "
-        f"promises were kept, in {seconds / 60:.0f} minutes. {machine()}\n\n"
+        "same open-loop load, and checks again: two steps at most. Where the cause is outside uWSGI, or the advice "
+        "leaves the number to the reader, it makes that change. Promised is what the server serves at least, measured "
+        "under more clients than it has threads; *after* is that throughput, and the mean response time under the "
+        f"load, queue included.\n\n{kept} of {len(rows)} promises were kept. {machine()}{rest}\n\n"
     )
-    return text + render_table(
-        "scenario | before | change | promised | after | result", [_row(each) for each in results]
-    )
+    return text + render_table("scenario | before | change | promised | after | result", rows)
+
+
+def _read_rows(document: str) -> Iterator[tuple[str, str]]:
+    """The rows of the table in a document, each with the name of its scenario."""
+    table = document.partition(BEGIN)[2].partition(END)[0]
+    for line in table.splitlines():
+        if line.startswith("| "):
+            cells = line.strip("| ").split(" | ")
+            yield cells[0], " | ".join(cells)
 
 
 def _row(result: Result) -> str:
@@ -249,7 +274,8 @@ def main() -> int:
     results = run_rows(rows, _say)
     seconds = time.monotonic() - begun
     if options.write:
-        write(options.write, markdown(results, seconds), BEGIN, END)
+        document = options.write.read_text() if options.write.exists() else ""
+        write(options.write, markdown(results, document), BEGIN, END)
     missed = sum(bool(result.missed) for result in results)
     print(f"{len(results) - missed} kept, {missed} missed; {seconds:.0f} s.")
     return min(1, missed)

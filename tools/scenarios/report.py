@@ -104,6 +104,9 @@ def _server(server: Server) -> str:
     size = f"{server.processes}x{server.threads}"
     options = " ".join(option.replace("{directory}/", "").replace("{tcp}", "tcp") for option in server.options)
     places = f", CPU {server.cpus}" * bool(server.cpus) + f", {server.quota:g} CPU" * bool(server.quota)
+    places += f", behind nginx with `{server.nginx}`" * bool(server.nginx)
+    places += f", started again after {server.restarts:g} s" * bool(server.restarts)
+    places += f", beside {', '.join(server.beside)}" * bool(server.beside)
     return f"{size} `{options}`{places}" if options else f"{size}{places}"
 
 

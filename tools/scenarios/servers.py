@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.environments import ROOT
+from tools.scenarios import client_environment, real_servers
 from tools.scenarios.scenario import Load, Server
 from tools.support import real_uwsgi
 
@@ -44,9 +45,10 @@ def started(server: Server) -> Iterator[Place]:
     tcp, stats_port = ("127.0.0.1", real_uwsgi.free_port()), real_uwsgi.free_port()
     backend = ("127.0.0.1", real_uwsgi.free_port())
     stats = f"127.0.0.1:{stats_port}" if server.tcp_stats else "{directory}/stats"
-    options = [
-        option.replace("{tcp}", f"{tcp[0]}:{tcp[1]}").replace("{backend}", str(backend[1])) for option in server.options
-    ]
+    known = {"{tcp}": f"{tcp[0]}:{tcp[1]}", "{backend}": str(backend[1]), "{clients}": str(client_environment.PACKAGES)}
+    options = list(server.options)
+    for name, value in known.items():
+        options = [option.replace(name, value) for option in options]
     if not server.bare:
         options = [*_fixed_options(server), "--stats", stats, *options]
     with contextlib.ExitStack() as stack:
@@ -54,14 +56,22 @@ def started(server: Server) -> Iterator[Place]:
             options += ["--env", f"BACKEND_PORT={backend[1]}"]
             stack.enter_context(_backend(backend, server.backend))
         if server.beside:
-            outside = [stack.enter_context(standing_in(kind)) for kind in server.beside]
+            outside = [stack.enter_context(_beside(kind)) for kind in server.beside]
             options += ["--env", f"OUTSIDE={','.join(outside)}"]
         binary = stack.enter_context(_wrapped(server))
         ready = ("127.0.0.1", stats_port) if server.tcp_stats else None
         running = stack.enter_context(
             real_uwsgi.bare(*options, files=server.files, binary=binary, ready=ready, die_on_term=server.die_on_term)
         )
+        if server.nginx:
+            stack.enter_context(real_servers.nginx_in_front(running.directory, server.nginx))
         yield Place(running, stats.replace("{directory}", str(running.directory)), tcp)
+
+
+def _beside(kind: str) -> contextlib.AbstractContextManager[str]:
+    """A real server if it is one of that name, else a stand-in."""
+    real = real_servers.BESIDE.get(kind)
+    return real(f"127.0.9.{next(_NUMBERS) % 250 + 1}") if real else standing_in(kind)
 
 
 @contextlib.contextmanager
@@ -110,7 +120,7 @@ def _backend(address: tuple[str, int], servers: int) -> Iterator[None]:
 def _wrapped(server: Server) -> Iterator[str]:
     """Yields a program that starts uWSGI with this server's CPUs, quota and shell command."""
     uwsgi = real_uwsgi.uwsgi_binary()
-    if not (server.cpus or server.quota or server.memory or server.before or server.output):
+    if not (server.cpus or server.quota or server.memory or server.before or server.output or server.restarts):
         yield uwsgi
         return
     with contextlib.ExitStack() as stack:
@@ -124,7 +134,9 @@ def _wrapped(server: Server) -> Iterator[str]:
             cgroup = stack.enter_context(_cgroup(controller, values))
             lines.append(f"echo $$ > {shlex.quote(str(cgroup / 'cgroup.procs'))}")
         taskset = f"taskset -c {shlex.quote(server.cpus)} " if server.cpus else ""
-        lines.append(f'exec {taskset}{shlex.quote(uwsgi)} "$@" {server.output}')
+        command = f'{taskset}{shlex.quote(uwsgi)} "$@" {server.output}'
+        again = f"while :; do {command}; sleep {server.restarts:g}; done"
+        lines.append(again if server.restarts else f"exec {command}")
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
         script = Path(directory, "start")
         script.write_text("\n".join(lines) + "\n")

@@ -10,6 +10,7 @@ from tools.scenarios.rows import (
     outside,
     places,
     queues,
+    real,
     refused,
     threads,
     waits,
@@ -29,6 +30,7 @@ ROWS: tuple[Scenario, ...] = (
     *outside.ROWS,
     *facts.ROWS,
     *refused.ROWS,
+    *real.ROWS,
 )
 
 assert len({row.name for row in ROWS}) == len(ROWS), "two rows have the same name"

@@ -5,11 +5,13 @@ Requests come at a rate that one step can serve. `outside` makes the change wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tools.scenarios import actions
+from tools.scenarios.rows import cpu, facts, kernel, queues, waits, workers
 from tools.scenarios.rows.workers import RECYCLED
-from tools.scenarios.scenario import Expected, Load, Scenario, Server
+from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
 from tools.scenarios.servers import why_no_quota
 
 SICK = Expected("critical")
@@ -18,11 +20,13 @@ SICK = Expected("critical")
 @dataclass(frozen=True)
 class Applied:
     """A scenario whose advice is followed. outside: makes the change, which `what` names; None: the advised settings.
-    quick: steady and short, for the tests."""
+    Options of uWSGI in `what` must stand in the advice. ends: the codes that this change ends, if users still feel
+    something else; empty for all. quick: steady and short, for the tests."""
 
     scenario: Scenario
     outside: Callable[[Scenario], Scenario] | None = None
     what: str = ""
+    ends: tuple[str, ...] = ()
     quick: bool = False
 
 
@@ -42,6 +46,36 @@ def _without_burners(scenario: Scenario) -> Scenario:
 
 def _with_all_cpus(scenario: Scenario) -> Scenario:
     return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
+
+
+def _named(rows: Sequence[Scenario], name: str) -> Scenario:
+    return next(row for row in rows if row.name == name)
+
+
+def _options(*options: str, without: Sequence[str] = ()) -> Callable[[Scenario], Scenario]:
+    """Adds options, after leaving out others with their values."""
+
+    def change(scenario: Scenario) -> Scenario:
+        kept = list(scenario.server.options)
+        for option in without:
+            del kept[kept.index(option) : kept.index(option) + 2]
+        return replace(scenario, server=replace(scenario.server, options=(*kept, *options)))
+
+    return change
+
+
+def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
+    events = (Event(5.0, actions.reload),)
+    return replace(scenario, server=replace(scenario.server, die_on_term=True), events=events)
+
+
+def _deploy_by_chain(scenario: Scenario) -> Scenario:
+    changed = _options("--lazy-apps", "--touch-chain-reload", "{directory}/reload")(scenario)
+    return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
+
+
+def _without_map(scenario: Scenario) -> Scenario:
+    return _options(without=("--map-socket", "--map-socket"))(scenario)
 
 
 ROWS = (
@@ -107,4 +141,61 @@ ROWS = (
         _with_all_cpus,
         "no CPU quota",
     ),
+    Applied(_named(facts.ROWS, "all workers reach max-requests together")),
+    Applied(_named(facts.ROWS, "static files for slow clients")),
+    Applied(
+        _named(kernel.ROWS, "a connection opened before the fork"),
+        _options("--lazy-apps"),
+        "`lazy-apps`",
+    ),
+    Applied(
+        _named(kernel.ROWS, "a full reload waits for a request"),
+        _options("--worker-reload-mercy", "2"),
+        "`worker-reload-mercy` 2",
+        ends=("reload_waits",),
+    ),
+    Applied(
+        _named(facts.ROWS, "SIGTERM without die-on-term"),
+        _stop_and_reload_apart,
+        "`die-on-term`, and a reload by SIGHUP",
+    ),
+    Applied(
+        _named(workers.ROWS, "full reload of a slow application"),
+        _deploy_by_chain,
+        "`lazy-apps` and `touch-chain-reload`",
+    ),
+    Applied(
+        _named(facts.ROWS, "a full cache"),
+        _options("--cache2", "name=pages,items=5000", without=("--cache2",)),
+        "`items` 5000 of the cache",
+    ),
+    Applied(
+        _named(facts.ROWS, "a spooler that falls behind"),
+        _options("--spooler-processes", "8"),
+        "`spooler-processes` 8",
+    ),
+    Applied(_named(queues.ROWS, "one stuck request"), _options("--harakiri", "10"), "`harakiri` 10"),
+    Applied(
+        replace(
+            _named(queues.ROWS, "a burst fills half of the queue"),
+            name="a burst overflows the queue of 40",
+            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=1, io_ms=100, start=8.0)),
+        ),
+        _options("--listen", "100", without=("--listen",)),
+        "`listen` 100",
+        ends=("clients_refused",),
+    ),
+    Applied(
+        # By default uWSGI replaces no worker that is younger than a minute; these leak too much to live so long.
+        _options(*RECYCLED)(_named(kernel.ROWS, "a leak reaches the cgroup's memory limit")),
+        _options("--reload-on-rss", "45"),
+        "`reload-on-rss` 45",
+        ends=("out_of_memory", "requests_lost"),
+    ),
+    Applied(
+        _named(waits.ROWS, "2x2, clients keep their connections"),
+        _options("--http-socket", "{directory}/web", without=("--http11-socket",)),
+        "`http-socket` instead of `http11-socket`",
+    ),
+    Applied(_named(cpu.ROWS, "full worker by map-socket"), _without_map, "no `map-socket`"),
 )

@@ -90,6 +90,24 @@ ROWS = (
         why="16 users of one worker wait for one interpreter while the others idle.",
     ),
     Scenario(
+        "full worker by map-socket",
+        Server(3, 4, MAPPED),
+        Expected(
+            "warning",
+            ("queue_wait", "unevenness_hurts", "saturation", "clients_refused"),
+            words=("worker", "map-socket"),
+            not_words=("raise `threads`", "raise `processes`"),
+        ),
+        (
+            Load(clients=9, io_ms=80, socket="hot", vary=(1.0, 1.0)),
+            Load(clients=2, io_ms=80, socket="calm", vary=(1.0, 1.0)),
+        ),
+        fixed=True,
+        seconds=15.0,
+        why="All four threads of worker 1 are busy, and five requests wait at its own socket, while most of the "
+        "other threads are free. Over the requests of all sockets, the wait is shorter than the time in service.",
+    ),
+    Scenario(
         "uneven and harmless",
         Server(3, 8, MAPPED),
         Expected("ok", also=("unevenness_harmless",), words=("harmless",), limits=("threads",)),

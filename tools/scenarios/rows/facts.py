@@ -52,6 +52,7 @@ ROWS = (
         ),
         (Load(part=0.2, io_ms=50),),
         (Event(3.0, actions.stop_accept_lock_holder),),
+        quick=True,
         fixed=True,
         why="Nobody is served from then on: with `thunder-lock` only the holder of its lock may accept.",
     ),

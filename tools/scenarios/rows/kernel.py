@@ -152,6 +152,21 @@ ROWS = (
         why="uWSGI has ended the idle workers, and starts new ones when the last request has ended: nobody is served.",
     ),
     Scenario(
+        "a full reload that has two minutes waits",
+        Server(3, 2, ("--worker-reload-mercy", "120")),
+        Expected(
+            "critical",
+            ("reload_waits",),
+            words=("a reload waits for requests in worker", "now 120", "chain reload"),
+            not_words=("log", *NO_MORE),
+        ),
+        (Load(rate=10, io_ms=20), Load(clients=1, io_ms=50_000, requests=1)),
+        (Event(2.0, actions.reload),),
+        seconds=18.0,
+        fixed=True,
+        why="The same with the option that lets it wait for longer.",
+    ),
+    Scenario(
         "one file lock for all processes",
         Server(4, 2, app=APP),
         Expected(

@@ -48,6 +48,7 @@ ROWS = (
         ),
         (Load(clients=6, path="/new?n=0&timeout=2", vary=(1.0, 1.0)),),
         seconds=15.0,
+        quick=True,
         fixed=True,
         why="Its queue of connections is full, as behind a firewall that drops packets: six threads hang until their "
         "timeout of two seconds.",

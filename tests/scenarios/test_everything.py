@@ -1,0 +1,49 @@
+"""Each sick row has a healthy twin, each complaint its rows, and one table shows them with their variations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tools.scenarios.everything import VARIATIONS, count, estimate, plan, render_table
+from tools.scenarios.judge import Seen
+from tools.scenarios.run import Result
+from tools.scenarios.table import ROWS
+from tools.scenarios.twins import TWINS, Changes, list_without_twin
+
+
+def test_each_sick_row_has_a_healthy_twin() -> None:
+    """Twins are listed for rows only; one that is a row is healthy, and one that is made differs from its row."""
+    by_name = {row.name: row for row in ROWS}
+    assert list_without_twin(ROWS) == []
+    assert not TWINS.keys() - by_name.keys()
+    assert {by_name[twin].expected.outcome for twin in TWINS.values() if isinstance(twin, str)} == {"ok"}
+    for line in plan(ROWS, 1):
+        if line.is_twin:
+            row = by_name[line.row.name.removesuffix(", healthy")]
+            assert (line.row.server, line.row.loads, line.row.events, line.row.burners) != (
+                row.server,
+                row.loads,
+                row.events,
+                row.burners,
+            )
+
+
+def test_the_table_counts_rows_twins_and_variations() -> None:
+    """A row that is not as expected, and one that cannot run, are counted apart; the estimate leaves the latter out."""
+    sick = next(row for row in ROWS if isinstance(TWINS.get(row.name), Changes))
+    absent = replace(ROWS[0], name="1x1 at 30 %", skip=lambda: "no such server")
+    lines = plan([sick, absent], seed=3)
+    runs = [run for line in lines for run in (line.row, *line.variations)]
+    seen = Seen("ok", 0)
+    results = {run.name: Result(run, seen) for run in runs}
+    results |= {run.name: Result(run, None, skipped="no such server") for run in runs if run.skip()}
+    results[sick.name] = Result(sick, seen, ("ok, not critical",))
+    text = list(render_table(lines, results))
+    assert len(lines) == 3
+    assert text[0].split() == [*sick.name.split(), "✗", *"✓" * VARIATIONS]
+    assert text[2].split() == [*absent.name.split(), *"-" * (1 + VARIATIONS)]
+    assert "Rows: 0 of 1 as expected, 1 not; 0 not run." in text
+    assert f"Their variations: {VARIATIONS} of {VARIATIONS} as expected, 0 not; 0 not run." in text
+    assert text[-1] == "Not run: no such server."
+    assert count(list(results.values())).startswith("5 of 6 as expected")
+    assert estimate([absent]) == 0.0 < estimate([sick])

@@ -1,0 +1,69 @@
+"""All rows with their healthy twins and random variations of both: what to run, how long it takes, and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tools.scenarios.run import BESIDE, Result
+from tools.scenarios.scenario import Scenario
+from tools.scenarios.table import ROWS
+from tools.scenarios.twins import find_twin
+from tools.scenarios.variations import vary_widely
+
+VARIATIONS = 2
+
+START_SECONDS = 3.0
+"""How long a row takes beside its lead and its check: the starts of uWSGI and of `check` (2.6 s on average of 116)."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: a row, or a twin that is no row, and its variations."""
+
+    row: Scenario
+    is_twin: bool
+    variations: tuple[Scenario, ...]
+
+
+def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
+    """Rows and their twins, each once, with variations by this seed and those after it."""
+    lines: dict[str, Line] = {}
+    names = {row.name for row in ROWS}
+    for each in (each for row in rows for each in (row, find_twin(row))):
+        if each is not None and each.name not in lines:
+            variations = tuple(vary_widely(each, number) for number in range(seed, seed + VARIATIONS))
+            lines[each.name] = Line(each, each.name not in names, variations)
+    return list(lines.values())
+
+
+def estimate(rows: Sequence[Scenario]) -> float:
+    """The seconds that these rows take. Those that cannot run take none."""
+    possible = [row for row in rows if not row.skip()]
+    alone, together = (
+        [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]
+        for is_alone in (True, False)
+    )
+    return sum(alone) + max([sum(together) / BESIDE, *together], default=0.0)
+
+
+def render_table(lines: Sequence[Line], results: Mapping[str, Result]) -> Iterator[str]:
+    """A line for each row and each twin: the marks of itself and of its variations; then how many are as expected."""
+    width = max((len(line.row.name) for line in lines), default=0)
+    for line in lines:
+        marks = " ".join(results[run.name].mark for run in (line.row, *line.variations))
+        yield f"{line.row.name:{width}}  {marks}"
+    yield ""
+    for kind, is_twin in (("Rows", False), ("Twins that are no rows", True)):
+        of_kind = [line for line in lines if line.is_twin == is_twin]
+        yield f"{kind}: {count([results[line.row.name] for line in of_kind])}"
+        yield f"Their variations: {count([results[run.name] for line in of_kind for run in line.variations])}"
+    for reason in sorted({result.skipped for result in results.values() if result.skipped}):
+        yield f"Not run: {reason}."
+
+
+def count(results: Sequence[Result]) -> str:
+    """How many are as expected, and how many were not run, as a sentence."""
+    different, skipped = sum(bool(each.different) for each in results), sum(bool(each.skipped) for each in results)
+    run = len(results) - skipped
+    return f"{run - different} of {run} as expected, {different} not; {skipped} not run."
