@@ -135,7 +135,7 @@ class WaitSampler:
             return None
         if not self._knows_calls:
             return Waits(off=_NO_TABLE)
-        reason = _doubt(snapshot, setup.concurrency_kind if setup else None)
+        reason = explain_doubt(snapshot, setup.concurrency_kind if setup else None)
         if reason:
             return Waits(off=reason)
         self._pools.forget_ended(snapshot.workers)
@@ -441,7 +441,7 @@ def _printable(address: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
 
 
-def _doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
+def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     """Why the threads of this server do not show what its requests wait for; None if they do."""
     if kind == "async":
         return _ASYNC
