@@ -70,7 +70,7 @@ _PROGRAM = """
 int main(void) {{ printf("{form}\\n", {values}); }}
 """
 
-_HEAD = '''"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: written by `tools.python_layouts`."""
+_HEAD = '''"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: see `tools.python_layouts`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ def test_the_line_that_sleeps() -> None:
     assert first.share > 0.8, document.code
     assert (first.file, first.states[0].state) == (str(APP), "sleep")
     assert "sleep" in source[first.line - 1]
-    assert document.flow and document.flow.response_time and first.per_request
+    assert document.flow
+    assert document.flow.response_time
+    assert first.per_request
     assert first.per_request == pytest.approx(first.share * document.flow.response_time)
     place = f"{first.function} ({'/'.join(APP.parts[-2:])}:{first.line}): sleep"
     assert place in re.sub(r"\s+", " ", "\n".join(render_lines(document)))

@@ -32,7 +32,7 @@ def find_python(minor: int) -> str | None:
     for path in named:
         if path and os.access(path, os.X_OK):
             done = subprocess.run(
-                [path, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True
+                [path, "-c", "import sys; print(sys.version_info[1])"], check=False, capture_output=True, text=True
             )
             if done.stdout.strip() == str(minor):
                 return path
@@ -53,7 +53,8 @@ class Planted:
 
     def ask(self, request: str = "") -> Any:
         """What it answers."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())

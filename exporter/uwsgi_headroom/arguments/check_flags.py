@@ -80,8 +80,8 @@ def add_check_flags(parser: Parser) -> None:
         "--code-prefix",
         metavar="PATH",
         action="append",
-        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are in "
-        "no site-packages, and not Python's own); repeatable",
+        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
+        "in no site-packages, and not Python's own); repeatable",
     )
     parser.add_argument(
         "--log",

@@ -251,7 +251,8 @@ async def judge_targets(
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
     read_locks, read_pollfds: whether the locks of the application, and what threads poll, may be read there from the
     workers' memory. logs: uWSGI's logs, each `NAME=PATH`, or a path for a single server. code: the prefixes of the
-    application's files (see `kernel.stacks`); None: do not look at its code. Raises ConfigError if a log is no server's.
+    application's files (see `kernel.stacks`); None: do not look at its code. Raises ConfigError if a log is no
+    server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.

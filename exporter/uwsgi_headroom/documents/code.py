@@ -38,10 +38,10 @@ class CodeLine(Struct, frozen=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, kw_only=True):
-    """Where the busy threads of a server were. why: the reason if nothing is known. looks: at the server; threads: looks
-    at busy threads. lines: most looks first, 20 at most. unread: the share of looks without a line, because the stack
-    could not be read. changed: the share of looks that were dropped, because the thread went on meanwhile. cpu_seconds:
-    of this program, for one look at the server."""
+    """Where the busy threads of a server were. why: the reason if nothing is known. looks: at the server; threads:
+    looks at busy threads. lines: most looks first, 20 at most. unread: the share of looks without a line, because the
+    stack could not be read. changed: the share of looks that were dropped, because the thread went on meanwhile.
+    cpu_seconds: of this program, for one look at the server."""
 
     why: str | None
     looks: int = 0

@@ -33,9 +33,7 @@ def print_table(compared: Compared, seconds: float) -> None:
         states = [(part, state) for (name, state), part in compared.states.items() if name == function]
         named = ", ".join(f"{state} {part:.1%}" for part, state in sorted(states, reverse=True))
         print(f"| {function} | {compared.truth[function]:.1%} | {compared.seen.get(function, 0):.1%} | {named} |")
-    others = {name: part for name, part in compared.seen.items() if name not in FUNCTIONS}
-    named = [f"{name or 'outside of Python'} {part:.2%}" for name, part in others.items()]
-    print(f"\nelsewhere: {', '.join(named)}")
+    print(f"\nin none of these functions: {compared.elsewhere:.1%} of the looks")
     print(f"largest difference: {100 * compared.largest_difference:.1f} percentage points, {seconds:.0f} s")
     whole = use.threads + use.changed
     print(f"{use.looks} looks, at {use.threads:.0f} busy threads: {use.unread / use.threads:.2%} not read", end="; ")

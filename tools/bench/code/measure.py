@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import multiprocessing
 import random
 import select
 import socket
@@ -15,8 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tools.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.stacks import CodeLooks, CodeUse
@@ -27,18 +28,22 @@ from uwsgi_headroom.stats import Snapshot
 
 APP = Path(__file__).with_name("app.py")
 
+LOOPBACK = "127.0.0.1", 0
+
 FUNCTIONS = ("nap", "wait_in_line", "compute", "ask", "parse")
 """Those of the application, in the order of its record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """truth, seen: the part of each function in the time of busy threads, by the application's own record and by looks.
-    states: the same of each function and state. use: all that was counted."""
+    """truth, seen: the part of each function in the time of all of them, by the application's own record and by looks.
+    states: the same of each function and state. elsewhere: the part of looks that were in none of them, as while uWSGI
+    reads a request. use: all that was counted."""
 
     truth: dict[str, float]
     seen: dict[str, float]
     states: dict[tuple[str, State], float]
+    elsewhere: float
     use: CodeUse
 
     @property
@@ -48,14 +53,15 @@ class Compared:
 
 
 def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
-    """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients: requests
-    at a time; pause: mean seconds between two looks at the server."""
-    with tempfile.TemporaryDirectory(prefix="code-") as folder, _backend() as port:
+    """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
+    requests at a time; pause: mean seconds between two looks at the server."""
+    with tempfile.TemporaryDirectory(prefix="code-") as folder, socket.create_server(LOOPBACK, backlog=512) as backend:
+        port = backend.getsockname()[1]
         record = Path(folder, "record")
         record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
         options = ["--env", f"RECORD={record}", "--env", f"THREADS={threads}", "--env", f"BACKEND={port}"]
         options += ["--processes", str(processes), "--threads", str(threads)]
-        with uwsgi(*options, app=APP) as server, _load(server, clients):
+        with uwsgi(*options, app=APP) as server, _load(server.http, clients, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
             host, looks = Host(waits=WaitSetting()), CodeLooks()
             before = read_record(record)
@@ -79,72 +85,58 @@ def read_record(path: Path) -> dict[str, float]:
 
 
 def _compare(spent: dict[str, float], use: CodeUse) -> Compared:
-    total = sum(spent.values())
+    lines = [line for line in use.lines if line.line.function in FUNCTIONS]
+    recorded, looks = sum(spent.values()), sum(line.looks for line in lines)
     seen: dict[str, float] = defaultdict(float)
     states: dict[tuple[str, State], float] = defaultdict(float)
-    for line in use.lines:
-        seen[line.line.function] += line.looks / use.threads
-        for state, looks in line.states.items():
-            states[line.line.function, state] += looks / use.threads
-    return Compared({function: part / total for function, part in spent.items()}, dict(seen), dict(states), use)
+    for line in lines:
+        seen[line.line.function] += line.looks / looks
+        for state, number in line.states.items():
+            states[line.line.function, state] += number / looks
+    truth = {function: part / recorded for function, part in spent.items()}
+    return Compared(truth, dict(seen), states, 1 - looks / use.threads, use)
 
 
 @contextlib.contextmanager
-def _load(server: Uwsgi, clients: int) -> Iterator[None]:
-    """Sends requests, so many at a time, until the block ends."""
-    stop = threading.Event()
-
-    def send() -> None:
-        while not stop.is_set():
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.http), 10) as connection:
-                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                while connection.recv(4096):
-                    pass
-
-    senders = [threading.Thread(target=send, daemon=True) for _ in range(clients)]
-    for sender in senders:
-        sender.start()
+def _load(port: int, clients: int, backend: socket.socket) -> Iterator[None]:
+    """Sends requests, so many at a time, and answers as their backend, until the block ends: in a process of its own,
+    so that nothing that happens there decides when the server is looked at."""
+    process = multiprocessing.get_context("fork").Process(target=_send_and_answer, args=(port, clients, backend))
+    process.start()
     try:
         yield
     finally:
-        stop.set()
-        for sender in senders:
-            sender.join(30)
+        process.kill()
+        process.join()
 
 
-@contextlib.contextmanager
-def _backend() -> Iterator[int]:
-    """A server on loopback that answers each connection after as many seconds as it is asked for."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
-        end, wake = os.pipe()
-        thread = threading.Thread(target=_answer_late, args=(listener, end), daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            os.write(wake, b"x")
-            thread.join(30)
-            os.close(end)
-            os.close(wake)
+def _send_and_answer(port: int, clients: int, backend: socket.socket) -> None:
+    for _ in range(clients):
+        threading.Thread(target=_send, args=(port,), daemon=True).start()
+    _answer_late(backend)
 
 
-def _answer_late(listener: socket.socket, end: int) -> None:
+def _send(port: int) -> None:
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            while connection.recv(4096):
+                pass
+
+
+def _answer_late(listener: socket.socket) -> NoReturn:
+    """Answer each connection after as many seconds as it asks for."""
     waiting: list[tuple[float, socket.socket]] = []
     unread: set[socket.socket] = set()
     while True:
-        timeout = max(0.0, min((due for due, _ in waiting), default=time.monotonic() + 1) - time.monotonic())
-        ready, _, _ = select.select([end, listener, *unread], [], [], timeout)
-        if end in ready:
-            for connection in (*unread, *(connection for _, connection in waiting)):
-                connection.close()
-            return
+        due = min((due for due, _ in waiting), default=time.monotonic() + 1)
+        ready, _, _ = select.select([listener, *unread], [], [], max(0.0, due - time.monotonic()))
         if listener in ready:
             unread.add(listener.accept()[0])
         for connection in unread.intersection(ready):
             unread.remove(connection)
             request = connection.recv(8)
-            due = time.monotonic() + (struct.unpack("<d", request)[0] if len(request) == 8 else 0.0)
-            waiting.append((due, connection))
+            waiting.append((time.monotonic() + (struct.unpack("<d", request)[0] if request else 0.0), connection))
         for each in [each for each in waiting if each[0] <= time.monotonic()]:
             waiting.remove(each)
             with contextlib.suppress(OSError):

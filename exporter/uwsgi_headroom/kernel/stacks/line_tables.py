@@ -1,7 +1,8 @@
 """Finds the line of an instruction in the tables that CPython keeps with a function's code.
 
-There are three formats: pairs of bytes up to 3.9 (`co_lnotab`) and in 3.10 (PEP 626), and entries of several bytes from
-3.11 on (Objects/locations.md in CPython's source). A table may be torn or of a hostile process: any bytes give a number.
+There are three formats: pairs of bytes up to 3.9 (`co_lnotab`) and in 3.10 (PEP 626), and entries of several bytes
+from 3.11 on (Objects/locations.md in CPython's source). A table may be torn or of a hostile process: any bytes give a
+number.
 """
 
 from __future__ import annotations

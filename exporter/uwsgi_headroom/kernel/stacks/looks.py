@@ -83,9 +83,10 @@ class LineUse:
 class CodeUse:
     """In which lines the busy threads of a server were. off: why nothing is known, as a sentence for an operator.
 
-    looks: at the server. threads: looks at busy threads that were kept; lines: where, most looks first; unread: how many
-    of them have no line, because the stack was torn, or is none of CPython's. changed: looks that were dropped, because
-    the thread waited for something else after its stack was read, or the time was over. seconds: of CPU time, for all looks."""
+    looks: at the server. threads: looks at busy threads that were kept; lines: where, most looks first; unread: how
+    many of them have no line, because the stack was torn, or is none of CPython's. changed: looks that were dropped,
+    because the thread waited for something else after its stack was read, or the time was over. seconds: of CPU time,
+    for all looks."""
 
     off: str | None = None
     looks: int = 0

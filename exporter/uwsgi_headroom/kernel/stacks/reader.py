@@ -4,9 +4,9 @@ The process runs meanwhile, and may be hostile: every address and every length t
 bounded: the threads, the frames, the lengths of texts and tables, and the bytes of one look. An object counts only if
 its type is the expected one. What does not fit together is torn, and gives no stack.
 
-Whose state is which thread's: CPython keeps the `pthread_t` of each, and the C library keeps the thread's id of the
-kernel somewhere behind that address. Where, is learnt: at the place where all threads have ids of this process. (CPython
-up to 3.10 keeps no id of the kernel, and up to 3.12 one that is wrong in a forked process' main thread.)
+Whose state is which thread's: CPython keeps the `pthread_t` of each, and the C library keeps the kernel's id of the
+thread somewhere behind that address. Where, is learnt: at the place where all threads have ids of this process.
+(CPython up to 3.10 keeps no id of the kernel, and up to 3.12 one that is wrong in the main thread of a forked process.)
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class StackReader:
 
     def find_threads(self, ids: Collection[int]) -> dict[int, int]:
         """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
-        knows them itself. A thread with several states, as those of several interpreters, has none. Raises TornError."""
+        knows them itself. A thread with several states, as with several interpreters, has none. Raises TornError."""
         self._left = MOST_BYTES
         # The states are a chain, and mostly the same ones as the last time: read those at once.
         found = self._read(self._links) if self._links else []
