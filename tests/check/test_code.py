@@ -55,10 +55,10 @@ def test_the_block_of_the_report() -> None:
     server = _document(shown)
     text = list(render_lines(server))
     assert max(map(len, text)) <= 80
-    flat = re.sub(r"\s+", " ", "\n".join(text))
-    assert flat.count("/orders.py:3), in psycopg2 execute: backend 127.0.0.1:5432") == 4
-    assert "outside of Python code: backend" in flat
-    assert "50 % in other lines; 10 % could not be read" in flat
+    flat = "".join("".join(text).split())
+    assert flat.count("/orders.py:3),inpsycopg2execute:backend127.0.0.1:5432") == 4
+    assert "outsideofPythoncode:backend" in flat
+    assert "40%inotherlines,10%notreadable,2.0%dropped." in flat
     assert "Code: not known. No right." in "\n".join(render_lines(_document(Code(why="no right"))))
 
 

@@ -202,21 +202,22 @@ def _code(code: Code) -> Iterator[str]:
     for line in code.lines[:_MOST_CODE_LINES]:
         time = "" if line.per_request is None else duration(line.per_request)
         yield from _wrap(_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
-    rest = sum(line.share for line in code.lines[_MOST_CODE_LINES:]) + code.unread
-    if rest > _LEAST_REST:
-        yield from _wrap(
-            f"{percent(rest)} in other lines; {percent(code.unread)} could not be read, "
-            f"and {percent(code.changed)} of the looks were dropped.",
-            indent=("  ", "  "),
-        )
+    shown = sum(line.share for line in code.lines[:_MOST_CODE_LINES])
+    rest = [(1 - shown - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
+    if named := [f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST]:
+        yield from _wrap(f"{', '.join(named)}.", indent=("  ", "  "))
 
 
 _LEAST_REST = 0.005
 
 
 def _code_line(line: CodeLine) -> str:
-    states = [WAITS[each.state].name for each in line.states if each.share >= _LEAST_SHARE * line.share]
-    waits = f"{', '.join(states)} {line.addresses[0] if line.addresses else ''}".rstrip()
+    where = f" {line.addresses[0]}" if line.addresses else ""
+    waits = ", ".join(
+        f"{WAITS[each.state].name}{where if each.state in ('backend', 'dns') else ''}"
+        for each in line.states
+        if each.share >= _LEAST_SHARE * line.share
+    )
     if not line.line:
         return f"outside of Python code: {waits}"
     callee = f", in {line.callee}" if line.callee else ""

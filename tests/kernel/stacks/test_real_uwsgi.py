@@ -24,9 +24,11 @@ def test_shares_of_functions_are_true() -> None:
     assert compared.largest_difference < 0.08, compared
     assert use.unread < 0.02 * use.threads, compared
     assert use.changed < 0.05 * use.threads, compared
-    states, seen = compared.states, compared.seen
-    assert states["nap", "sleep"] > 0.8 * seen["nap"], compared
-    assert states["ask", "backend"] > 0.8 * seen["ask"], compared
-    assert states["wait_in_line", "lock"] + states["wait_in_line", "sleep"] > 0.8 * seen["wait_in_line"], compared
-    parsed = {line.line.callee for line in use.lines if line.line.function == "parse"}
-    assert "decoder JSONDecoder.raw_decode" in parsed or "__init__ loads" in parsed or parsed & {"decoder raw_decode"}
+    for function, waits in (("nap", {"sleep"}), ("wait_in_line", {"sleep", "lock"}), ("ask", {"backend"})):
+        # How long threads wait for a CPU depends on the machine.
+        states = {state: part for (name, state), part in compared.states.items() if name == function}
+        waiting = {
+            state: part for state, part in states.items() if state not in ("cpu", "cpu_wait", "interpreter_lock")
+        }
+        assert sum(waiting[state] for state in waits) > 0.9 * sum(waiting.values()), (function, compared)  # type: ignore[index]
+    assert {line.line.callee for line in use.lines if line.line.function == "parse"} & {"json loads"}

@@ -46,5 +46,5 @@ def is_application(file: str, prefixes: Sequence[str] = ()) -> bool:
 
 def _describe(frame: Frame) -> str:
     package = _PACKAGES.match(frame.code.file)
-    module = package[1] if package else frame.code.file.rpartition("/")[2].removesuffix(".py")
-    return f"{module} {frame.code.function}"
+    path = frame.code.file.removesuffix(".py").removesuffix("/__init__")
+    return f"{package[1] if package else path.rpartition('/')[2]} {frame.code.function}"
