@@ -162,7 +162,7 @@ def test_torn_memory(minor: int) -> None:
             reader = StackReader(runtime, image.read)
         try:
             found = reader.find_threads(tasks)
-        except TornError:
+        except (TornError, NoRuntimeError):
             found = states
             torn += 1
         assert len(found) <= MOST_THREADS

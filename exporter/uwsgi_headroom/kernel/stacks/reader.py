@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from uwsgi_headroom.kernel.stacks.line_tables import find_line
-from uwsgi_headroom.kernel.stacks.runtime import Runtime
+from uwsgi_headroom.kernel.stacks.runtime import SEVERAL, NoRuntimeError, Runtime
 from uwsgi_headroom.kernel.waits.memory import Piece
 
 Read = Callable[[Sequence[Piece]], list[bytes | None]]
@@ -100,7 +100,8 @@ class StackReader:
 
     def find_threads(self, ids: Collection[int]) -> dict[int, int]:
         """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
-        knows them itself. A thread with several states, as with several interpreters, has none. Raises TornError."""
+        knows them itself. Raises TornError, or NoRuntimeError if a thread has several states: uWSGI makes
+        those of further interpreters in the main thread, for all threads."""
         self._left = MOST_BYTES
         # The states are a chain, and mostly the same ones as the last time: read those at once.
         found = self._read(self._links) if self._links else []
@@ -111,11 +112,11 @@ class StackReader:
         finally:
             self._ahead = {}
         threads = self._read_ids([handle for _, handle in states], ids)
-        by_id: dict[int, list[int]] = {}
+        by_id: dict[int, int] = {}
         for state, handle in states:
-            if (number := threads.get(handle)) is not None:
-                by_id.setdefault(number, []).append(state)
-        return {number: found[0] for number, found in by_id.items() if len(found) == 1}
+            if (number := threads.get(handle)) is not None and by_id.setdefault(number, state) != state:
+                raise NoRuntimeError(SEVERAL)
+        return by_id
 
     def _list_states(self) -> Iterator[tuple[int, int]]:
         """The states of threads, each with its `pthread_t`."""

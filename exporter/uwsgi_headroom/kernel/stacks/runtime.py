@@ -23,6 +23,11 @@ _SYMBOLS = (_STATE, _VERSION, _SINCE_3_10, _SINCE_3_9, *_TYPES)
 NO_PYTHON = "the workers have no CPython whose symbols can be found"
 OTHER_PYTHON = "the code of CPython {}.{} cannot be read: only that of 3.9 to 3.14, with the interpreter lock"
 
+SEVERAL = (
+    "uWSGI runs applications in several interpreters of a process, so it is not known whose stack is whose: the option "
+    "`single-interpreter` runs them in one"
+)
+
 
 class NoRuntimeError(Exception):
     """The code of a process cannot be read; the message is the reason, for an operator."""
