@@ -133,7 +133,8 @@ class CodeLooks:
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
         self._workers: dict[int, _Worker] = {}
-        self._off: str | None = None
+        self._off: str | None = None  # why the last look saw nothing
+        self._never: str | None = None  # why no look at a busy thread will see anything
         self._looks = 0
         self._by_line: dict[Line, dict[State, float]] = {}
         self._addresses: dict[Line, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -152,7 +153,10 @@ class CodeLooks:
             }
             try:
                 found = self._memory.ask(partial(self._look_at_all, snapshot, facts, local))
-            except (RefusedError, NoRuntimeError) as error:
+            except NoRuntimeError as error:
+                self._never = self._off = str(error)
+                found = None
+            except RefusedError as error:
                 self._off, found = str(error), None
             else:
                 if found is None:
@@ -173,7 +177,7 @@ class CodeLooks:
             for line, states in self._by_line.items()
         ]
         return CodeUse(
-            off=None if self._looks else self._off or _NOT_YET,
+            off=self._never or (None if self._looks else self._off or _NOT_YET),
             looks=self._looks,
             threads=sum(use.looks for use in lines) + self._unread,
             lines=tuple(sorted(lines, key=lambda use: -use.looks)),

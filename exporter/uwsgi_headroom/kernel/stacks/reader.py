@@ -100,23 +100,27 @@ class StackReader:
 
     def find_threads(self, ids: Collection[int]) -> dict[int, int]:
         """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
-        knows them itself. Raises TornError, or NoRuntimeError if a thread has several states: uWSGI makes
-        those of further interpreters in the main thread, for all threads."""
+        knows them itself. Raises TornError, or NoRuntimeError if a thread seems to run in several states.
+
+        For several applications, uWSGI makes states in the main thread, for all threads. With an interpreter for each,
+        those are used, and it is not known by whom; with a single one, they are not, and the oldest is the thread's."""
         self._left = MOST_BYTES
         # The states are a chain, and mostly the same ones as the last time: read those at once.
-        found = self._read(self._links) if self._links else []
-        self._ahead = {piece: data for piece, data in zip(self._links, found, strict=True) if data is not None}
+        known = self._read(self._links) if self._links else []
+        self._ahead = {piece: data for piece, data in zip(self._links, known, strict=True) if data is not None}
         self._links = []
         try:
             states = list(self._list_states())
         finally:
             self._ahead = {}
         threads = self._read_ids([handle for _, handle in states], ids)
-        by_id: dict[int, int] = {}
+        by_id: dict[int, list[int]] = {}
         for state, handle in states:
-            if (number := threads.get(handle)) is not None and by_id.setdefault(number, state) != state:
-                raise NoRuntimeError(SEVERAL)
-        return by_id
+            if (number := threads.get(handle)) is not None:
+                by_id.setdefault(number, []).append(state)
+        if any(next(self.walk(state), None) for found in by_id.values() for state in found[:-1]):
+            raise NoRuntimeError(SEVERAL)
+        return {number: found[-1] for number, found in by_id.items()}
 
     def _list_states(self) -> Iterator[tuple[int, int]]:
         """The states of threads, each with its `pthread_t`."""
