@@ -44,14 +44,14 @@ def test_the_block_of_the_report() -> None:
         file=f"/srv/{'x' * 90}/orders.py",
         line=3,
         callee="psycopg2 execute",
-        looks=10,
+        samples=10,
         share=0.1,
         per_request=0.0182,
         states=(CodeState(state="backend", share=0.09), CodeState(state="cpu", share=0.01)),
         addresses=("127.0.0.1:5432",),
     )
     outside = msgspec.structs.replace(line, function="", file="", line=0, callee="", per_request=None)
-    shown = Code(why=None, looks=5, threads=100.0, lines=(outside, *[line] * 8), unread=0.1, changed=0.02)
+    shown = Code(why=None, samples=5, threads=100.0, lines=(outside, *[line] * 8), unread=0.1, changed=0.02)
     server = _document(shown)
     text = list(render_lines(server))
     assert max(map(len, text)) <= 80

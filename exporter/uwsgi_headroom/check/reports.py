@@ -196,9 +196,9 @@ def _code(code: Code) -> Iterator[str]:
         yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
         return
     if not code.lines:
-        yield f"Code: no thread was busy in {counted(code.looks, 'look')}."
+        yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
         return
-    yield from _wrap(f"Code, by {counted(round(code.threads), 'look')} at busy threads:")
+    yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
     for line in code.lines[:_MOST_CODE_LINES]:
         time = "" if line.per_request is None else duration(line.per_request)
         yield from _wrap(_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))

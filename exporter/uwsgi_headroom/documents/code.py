@@ -22,15 +22,15 @@ class CodeState(Struct, frozen=True, kw_only=True):
 
 class CodeLine(Struct, frozen=True, kw_only=True):
     """A line of code. function, file, line: of the application's frame, empty and 0 for threads outside of Python code.
-    callee: the function of a library that it has called, empty if there is none. looks: how often a thread was seen in
-    it; share: of all busy threads; per_request: seconds of a mean request, null without completed requests. states:
+    callee: the function of a library that it has called, empty if there is none. samples: how often a thread was seen
+    in it; share: of all busy threads; per_request: seconds of a mean request, null without completed requests. states:
     what threads wait for in it, most first; addresses: the backends and name servers among that, most first."""
 
     function: str
     file: str
     line: int
     callee: str
-    looks: float
+    samples: float
     share: float
     per_request: float | None
     states: tuple[CodeState, ...]
@@ -38,13 +38,13 @@ class CodeLine(Struct, frozen=True, kw_only=True):
 
 
 class Code(Struct, frozen=True, kw_only=True):
-    """Where the busy threads of a server were. why: the reason if nothing is known. looks: at the server; threads:
-    looks at busy threads. lines: most looks first, 20 at most. unread: the share of looks without a line, because the
-    stack could not be read. changed: the share of looks that were dropped, because the thread went on meanwhile.
-    cpu_seconds: of this program, for one look at the server."""
+    """Where the busy threads of a server were. why: the reason if nothing is known. samples: of the server; threads:
+    samples of busy threads. lines: most of them first, 20 at most. unread: the share of samples without a line, because
+    the stack could not be read. changed: the share of samples that were dropped, because the thread went on meanwhile.
+    cpu_seconds: of this program, for one sample of the server."""
 
     why: str | None
-    looks: int = 0
+    samples: int = 0
     threads: float = 0.0
     lines: tuple[CodeLine, ...] = ()
     unread: float = 0.0
@@ -58,7 +58,7 @@ def build_code(use: CodeUse, response_time: float | None) -> Code:
         return Code(why=use.off)
     return Code(
         why=None,
-        looks=use.looks,
+        samples=use.looks,
         threads=use.threads,
         lines=tuple(_list_lines(use, response_time)),
         unread=use.unread / use.threads if use.threads else 0.0,
@@ -75,7 +75,7 @@ def _list_lines(use: CodeUse, response_time: float | None) -> Iterator[CodeLine]
             file=each.line.file,
             line=each.line.line,
             callee=each.line.callee,
-            looks=each.looks,
+            samples=each.looks,
             share=share,
             per_request=None if response_time is None else share * response_time,
             states=_sort_states(each, use.threads),

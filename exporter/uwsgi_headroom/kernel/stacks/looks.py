@@ -29,7 +29,7 @@ from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, Runtime, find_r
 from uwsgi_headroom.kernel.waits.memory import Patient, read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import Generation, read_generation
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.sampler import GAP_REFUSED, RunDelays, explain_doubt
+from uwsgi_headroom.kernel.waits.sampler import RunDelays, explain_doubt
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
@@ -47,7 +47,7 @@ MOST_LINES = 1000
 """How many different lines are counted. Beyond, a look at a new one counts as not read."""
 
 MOST_SECONDS = 0.1
-"""How long one look may take. Threads that are left, at random, are dropped."""
+"""How long one look may take. Threads that are left are not looked at: their order is random."""
 
 _TRIES = 3
 """How often a stack is read that is torn, and a thread is looked at that goes on meanwhile."""
@@ -86,8 +86,7 @@ class CodeUse:
 
     looks: at the server. threads: looks at busy threads that were kept; lines: where, most looks first; unread: how
     many of them have no line, because the stack was torn, or is none of CPython's. changed: looks that were dropped,
-    because the thread waited for something else after its stack was read, or the time was over. seconds: of CPU time,
-    for all looks."""
+    because the thread waited for something else after its stack was read. seconds: of CPU time, for all looks."""
 
     off: str | None = None
     looks: int = 0
@@ -160,7 +159,7 @@ class CodeLooks:
                 self._off, found = str(error), None
             else:
                 if found is None:
-                    self._off = GAP_REFUSED if self._memory.refused else _SILENT
+                    self._off = _REFUSED if self._memory.refused else _SILENT
             if found is not None:
                 sights, changed, cost = found
                 self._looks += 1
@@ -206,6 +205,8 @@ class CodeLooks:
         changed = 0
         workers = [worker for worker in snapshot.workers if worker.pid in local][:_MOST_WORKERS]
         for worker in self._chance.sample(workers, len(workers)):
+            if self._clock() > end:
+                break
             process = facts.processes.get(worker.pid or 0)
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
             if at is None:
@@ -227,13 +228,12 @@ class CodeLooks:
                 known = at.lasting.get(before)
                 if not before or (known and known.result == "idle"):
                     break
+                if self._clock() > end:
+                    return
                 line: Line | None = None
                 with suppress(TornError, OSError, ValueError):
                     states = states or self._find_states(at.process.pid)
                     line = self._read_line(at.process.pid, thread, states)
-                if self._clock() > end:
-                    yield None
-                    break
                 if self._read_call(at, thread) == before:
                     yield _Sight(Seen(at, thread, self._classify(at, thread, before)), line)
                     break
@@ -269,7 +269,11 @@ class CodeLooks:
                 self._runtimes.clear()  # of the program before a reload
                 runtime = self._runtimes[generation] = find_runtime(pid)
             worker = self._workers[pid] = _Worker(StackReader(runtime, partial(read_pieces, pid)), {})
-        states = worker.reader.find_threads(worker.ids)
+        try:
+            states = worker.reader.find_threads(worker.ids)
+        except TornError:
+            del self._workers[pid]  # in case that another program has the number by now
+            raise
         if not states or len(states) < len(worker.ids):
             worker.ids = _list_own_ids(pid)  # a thread has begun, or has no Python
             states = worker.reader.find_threads(worker.ids)
@@ -343,6 +347,10 @@ def _list_own_ids(pid: int) -> dict[int, int]:
     return own
 
 
+_REFUSED = (
+    "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/code.md), and see "
+    "which right it takes (docs/waits.md#rights)"
+)
 _SILENT = "the memory of a worker is not readable: it answers too late, or not at all"
 _NOT_YET = "no thread was looked at yet"
 _UNTRIED = "the system calls of this machine's architecture were never tried"
