@@ -37,7 +37,7 @@ DOORS: dict[str, str] = {
     "history": "destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
     "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
-        proof setup sock_diag waits""",
+        proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins recorder totals",

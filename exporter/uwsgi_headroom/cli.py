@@ -117,8 +117,17 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             read_locks=options.read_locks,
             read_pollfds=options.read_pollfds,
             logs=tuple(options.log or ()),
+            code=_find_prefixes(line, options),
         )
     )
+
+
+def _find_prefixes(line: CommandLine, options: argparse.Namespace) -> tuple[str, ...] | None:
+    """The prefixes of the application's files; None if its code is not looked at."""
+    prefixes = tuple(options.code_prefix or ())
+    if prefixes and not options.code:
+        line.commands["check"].error("--code-prefix needs --code")
+    return prefixes if options.code else None
 
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:

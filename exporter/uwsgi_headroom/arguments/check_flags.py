@@ -71,6 +71,19 @@ def add_check_flags(parser: Parser) -> None:
         "it waits for (default true)",
     )
     parser.add_argument(
+        "--code",
+        action="store_true",
+        help="also read from the workers' memory, ten times a second, in which function and line the busy Python "
+        "threads are, and show those that take the most time: names, files and lines, no values",
+    )
+    parser.add_argument(
+        "--code-prefix",
+        metavar="PATH",
+        action="append",
+        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
+        "in no site-packages, and not Python's own); repeatable",
+    )
+    parser.add_argument(
         "--log",
         metavar="[NAME=]PATH",
         action="append",

@@ -50,7 +50,7 @@ async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
-    threshold cannot be judged, or --stuck, --log, --read-locks or --read-pollfds cannot be applied."""
+    threshold cannot be judged, or --stuck, --log, --read-locks, --read-pollfds or --code cannot be applied."""
     access = load_optional(request.http_config)
     targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
     if targets.watched:
@@ -63,6 +63,8 @@ async def _judge(
         raise ConfigError("--read-locks: an exporter reads by its own setting of that name; set it there")
     if targets.exporters and request.read_pollfds is not None:
         raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
+    if targets.exporters and request.code is not None:
+        raise ConfigError("--code: an exporter does not look at code; check the stats server itself")
     documents = await judge_targets(
         targets,
         request.seconds,
@@ -71,6 +73,7 @@ async def _judge(
         read_locks=request.read_locks,
         read_pollfds=request.read_pollfds != "false",
         logs=request.logs,
+        code=request.code,
     )
     judged = [apply_thresholds(document, request.thresholds) for document in documents]
     return sorted(judged, key=_gravity), targets.single

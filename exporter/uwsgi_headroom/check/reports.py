@@ -19,7 +19,16 @@ from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
-from uwsgi_headroom.documents import PredictedLoad, PredictedSetting, ResponseTimes, Waits, WhatIf, Worker
+from uwsgi_headroom.documents import (
+    Code,
+    CodeLine,
+    PredictedLoad,
+    PredictedSetting,
+    ResponseTimes,
+    Waits,
+    WhatIf,
+    Worker,
+)
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
     describe_destinations,
@@ -52,6 +61,9 @@ def render_lines(server: Server) -> Iterator[str]:
         yield from _figures(server, server.flow, server.headroom)
         yield ""
         yield from _workers(server)
+    if server.code:
+        yield ""
+        yield from _code(server.code)
     yield from _emperor(server)
     for place, finding in enumerate(server.findings, 1):
         yield ""
@@ -175,6 +187,44 @@ def _state(worker: Worker) -> str:
 
 def _column(value: float | None, of: float, text: str) -> str:
     return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
+
+
+_MOST_CODE_LINES = 5
+_LEAST_SHARE = 0.2  # of a line, from which on a state is named
+
+
+def _code(code: Code) -> Iterator[str]:
+    """Write the lines of code that take the most time."""
+    if code.why is not None:
+        yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
+        return
+    if not code.lines:
+        yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
+        return
+    yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
+    for line in code.lines[:_MOST_CODE_LINES]:
+        time = "" if line.per_request is None else duration(line.per_request)
+        yield from _wrap(_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
+    shown = sum(line.share for line in code.lines[:_MOST_CODE_LINES])
+    rest = [(1 - shown - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
+    if named := [f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST]:
+        yield from _wrap(f"{', '.join(named)}.", indent=("  ", "  "))
+
+
+_LEAST_REST = 0.005
+
+
+def _code_line(line: CodeLine) -> str:
+    where = f" {line.addresses[0]}" if line.addresses else ""
+    waits = ", ".join(
+        f"{WAITS[each.state].name}{where if each.state in ('backend', 'dns') else ''}"
+        for each in line.states
+        if each.share >= _LEAST_SHARE * line.share
+    )
+    if not line.line:
+        return f"outside of Python code: {waits}"
+    callee = f", in {line.callee}" if line.callee else ""
+    return f"{line.function} ({'/'.join(line.file.split('/')[-2:])}:{line.line}){callee}: {waits}"
 
 
 def _emperor(server: Server) -> Iterator[str]:

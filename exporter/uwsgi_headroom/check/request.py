@@ -99,7 +99,8 @@ class Request:
     request counts as stuck, such as `5m`; None: the default, or the exporter's own. read_locks: whether it may be read
     from the workers' memory if a lock of the application is held, and read_pollfds which descriptors a thread polls,
     where `check` watches the server itself; None: the default. logs: uWSGI's logs, each `NAME=PATH`, or a path for a
-    single server.
+    single server. code: the prefixes of the application's files, whose lines of code are looked at; empty: by the
+    rule of `kernel.stacks.application`; None: do not look.
     """
 
     addresses: tuple[str, ...] = ()
@@ -112,6 +113,7 @@ class Request:
     read_locks: bool = False
     read_pollfds: Literal["true", "false"] | None = None
     logs: tuple[str, ...] = ()
+    code: tuple[str, ...] | None = None
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

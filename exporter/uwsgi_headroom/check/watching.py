@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from uwsgi_headroom.analysis.what_if import Setting
+from uwsgi_headroom.check.code_looks import look_until_cancelled
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
@@ -25,12 +26,13 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_names,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
-from uwsgi_headroom.documents import WhatIf, build
+from uwsgi_headroom.documents import WhatIf, build, build_code
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
 from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import JOURNAL
 from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
@@ -244,12 +246,14 @@ async def judge_targets(
     read_locks: bool = False,
     read_pollfds: bool = True,
     logs: Sequence[str] = (),
+    code: Sequence[str] | None = None,
 ) -> list[Server]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
     read_locks, read_pollfds: whether the locks of the application, and what threads poll, may be read there from the
-    workers' memory. logs: uWSGI's logs, each `NAME=PATH`, or a path for a single server. Raises ConfigError if a log is
-    no server's.
+    workers' memory. logs: uWSGI's logs, each `NAME=PATH`, or a path for a single server. code: the prefixes of the
+    application's files (see `kernel.stacks`); None: do not look at its code. Raises ConfigError if a log is no
+    server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
@@ -263,7 +267,7 @@ async def judge_targets(
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
     progress = _Progress(len(watches))
     watching = [
-        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings))
+        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings, code))
         for watch in watches
     ]
     reading = [asyncio.create_task(read_page(page, seconds, settings)) for page in targets.exporters]
@@ -299,9 +303,14 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
 
 
 async def _judge_and_predict(
-    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], settings: Sequence[Setting]
+    watch: Watch,
+    clock: Clock,
+    seconds: float,
+    progress: Callable[[float], None],
+    settings: Sequence[Setting],
+    code: Sequence[str] | None,
 ) -> Server:
-    document = await judge(watch, clock, seconds, progress)
+    document = await _judge_with_code(watch, clock, seconds, progress, code)
     if not settings:
         return document
     try:
@@ -309,6 +318,23 @@ async def _judge_and_predict(
     except asyncio.CancelledError:
         what_if = WhatIf(name=watch.name, time=clock.epoch(), refusal="It was interrupted.")
     return msgspec.structs.replace(document, what_if=what_if)
+
+
+async def _judge_with_code(
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], code: Sequence[str] | None
+) -> Server:
+    if code is None:
+        return await judge(watch, clock, seconds, progress)
+    looks = CodeLooks(code)
+    looking = asyncio.create_task(look_until_cancelled(watch, looks), name="look at code")
+    try:
+        document = await judge(watch, clock, seconds, progress)
+    finally:
+        looking.cancel()
+    if document.state != "up" or document.kind != "server":
+        return document
+    response_time = document.flow.response_time if document.flow else None
+    return msgspec.structs.replace(document, code=build_code(looks.report(), response_time))
 
 
 def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:

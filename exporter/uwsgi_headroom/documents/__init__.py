@@ -5,6 +5,7 @@ in bytes, shares from 0 to 1. An unknown value is null, never 0, and `unknown` g
 any data of a request.
 """
 
+from uwsgi_headroom.documents.code import Code, CodeLine, build_code
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
@@ -13,6 +14,8 @@ from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, Wh
 from uwsgi_headroom.documents.workers import Worker
 
 __all__ = [
+    "Code",
+    "CodeLine",
     "Emperor",
     "Percentile",
     "PredictedLoad",
@@ -24,4 +27,5 @@ __all__ = [
     "Waits",
     "WhatIf",
     "Worker",
+    "build_code",
 ]

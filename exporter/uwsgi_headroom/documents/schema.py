@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
+from uwsgi_headroom.documents.code import Code
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
@@ -310,7 +311,7 @@ class Server(Struct, frozen=True, kw_only=True):
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
-    in the output of `check` with a what-if; the API has a path of its own.
+    in the output of `check` with a what-if; the API has a path of its own. code: only in the output of `check --code`.
     """
 
     name: str
@@ -351,6 +352,7 @@ class Server(Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] | None = None
     kept_history: KeptHistory | None = None
     what_if: WhatIf | None = None
+    code: Code | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):

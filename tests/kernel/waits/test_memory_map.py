@@ -71,7 +71,7 @@ def test_extension_modules_do_not_hide_the_interpreter() -> None:
     ]
     lines += ["7e1000000000-7e1000001000 r--p 0 0:0 1 /lib/pyuwsgi.cpython-311-x86_64-linux-gnu.so"]
     mappings = list(parse_mappings("\n".join(lines).encode() + b"\n" + TEXT))
-    assert memory_map._paths_to_search(mappings, "/usr/bin/uwsgi") == [
+    assert memory_map.paths_to_search(mappings, "/usr/bin/uwsgi") == [
         "/lib/pyuwsgi.cpython-311-x86_64-linux-gnu.so",
         LIBRARY,
     ]

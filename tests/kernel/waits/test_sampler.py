@@ -64,7 +64,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int, int], o
     1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
-    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
+    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
 
     def set_calls(call: Callable[[int, int], object]) -> None:
         monkeypatch.setattr(worker_threads, "read_system_call", lambda pid, thread: line_of(call(pid, thread)))
@@ -201,7 +201,7 @@ def test_only_active_workers_are_looked_at(machine: Callable[..., None]) -> None
 
 def test_few_strangers_are_looked_at(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that may serve requests after all are tried at few workers at a time."""
-    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
+    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 500)))
     monkeypatch.setattr(worker_threads.RequestThreads, "_blocks_signals", lambda *_: True)
     looked: list[int] = []
     machine(lambda _, thread: looked.append(thread) or SLEEPS)

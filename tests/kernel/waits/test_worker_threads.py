@@ -105,7 +105,7 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch: pytest
 def test_lists_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose threads are never all found is listed less and less often."""
     lists: list[int] = []
-    monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
+    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: lists.append(pid) or [pid])  # type: ignore[func-returns-value]
     threads = RequestThreads(os.getpid(), 8)
     for _ in range(1000):
         threads.list_again()

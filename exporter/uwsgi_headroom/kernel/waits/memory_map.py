@@ -92,11 +92,11 @@ class Mapping(NamedTuple):
 def read_memory_map(pid: int) -> MemoryMap:
     """Read the memory map of a process. If it is larger than any worker's should be, nothing is known of it but
     whether the program is a 64-bit one. Raises OSError."""
-    mappings = list(parse_mappings(_read_maps(pid)))
+    mappings = list(parse_mappings(read_maps(pid)))
     program = os.readlink(f"/proc/{pid}/exe")
     known: list[tuple[int, int, Region]] = []
     is_64_bit = False
-    for path in [program, *_paths_to_search(mappings, program)]:
+    for path in [program, *paths_to_search(mappings, program)]:
         try:
             elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
         except PermissionError:
@@ -110,7 +110,7 @@ def read_memory_map(pid: int) -> MemoryMap:
     return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_images(mappings))))
 
 
-def _read_maps(pid: int) -> bytes:
+def read_maps(pid: int) -> bytes:
     """The text of the memory map; empty if it is too large."""
     with open(f"/proc/{pid}/maps", "rb") as file:
         text = file.read(_MOST_MAP_BYTES + 1)
@@ -133,7 +133,7 @@ def parse_mappings(text: bytes) -> Iterator[Mapping]:
             yield Mapping(int(start, 16), int(end, 16), int(offset, 16), path)
 
 
-def _paths_to_search(mappings: list[Mapping], program: str) -> list[str]:
+def paths_to_search(mappings: list[Mapping], program: str) -> list[str]:
     """The files besides the program that may define the symbols."""
     paths = dict.fromkeys(mapping.path for mapping in mappings if mapping.path.startswith("/"))
     named = (path for path in paths if path != program and _IMAGE_NAME.match(os.path.basename(path)))
@@ -142,13 +142,20 @@ def _paths_to_search(mappings: list[Mapping], program: str) -> list[str]:
 
 def _locate(elf: Elf, mappings: list[Mapping]) -> Iterator[tuple[int, int, Region]]:
     """The ranges of the symbols of a file that is mapped like this."""
+    bias = find_load_bias(elf, mappings)
+    if bias is not None:
+        for name, (address, size) in elf.symbols.items():
+            yield bias + address, bias + address + size, _SYMBOLS[name]
+
+
+def find_load_bias(elf: Elf, mappings: list[Mapping]) -> int | None:
+    """What to add to a file's virtual addresses to have those in a process that has mapped it like this; None if it has
+    not."""
     for segment in elf.segments:
         for mapping in mappings:
             if mapping.offset <= segment.offset < mapping.offset + (mapping.end - mapping.start):
-                bias = mapping.start + segment.offset - mapping.offset - segment.address
-                for name, (address, size) in elf.symbols.items():
-                    yield bias + address, bias + address + size, _SYMBOLS[name]
-                return
+                return mapping.start + segment.offset - mapping.offset - segment.address
+    return None
 
 
 def _images(mappings: list[Mapping]) -> Iterator[tuple[int, int]]:

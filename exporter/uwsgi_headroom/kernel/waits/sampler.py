@@ -27,6 +27,7 @@ from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
+    ConcurrencyKind,
     Destination,
     LockUse,
     Options,
@@ -188,7 +189,8 @@ class WaitSampler:
             return Waits(off=_NO_TABLE)
         if setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
-        return Waits(off=_NO_CORES) if any(worker.threads is None for worker in snapshot.workers) else None
+        reason = explain_doubt(snapshot, setup.concurrency_kind if setup else None)
+        return Waits(off=reason) if reason else None
 
     def _sample_loops(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options
@@ -487,6 +489,15 @@ _LONGEST_ADDRESS = 120
 def _printable(address: str) -> str:
     """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
     return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
+
+
+def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
+    """Why the threads of this server do not show what its requests wait for; None if they do."""
+    if kind == "async":
+        return _ASYNC
+    if any(worker.threads is None for worker in snapshot.workers):
+        return _NO_CORES
+    return None
 
 
 _MOST_KNOWN = 65536

@@ -156,7 +156,7 @@ class WorkerThreads:
             return _NOTHING_KNOWN  # the worker has just ended
         except (OSError, ValueError) as error:
             refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
-            raise (_no_right() if refused else RefusedError(_HIDDEN)) from None
+            raise (no_right() if refused else RefusedError(_HIDDEN)) from None
         return memory
 
     def look(self, at: LookedAt, thread: int) -> list[Seen]:
@@ -164,13 +164,11 @@ class WorkerThreads:
         pid = at.process.pid
         try:
             line = read_system_call(pid, thread)
-            wait = at.lasting.get(line)
-            if wait is None:
-                wait = self._classify(at, thread, line)
+            wait = self.classify(at, thread, line)
         except PermissionError:
             if procfs.read_state(pid) in (b"Z", b"X"):  # its master has not noticed: its files belong to root by now
                 return []
-            raise _no_right() from None
+            raise no_right() from None
         except FileNotFoundError:
             if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
                 raise RefusedError(_NO_FILE) from None
@@ -225,6 +223,11 @@ class WorkerThreads:
                 self._memory.ask(lambda: {pid: read_semaphores(pid, addresses) for pid, addresses in others}) or {}
             )
         return found
+
+    def classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
+        """What a thread waits for whose kernel's line is `line`. Raises OSError, or ValueError if the line is no such
+        line."""
+        return at.lasting.get(line) or self._classify(at, thread, line)
 
     def _classify(self, at: LookedAt, thread: int, line: bytes) -> Wait:
         call = parse_system_call(line)
@@ -318,7 +321,8 @@ def _is_equal(pid: int) -> bool:
         return False
 
 
-def _no_right() -> RefusedError:
+def no_right() -> RefusedError:
+    """The refusal of a kernel that would tell another user."""
     return RefusedError(WHO_MAY_KNOW, needs_right=True)
 
 
@@ -380,7 +384,7 @@ class RequestThreads:
         self._list()
 
     def _list(self) -> None:
-        threads = sorted(_list_threads(self._pid))
+        threads = sorted(list_threads(self._pid))
         self._seen.intersection_update(threads)
         self._presumed = self._presume(threads) if self._number > 1 else [self._pid]
         presumed = set(self._presumed)
@@ -446,7 +450,7 @@ class RequestThreads:
         self._seen.add(thread)
 
 
-def _list_threads(pid: int) -> list[int]:
+def list_threads(pid: int) -> list[int]:
     """The threads of a process, 1,024 at most; none if it has ended."""
     try:
         with os.scandir(f"/proc/{pid}/task") as folder:

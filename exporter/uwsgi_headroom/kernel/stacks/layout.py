@@ -1,0 +1,141 @@
+"""Where CPython keeps what a stack is made of: offsets in its structures, for each version that is read.
+
+From 3.13 on, the process itself says so, in a table at the start of `_PyRuntime` (`_Py_DebugOffsets` in CPython's
+Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, `layout_table.py` has them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+Version = tuple[int, int]
+"""Major and minor version of CPython: structures are the same for all of its patch releases."""
+
+DEBUG_BYTES = 1024
+"""How much of `_PyRuntime` is read for the table; that of 3.14 has 744 bytes."""
+
+_COOKIE = b"xdebugpy"
+_MOST_OFFSET = 1 << 20
+"""The largest offset that is believed: that of the list of interpreters in `_PyRuntime` has five digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Offsets in bytes. None: the version has no such field."""
+
+    interpreters_head: int
+    """In `_PyRuntime`: the first interpreter."""
+    interpreter_next: int
+    threads_head: int
+    """In an interpreter: the first state of a thread."""
+    thread_next: int
+    thread_interpreter: int
+    thread_id: int
+    """In a state of a thread: the `pthread_t` of the thread."""
+    thread_frame: int
+    """In a state of a thread: the frame that runs, or the `_PyCFrame` that points to it."""
+    cframe_frame: int | None
+    """In a `_PyCFrame`: the frame that runs."""
+    frame_previous: int
+    frame_code: int
+    frame_instruction: int
+    """In a frame: a pointer to the instruction, or its index, as `code_instructions` says."""
+    frame_owner: int | None
+    """In a frame: what it belongs to. From 3 on, it is not Python's but a mark that C code was entered."""
+    code_file: int
+    code_function: int
+    code_first_line: int
+    code_lines: int
+    """In a code object: the table of line numbers."""
+    code_instructions: int | None
+    """In a code object: the instructions. None: frames hold the index of the instruction instead of a pointer."""
+    object_type: int
+    bytes_size: int
+    bytes_data: int
+    text_length: int
+    text_state: int
+    text_ascii: int
+    """In a `str` of ASCII characters: the characters."""
+    text_wide: int
+    """In another compact `str`: the characters."""
+
+
+_TABLE_3_13 = """
+    runtime: size finalizing interpreters_head
+    interpreter: size id next threads_head gc modules sysdict builtins gil gil_state gil_enabled gil_locked gil_holder
+    thread: size prev next interp current_frame thread_id native_thread_id datastack status
+    frame: size previous executable instr_ptr localsplus owner
+    code: size filename name qualname linetable firstlineno argcount names kinds instructions
+    object: size type
+    type: size name repr flags
+    tuple: size item length
+    list: size item length
+    dict: size keys values
+    float: size value
+    long: size tag digit
+    bytes: size length data
+    text: size state length ascii_size
+"""
+_TABLE_3_14 = (
+    _TABLE_3_13.replace("threads_head gc", "threads_head threads_main gc")
+    .replace("gil_holder", "gil_holder code_generation tlbc_generation")
+    .replace("localsplus owner", "localsplus owner stackpointer tlbc_index")
+    .replace("kinds instructions", "kinds instructions tlbc")
+    .replace("    dict:", "    set: size used table mask\n    dict:")
+)
+_TABLES: dict[Version, str] = {(3, 13): _TABLE_3_13, (3, 14): _TABLE_3_14}
+"""The fields of `_Py_DebugOffsets` behind its cookie, its version and its flag of a build without the interpreter
+lock; each has eight bytes."""
+
+
+def read_debug_offsets(version: Version, table: bytes) -> Layout | None:
+    """The layout that a process says it has. table: the first bytes of its `_PyRuntime`. None: the version has no such
+    table, the table is not as expected, or the build has no interpreter lock (its structures are different)."""
+    names = _TABLES.get(version)
+    if names is None or table[:8] != _COOKIE:
+        return None
+    try:
+        number, free_threaded = struct.unpack_from("<QQ", table, 8)
+        offsets = {name: struct.unpack_from("<Q", table, place)[0] for name, place in _list_fields(names)}
+    except struct.error:
+        return None
+    if (number >> 24 & 0xFF, number >> 16 & 0xFF) != version or free_threaded or max(offsets.values()) > _MOST_OFFSET:
+        return None
+    return Layout(
+        interpreters_head=offsets["runtime.interpreters_head"],
+        interpreter_next=offsets["interpreter.next"],
+        threads_head=offsets["interpreter.threads_head"],
+        thread_next=offsets["thread.next"],
+        thread_interpreter=offsets["thread.interp"],
+        thread_id=offsets["thread.thread_id"],
+        thread_frame=offsets["thread.current_frame"],
+        cframe_frame=None,
+        frame_previous=offsets["frame.previous"],
+        frame_code=offsets["frame.executable"],
+        frame_instruction=offsets["frame.instr_ptr"],
+        frame_owner=offsets["frame.owner"],
+        code_file=offsets["code.filename"],
+        code_function=offsets["code.qualname"],
+        code_first_line=offsets["code.firstlineno"],
+        code_lines=offsets["code.linetable"],
+        code_instructions=offsets["code.instructions"],
+        object_type=offsets["object.type"],
+        bytes_size=offsets["bytes.length"],
+        bytes_data=offsets["bytes.data"],
+        text_length=offsets["text.length"],
+        text_state=offsets["text.state"],
+        text_ascii=offsets["text.ascii_size"],
+        text_wide=offsets["text.ascii_size"] + 16,  # behind the length and the address of its UTF-8 form
+    )
+
+
+def _list_fields(names: str) -> Iterator[tuple[str, int]]:
+    """Each field of a table and its place in bytes."""
+    places = count(24, 8)
+    for line in names.strip().splitlines():
+        structure, _, fields = line.strip().partition(":")
+        for field in fields.split():
+            yield f"{structure}.{field}", next(places)

@@ -1,0 +1,284 @@
+"""Reads the stacks of a process's Python threads from its memory, from outside: names of functions, files and lines.
+
+The process runs meanwhile, and may be hostile: every address and every length that is read is doubtful. So all is
+bounded: the threads, the frames, the lengths of texts and tables, and the bytes of one look. An object counts only if
+its type is the expected one. What does not fit together is torn, and gives no stack.
+
+Whose state is which thread's: CPython keeps the `pthread_t` of each, and the C library keeps the kernel's id of the
+thread somewhere behind that address. Where, is learnt: at the place where all threads have ids of this process.
+(CPython up to 3.10 keeps no id of the kernel, and up to 3.12 one that is wrong in the main thread of a forked process.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from uwsgi_headroom.kernel.stacks.line_tables import find_line
+from uwsgi_headroom.kernel.stacks.runtime import SEVERAL, NoRuntimeError, Runtime
+from uwsgi_headroom.kernel.waits.memory import Piece
+
+Read = Callable[[Sequence[Piece]], list[bytes | None]]
+
+MOST_INTERPRETERS, MOST_THREADS, MOST_FRAMES = 16, 512, 128
+MOST_BYTES = 4 << 20
+"""Of one look at a process. A thread takes 1 to 10 kB, and less once its functions are known."""
+
+_MOST_TEXT = 4096  # characters; the longest path that Linux opens
+_MOST_TABLE = 32 << 10  # bytes; a function of 1,000 lines has some 10 kB
+_MOST_CODES = 2048  # functions that are remembered
+_MOST_LINES = 16_384
+_MOST_ADDRESS = 1 << 56
+_MOST_PIECES = 512  # of one system call, which takes 1,024 (IOV_MAX)
+_TAGS = 7  # CPython 3.14 marks pointers in the lowest bits
+
+_C_FRAME = 3  # the first owner that is no Python code
+_THREAD_BYTES = 1024  # of the C library's data behind a pthread_t: its id is at 720 (glibc) or 48 (musl)
+
+LONGEST_NAME, LONGEST_PATH = 100, 1000
+"""In characters: of functions the beginning is kept, of paths the end."""
+
+
+class TornError(Exception):
+    """What was read does not fit together."""
+
+
+class Code(NamedTuple):
+    """A function. lines: the address of its table of line numbers."""
+
+    function: str
+    file: str
+    first_line: int
+    lines: int
+
+
+class Frame(NamedTuple):
+    """A function that runs. offset: of the instruction in its code, in bytes."""
+
+    code: Code
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Some fields of a structure that are read at once: the offset of the first byte, and their number."""
+
+    start: int
+    size: int
+
+    def at(self, address: int) -> Piece:
+        return address + self.start, self.size
+
+    def pointer(self, data: bytes, offset: int) -> int:
+        return int.from_bytes(data[offset - self.start : offset - self.start + 8], "little")
+
+
+def _span(*offsets: int | None) -> _Span:
+    known = [offset for offset in offsets if offset is not None]
+    return _Span(min(known), max(known) + 8 - min(known))
+
+
+class StackReader:
+    """Reads the stacks of one process. read: reads pieces of its memory, as `read_pieces` does."""
+
+    def __init__(self, runtime: Runtime, read: Read) -> None:
+        self._runtime, self._layout = runtime, (layout := runtime.layout)
+        self._read = read
+        self._left = MOST_BYTES
+        self._ahead: dict[Piece, bytes] = {}
+        self._links: list[Piece] = []
+        self._id_place: int | None = None
+        self._codes: dict[tuple[int, ...], Code] = {}
+        self._lines: dict[tuple[Code, int], int] = {}
+        self._thread = _span(layout.thread_next, layout.thread_interpreter, layout.thread_id)
+        self._frame = _span(layout.frame_previous, layout.frame_code, layout.frame_instruction, layout.frame_owner)
+        self._code = _span(
+            layout.object_type, layout.code_file, layout.code_function, layout.code_first_line, layout.code_lines
+        )
+
+    def find_threads(self, ids: Collection[int]) -> dict[int, int]:
+        """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
+        knows them itself. Raises TornError, or NoRuntimeError if a thread seems to run in several states.
+
+        For several applications, uWSGI makes states in the main thread, for all threads. With an interpreter for each,
+        those are used, and it is not known by whom; with a single one, they are not, and the oldest is the thread's."""
+        self._left = MOST_BYTES
+        # The states are a chain, and mostly the same ones as the last time: read those at once.
+        known = self._read(self._links) if self._links else []
+        self._ahead = {piece: data for piece, data in zip(self._links, known, strict=True) if data is not None}
+        self._links = []
+        try:
+            states = list(self._list_states())
+        finally:
+            self._ahead = {}
+        threads = self._read_ids([handle for _, handle in states], ids)
+        by_id: dict[int, list[int]] = {}
+        for state, handle in states:
+            if (number := threads.get(handle)) is not None:
+                by_id.setdefault(number, []).append(state)
+        if any(next(self.walk(state), None) for found in by_id.values() for state in found[:-1]):
+            raise NoRuntimeError(SEVERAL)
+        return {number: found[-1] for number, found in by_id.items()}
+
+    def _list_states(self) -> Iterator[tuple[int, int]]:
+        """The states of threads, each with its `pthread_t`."""
+        layout = self._layout
+        interpreter = self._follow(self._runtime.address + layout.interpreters_head)
+        number = 0
+        for _ in range(MOST_INTERPRETERS):
+            if not interpreter:
+                return
+            state = self._follow(interpreter + layout.threads_head)
+            while state:
+                data = self._link(self._thread.at(state))
+                if self._thread.pointer(data, layout.thread_interpreter) != interpreter or number >= MOST_THREADS:
+                    raise TornError
+                yield state, self._thread.pointer(data, layout.thread_id)
+                number += 1
+                state = self._thread.pointer(data, layout.thread_next)
+            interpreter = self._follow(interpreter + layout.interpreter_next)
+
+    def _follow(self, address: int) -> int:
+        return int.from_bytes(self._link((address, 8)), "little")
+
+    def _link(self, piece: Piece) -> bytes:
+        """Read a link of the chain, which is read ahead the next time."""
+        known = self._ahead.get(piece)
+        data = known if known is not None else self._fetch(piece)[0]
+        if len(self._links) < _MOST_PIECES:
+            self._links.append(piece)
+        return data
+
+    def _read_ids(self, handles: Sequence[int], ids: Collection[int]) -> dict[int, int]:
+        """The kernel's id of each thread, by its `pthread_t`; without those that have ended."""
+        handles = [handle for handle in dict.fromkeys(handles) if 0 < handle < _MOST_ADDRESS]
+        if self._id_place is not None:
+            found = self._read_numbers(handles, self._id_place)
+            if all(number in ids or not number for number in found.values()):
+                return {handle: number for handle, number in found.items() if number}
+        self._id_place = self._learn_id_place(handles, ids)
+        if self._id_place is None:
+            return {}
+        return {handle: each for handle, each in self._read_numbers(handles, self._id_place).items() if each in ids}
+
+    def _read_numbers(self, handles: Sequence[int], place: int) -> dict[int, int]:
+        found = self._take([(handle + place, 4) for handle in handles])
+        return {handle: int.from_bytes(data, "little") for handle, data in zip(handles, found, strict=True) if data}
+
+    def _learn_id_place(self, handles: Sequence[int], ids: Collection[int]) -> int | None:
+        """Where most threads, and at least one, have an id of this process, each a different one, and none has anything
+        else but 0, which is that of a thread that has ended."""
+        blocks = [data for data in self._take([(handle, _THREAD_BYTES) for handle in handles[:64]]) if data]
+        best, place = 0, None
+        for offset, row in enumerate(zip(*(struct.unpack(f"<{_THREAD_BYTES // 4}I", each) for each in blocks))):  # noqa: B905
+            numbers = [number for number in row if number]
+            if len(numbers) > best and len(set(numbers)) == len(numbers) and all(each in ids for each in numbers):
+                best, place = len(numbers), 4 * offset
+        return place
+
+    def walk(self, state: int) -> Iterator[Frame]:
+        """The frames of a thread, the one that runs first; none if it runs no Python code. Raises TornError."""
+        layout, span = self._layout, self._frame
+        frame = self._pointer(state + layout.thread_frame)
+        if layout.cframe_frame is not None:
+            frame = self._pointer(frame + layout.cframe_frame)
+        if not frame:
+            return
+        (data,) = self._fetch(span.at(frame))
+        for _ in range(MOST_FRAMES):
+            address = span.pointer(data, layout.frame_code) & ~_TAGS
+            instruction = span.pointer(data, layout.frame_instruction)
+            owner = 0 if layout.frame_owner is None else data[layout.frame_owner - span.start]
+            previous = span.pointer(data, layout.frame_previous)
+            pieces = [span.at(previous)] if previous else []
+            if owner < _C_FRAME:
+                pieces.append(self._code.at(address))
+            found = self._fetch(*pieces)
+            if owner < _C_FRAME:
+                yield Frame(self._find_code(address, found[-1]), self._find_offset(address, instruction))
+            if not previous:
+                return
+            data = found[0]
+
+    def _find_offset(self, code: int, instruction: int) -> int:
+        """The offset of an instruction; negative in a function that has not begun."""
+        if self._layout.code_instructions is not None:
+            return instruction - code - self._layout.code_instructions
+        index = instruction & 0xFFFFFFFF
+        index -= (index & 0x80000000) << 1
+        return index if self._runtime.version == (3, 9) else 2 * index
+
+    def _find_code(self, address: int, data: bytes) -> Code:
+        layout, span = self._layout, self._code
+        if span.pointer(data, layout.object_type) != self._runtime.code_type:
+            raise TornError
+        function, file = span.pointer(data, layout.code_function), span.pointer(data, layout.code_file)
+        first = span.pointer(data, layout.code_first_line) & 0x7FFFFFFF
+        lines = span.pointer(data, layout.code_lines)
+        key = address, function, file, first, lines
+        code = self._codes.get(key)
+        if code is None:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            name, path = self._read_text(function)[:LONGEST_NAME], self._read_text(file)[-LONGEST_PATH:]
+            code = self._codes[key] = Code(name, path, first, lines)
+        return code
+
+    def find_line(self, frame: Frame) -> int:
+        """The line that a frame runs. Raises TornError."""
+        line = self._lines.get(frame)
+        if line is None:
+            if len(self._lines) >= _MOST_LINES:
+                self._lines.clear()
+            table = self._read_table(frame.code.lines)
+            line = find_line(self._runtime.version, table, frame.code.first_line, frame.offset)
+            self._lines[frame] = line
+        return line
+
+    def _read_table(self, address: int) -> bytes:
+        layout = self._layout
+        span = _span(layout.object_type, layout.bytes_size)
+        (head,) = self._fetch(span.at(address))
+        size = span.pointer(head, layout.bytes_size)
+        if span.pointer(head, layout.object_type) != self._runtime.bytes_type or size > _MOST_TABLE:
+            raise TornError
+        return self._fetch((address + layout.bytes_data, size))[0] if size else b""
+
+    def _read_text(self, address: int) -> str:
+        layout = self._layout
+        span = _span(layout.object_type, layout.text_length, layout.text_state)
+        (head,) = self._fetch(span.at(address))
+        length, state = span.pointer(head, layout.text_length), span.pointer(head, layout.text_state)
+        width, is_compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
+        is_text = span.pointer(head, layout.object_type) == self._runtime.text_type
+        if not is_text or not is_compact or width not in _ENCODINGS or not 0 < length <= _MOST_TEXT:
+            raise TornError
+        (data,) = self._fetch((address + (layout.text_ascii if is_ascii else layout.text_wide), width * length))
+        text = data.decode(_ENCODINGS[width], errors="replace")
+        return "".join(each if each.isprintable() else "?" for each in text)
+
+    def _pointer(self, address: int) -> int:
+        return int.from_bytes(self._fetch((address, 8))[0], "little")
+
+    def _fetch(self, *pieces: Piece) -> list[bytes]:
+        """Read pieces as a whole. Raises TornError."""
+        found = self._take(pieces)
+        if None in found:
+            raise TornError
+        return [data for data in found if data is not None]
+
+    def _take(self, pieces: Sequence[Piece]) -> list[bytes | None]:
+        """Read pieces, as far as that is allowed."""
+        self._left -= sum(size for _, size in pieces)
+        if self._left < 0 or any(not 0 < address < _MOST_ADDRESS for address, _ in pieces):
+            return [None] * len(pieces)
+        found: list[bytes | None] = []
+        for start in range(0, len(pieces), _MOST_PIECES):
+            found += self._read(pieces[start : start + _MOST_PIECES])
+        return found
+
+
+_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+"""By the width of a character in bytes."""

@@ -1,0 +1,185 @@
+"""Stacks are read as the process itself has them, on every version of CPython that is here; torn memory gives none."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.pythons import MINORS, PROGRAM, find_python, planted_stacks
+from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom.kernel.stacks.application import choose_frame
+from uwsgi_headroom.kernel.stacks.reader import (
+    LONGEST_NAME,
+    LONGEST_PATH,
+    MOST_BYTES,
+    MOST_FRAMES,
+    MOST_THREADS,
+    StackReader,
+    TornError,
+)
+from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, find_runtime
+from uwsgi_headroom.kernel.waits.memory import Piece, read_pieces
+
+pytestmark = pytest.mark.integration
+
+PAGE = 4096
+
+
+def python(minor: int) -> str:
+    path = find_python(minor)
+    if path is None:
+        pytest.skip(f"there is no Python 3.{minor} here: set PYTHON3_{minor} to its path")
+    return path
+
+
+def tasks_of(pid: int) -> set[int]:
+    return set(map(int, os.listdir(f"/proc/{pid}/task")))
+
+
+def read_stack(reader: StackReader, state: int) -> list[tuple[str, str, int]]:
+    return [(frame.code.function, frame.code.file, reader.find_line(frame)) for frame in reader.walk(state)]
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_stacks_of_a_process(minor: int) -> None:
+    """Functions, files and lines of every thread are those that the process reports; also in a forked child, whose main
+    thread CPython takes for its parent's."""
+    with planted_stacks(python(minor)) as planted:
+        pid, expected = planted.process.pid, planted.stacks()
+        runtime = find_runtime(pid)
+        assert runtime.version == (3, minor)
+        reader = StackReader(runtime, partial(read_pieces, pid))
+        for _ in range(2):  # the second time from what was remembered
+            states = reader.find_threads(tasks_of(pid))
+            assert states.keys() == tasks_of(pid)
+            assert {number: read_stack(reader, states[number]) for number in expected} == expected
+        child = planted.fork()
+        of_child = StackReader(find_runtime(child), partial(read_pieces, child))
+
+        def rests() -> bool:
+            try:
+                return read_stack(of_child, of_child.find_threads({child})[child])[0] == wanted
+            except (KeyError, IndexError, TornError):
+                return False
+
+        source = PROGRAM.read_text().splitlines()
+        line = source.index("        time.sleep(3600)", source.index("class Child:")) + 1
+        wanted = ("Child.rests" if minor > 10 else "rests", str(PROGRAM), line)
+        wait_until(rests, what="the child to rest")
+
+
+def test_a_process_without_python() -> None:
+    """A program without CPython is refused, with the reason."""
+
+    process = subprocess.Popen([sleep := shutil.which("sleep") or "sleep", "60"])
+    try:
+        wait_until(
+            lambda: Path(f"/proc/{process.pid}/exe").resolve().name == Path(sleep).resolve().name, what="sleep to start"
+        )
+        with pytest.raises(NoRuntimeError, match="no CPython"):
+            find_runtime(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Image:
+    """The memory of a process as it was read once, page by page; and what a hostile or a changing process makes of it:
+    reads that fail, bytes that change, pointers that lead elsewhere or in a circle."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._pages: dict[int, bytes] = {}
+        self._chance: random.Random | None = None
+        self._harm = 0.0
+        self.read_bytes = self.calls = 0
+
+    def damage(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._harm = self._chance.choice((0.002, 0.02, 0.2, 0.9))
+        self.read_bytes = self.calls = 0
+
+    def read(self, pieces: Sequence[Piece]) -> list[bytes | None]:
+        self.calls += 1
+        self.read_bytes += sum(size for _, size in pieces)
+        return [self._read(address, size) for address, size in pieces]
+
+    def _read(self, address: int, size: int) -> bytes | None:
+        start = address - address % PAGE
+        pages = [self._page(page) for page in range(start, address + size, PAGE)]
+        if None in pages:
+            return None
+        data = b"".join(page for page in pages if page)[address - start :][:size]
+        if self._chance is None or self._chance.random() > self._harm:
+            return data
+        return self._harmed(data, self._chance)
+
+    def _page(self, address: int) -> bytes | None:
+        if self._chance is None and address not in self._pages:
+            (page,) = read_pieces(self._pid, [(address, PAGE)])
+            if page is not None:
+                self._pages[address] = page
+        return self._pages.get(address)
+
+    def _harmed(self, data: bytes, chance: random.Random) -> bytes | None:
+        if chance.random() < 0.2 or not data:
+            return None
+        changed = bytearray(data)
+        if len(data) >= 8 and chance.random() < 0.5:
+            pages = list(self._pages)
+            target = chance.choice(
+                (0, 1, chance.choice(pages), chance.choice(pages) + 8 * chance.randrange(512), 2**64 - 1)
+            )
+            place = 8 * chance.randrange(len(data) // 8)
+            changed[place : place + 8] = target.to_bytes(8, "little")
+        else:
+            for _ in range(chance.randrange(1, 4)):
+                changed[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        return bytes(changed)
+
+
+@pytest.mark.parametrize("minor", [minor for minor in MINORS if find_python(minor)])
+def test_torn_memory(minor: int) -> None:
+    """Whatever the memory holds: there is a stack or none, within the bounds, and never another error."""
+    with planted_stacks(python(minor)) as planted:
+        pid, expected = planted.process.pid, planted.stacks()
+        runtime, tasks, image = find_runtime(pid), tasks_of(pid), Image(pid)
+        reader = StackReader(runtime, image.read)
+        states = reader.find_threads(tasks)
+        for number in expected:  # learn the pages that it takes
+            assert read_stack(reader, states[number]) == expected[number]
+    torn = whole = 0
+    for seed in range(800):
+        image.damage(seed)
+        if seed % 8 == 0:
+            reader = StackReader(runtime, image.read)
+        try:
+            found = reader.find_threads(tasks)
+        except (TornError, NoRuntimeError):
+            found = states
+            torn += 1
+        assert len(found) <= MOST_THREADS
+        assert set(found) <= tasks
+        for state in found.values():
+            frames = []
+            try:
+                for frame in reader.walk(state):
+                    frames.append(frame)
+                    assert 0 <= reader.find_line(frame) < 1 << 34
+                choose_frame(frames)
+                whole += 1
+            except TornError:
+                torn += 1
+            assert len(frames) <= MOST_FRAMES
+            assert all(len(frame.code.function) <= LONGEST_NAME for frame in frames)
+            assert all(len(frame.code.file) <= LONGEST_PATH for frame in frames)
+        assert image.read_bytes <= MOST_BYTES + 512 * PAGE
+    assert torn > 500
+    assert whole > 500

@@ -1,0 +1,77 @@
+"""Where the threads of a real uWSGI are seen is where its application says that it spends its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.test_check import clients
+from tools.bench.code.measure import measure
+from tools.support.real_uwsgi import uwsgi, wait_until
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.stacks import CodeLooks
+from uwsgi_headroom.kernel.waits import WaitSetting
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats import Snapshot
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not find_calls() or not find_calls().tried,  # type: ignore[union-attr]
+        reason="the system calls of this architecture were never tried",
+    ),
+]
+
+
+def test_shares_of_functions_are_true() -> None:
+    """The share of each of five functions, which sleep, queue for a lock, compute, ask a backend and call a library, is
+    the application's own; each is mostly in the state that belongs to it."""
+    compared = measure(2, 4, clients=6, kept=1500, pause=0.03)
+    use = compared.use
+    assert compared.largest_difference < 0.08, compared
+    assert use.unread < 0.02 * use.threads, compared
+    assert use.changed < 0.05 * use.threads, compared
+    for function, waits in (("nap", {"sleep"}), ("wait_in_line", {"sleep", "lock"}), ("ask", {"backend"})):
+        # How long threads wait for a CPU depends on the machine.
+        states = {state: part for (name, state), part in compared.states.items() if name == function}
+        waiting = {
+            state: part for state, part in states.items() if state not in ("cpu", "cpu_wait", "interpreter_lock")
+        }
+        assert sum(waiting[state] for state in waits) > 0.9 * sum(waiting.values()), (function, compared)  # type: ignore[index]
+    assert {line.line.callee for line in use.lines if line.line.function == "parse"} & {"json loads"}
+
+
+@pytest.mark.parametrize("options", [(), ("--single-interpreter",)])
+def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """In interpreters of their own, whose stack is whose is not known, and the reason says what helps; in a single one,
+    each application has its line."""
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(
+            "import time\n"
+            f"def {name}():\n"
+            "    time.sleep(0.05)\n"
+            "def application(environ, start_response):\n"
+            f"    {name}()\n"
+            "    start_response('200 OK', [])\n"
+            "    return [b'']\n"
+        )
+    mounts = [f"--mount=/{name}={tmp_path}/{name}.py" for name in ("first", "second")]
+    host, looks = Host(waits=WaitSetting()), CodeLooks()
+    with (
+        uwsgi("--threads", "2", "--manage-script-name", *mounts, *options) as server,
+        clients(server.http, path="/first"),
+        clients(server.http, path="/second"),
+    ):
+
+        def is_known() -> bool:
+            snapshot = stats.decode(server.document())
+            assert isinstance(snapshot, Snapshot)
+            looks.look(snapshot, host.read_facts(snapshot, Answer(b"", peer_pid=server.pid)))
+            use = looks.report()
+            lines = {line.line.function for line in use.lines if line.line.line == 3}
+            return lines == {"first", "second"} if options else "single-interpreter" in (use.off or "")
+
+        wait_until(is_known, what="both lines, or the reason")
