@@ -433,10 +433,6 @@ class LogMessage(Struct, frozen=True, gc=False):
     """The type of the exception that most of them name, and where it was raised: `KeyError at shop/views.py:12`."""
 
 
-JOURNAL = "journal:"
-"""Before the name of a unit, where the path of a log may be: the lines that the unit writes to systemd's journal."""
-
-
 class LogRecord(Struct, frozen=True):
     """What uWSGI's log said in a window."""
 

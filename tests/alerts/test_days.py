@@ -51,7 +51,11 @@ def test_a_quiet_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     _promtool(tmp_path, sites, 1, {FIRED: []})
 
 
-@pytest.mark.parametrize("sites", [BUSY, pytest.param([LARGE], marks=pytest.mark.slow)], ids=["small", "large"])
+@pytest.mark.parametrize(
+    "sites",
+    [pytest.param(BUSY, marks=pytest.mark.slow), pytest.param([LARGE], marks=pytest.mark.slow)],
+    ids=["small", "large"],
+)
 def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     """No alert fires on servers that are busy and even; they are as busy as stated above."""
     busiest = "max_over_time(server:uwsgi_utilization:ratio_rate5m[1d])"
@@ -68,6 +72,7 @@ def test_a_busy_day_is_silent(tmp_path: Path, sites: Sequence[Site]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_uneven_and_costly_day_is_told(tmp_path: Path) -> None:
     """The ticket and the page about uneven workers fire, and otherwise only alerts about the same cause."""
     names = ("UwsgiHeadroomLow", "UwsgiHotWorkerSaturated", "UwsgiWorkersUneven")

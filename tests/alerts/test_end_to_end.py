@@ -126,6 +126,7 @@ def shown(name: str, text: str) -> None:
         Path(directory, f"{name}.txt").write_text(f"{text}\n")
 
 
+@pytest.mark.slow
 def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
     """The page names the server and the instance, and mutes the ticket about its exceptions; an idle healthy server
     beside it causes no notification.
@@ -157,6 +158,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         assert prometheus.servers() == {"shop"}
 
 
+@pytest.mark.slow
 def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> None:
     """uWSGI reports 0 for this queue; the page names the socket, and mutes the tickets that it explains."""
     with (

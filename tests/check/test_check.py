@@ -90,6 +90,7 @@ def burners(count: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_neighbours_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
     """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them; what the kernel leaves
     the workers in any case is left.

@@ -19,7 +19,7 @@ def captured(name: str) -> dict[str, int]:
 
 
 def predicted(workers: int) -> dict[str, int]:
-    shape = Shape(workers=workers, sockets=2, objective=True)
+    shape = Shape(workers=workers, sockets=2, objective=True, rules=5)
     return {**cardinality.of_server(shape), **cardinality.of_exporter()}
 
 
@@ -53,6 +53,8 @@ def test_the_terms_add_up_to_the_numbers_of_a_server() -> None:
             + shape.routes
             + shape.apps
             + shape.locks
+            + terms["role of other processes"] * shape.roles
+            + shape.rules * terms["rule about settings that speaks"]
             + terms["server, with an objective"] * shape.objective
         )
         assert cardinality.total(cardinality.of_server(shape)) == expected

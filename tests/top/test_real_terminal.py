@@ -461,6 +461,7 @@ def test_nothing_listens_there() -> None:
     assert "neither an exporter nor a stats server" in ran.stderr
 
 
+@pytest.mark.slow
 def test_an_http_stats_server_is_not_taken_for_an_exporter() -> None:
     """uWSGI with stats-http answers every path with its stats; a raw stats server is recognized by its answer."""
     port, raw = real_uwsgi.free_port(), real_uwsgi.free_port()

@@ -99,6 +99,7 @@ def test_heads_above_buffer_size_are_critical(app: Path) -> None:
     assert "secret" not in json.dumps(document)
 
 
+@pytest.mark.slow
 def test_over_a_unix_socket_the_log_alone_says_so(app: Path) -> None:
     """The kernel does not count connections of UNIX sockets: nothing agrees, and it is a warning."""
 
@@ -119,6 +120,7 @@ def test_over_a_unix_socket_the_log_alone_says_so(app: Path) -> None:
     assert finding["title"] == "uWSGI's log says that uWSGI throws requests away whose head is above `buffer-size`."
 
 
+@pytest.mark.slow
 def test_the_signal_that_ends_workers_is_named(app: Path) -> None:
     """Workers that crash: by which signal, in the first sentence."""
     with serving(app, "--processes", "4") as server:

@@ -45,14 +45,21 @@ listen_queue_length listen_overflows_total listen_drops_total cpu_used_by_worker
 cpu_available_idle_seconds_total cpu_used_by_others_seconds_total full_occupancy_seconds_total server_reloads_total
 exporter_samples_total exporter_observed_seconds_total exporter_sample_gap_seconds_total workers_without_application
 workers_with_own_sockets exporter_sampling_duty_ratio exporter_sampling_interval_seconds
+cpu_quota_periods_total cpu_quota_throttled_periods_total cpu_quota_throttled_seconds_total idle_queue_seconds_total
+memory_growth_bytes_total no_worker_seconds_total oom_kills_total open_fds_limit output_blocked_thread_seconds_total
+read_errors_total settings_reviewed shared_connection_wait_thread_seconds_total shared_connections
+starting_worker_seconds_total tracked_connections_ratio untracked_packets_total write_errors_total
 """)
+LOG = ("up", "lines_total", "skipped_bytes_total")
 PROCESS = _words("virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds")
 MAY_BE_ABSENT = frozenset(
     f"uwsgi_{name}"
     for name in _words(
         "worker_oldest_request_age_seconds worker_unique_memory_bytes harakiri_seconds listen_backlog_limit "
         "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio "
-        "usable_headroom_ratio workers_with_own_sockets"
+        "usable_headroom_ratio workers_with_own_sockets cpu_quota_periods_total cpu_quota_throttled_periods_total "
+        "cpu_quota_throttled_seconds_total memory_growth_bytes_total oom_kills_total tracked_connections_ratio "
+        "untracked_packets_total settings_advice shared_connections"
     )
 )
 """Known only at times, or only of some servers."""
@@ -61,7 +68,8 @@ MAY_BE_ABSENT = frozenset(
 @dataclass(frozen=True)
 class Shape:
     """What decides the number of a server's series. cpus: CPUs by which residency is exported, 0 if it is off; apps:
-    applications of a worker; locks: what `show-locks` of the stats lists."""
+    applications of a worker; locks: what `show-locks` of the stats lists; roles: of uWSGI's processes that are no
+    workers; rules: about settings that hurt; messages: known ones of its log, if that is read."""
 
     workers: int
     sockets: int = 1
@@ -73,6 +81,9 @@ class Shape:
     objective: bool = False
     apps: int = 1
     locks: int = 8
+    roles: int = 1
+    rules: int = 0
+    messages: int = 0
 
 
 def of_server(shape: Shape) -> dict[str, int]:
@@ -99,6 +110,11 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_lock_held": shape.locks,
         "uwsgi_exporter_read_errors_total": len(REASONS),
         "uwsgi_route_busy_thread_seconds_total": shape.routes,
+        "uwsgi_process_cpu_seconds_total": shape.roles,
+        "uwsgi_process_resident_memory_bytes": shape.roles,
+        "uwsgi_settings_advice": shape.rules,
+        "uwsgi_log_messages_total": shape.messages,
+        **(dict.fromkeys((f"uwsgi_log_{name}" for name in LOG), 1) if shape.messages else {}),
         **_histogram("uwsgi_threads_busy_ratio", len(OCCUPANCY_BOUNDS)),
         **_histogram("uwsgi_response_time_seconds", len(BUCKET_BOUNDS)),
         **(_waits(shape) if shape.waits else {}),
@@ -126,7 +142,7 @@ def total(numbers: Mapping[str, int]) -> int:
 def coefficients() -> dict[str, int]:
     """Returns the terms of the formula: series of a server by what they are per, found by changing one part of the
     shape at a time."""
-    base = Shape(workers=0, sockets=0, windows=0, waits=False, apps=0, locks=0)
+    base = Shape(workers=0, sockets=0, windows=0, waits=False, apps=0, locks=0, roles=0)
 
     def more(shape: Shape) -> int:
         return total(of_server(shape)) - total(of_server(base))
@@ -150,6 +166,8 @@ def coefficients() -> dict[str, int]:
         "backend, with waits": more(part(waits=True, backends=1)) - waits,
         "route": more(part(routes=1)),
         "lock": more(part(locks=1)),
+        "role of other processes": more(part(roles=1)),
+        "rule about settings that speaks": more(part(rules=1)),
         "server, with an objective": more(part(objective=True)),
     }
 

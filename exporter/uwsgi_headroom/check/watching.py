@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.check.code_looks import look_until_cancelled
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import STUCK_SECONDS
+from uwsgi_headroom.config.defaults import JOURNAL, STUCK_SECONDS
 from uwsgi_headroom.config.servers import (
     ServerConfig,
     parse_server_argument,
@@ -34,7 +34,6 @@ from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answ
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import JOURNAL
 from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend

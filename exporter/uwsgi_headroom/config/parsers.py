@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from uwsgi_headroom.config.defaults import (
     HISTORY_MAX_SIZE_RANGE,
     HISTORY_SECONDS,
+    JOURNAL,
     LISTEN_ADDRESS,
     MOST_BACKENDS,
     STUCK_SECONDS_RANGE,
 )
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import parse_number
-from uwsgi_headroom.record import JOURNAL
 from uwsgi_headroom.routes.shape import parse_template, refuse_too_many
 
 Texts = Sequence[tuple[str, str]]

@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 308 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 312 for the server,
 without sockets and backends.
 """
 

@@ -12,9 +12,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel.identity import find_systemd_unit
 from uwsgi_headroom.kernel.options.spellings import PLAIN_NAME
-from uwsgi_headroom.record import JOURNAL, Options
+from uwsgi_headroom.record import Options
 
 _HAS_JOURNAL = Path("/run/systemd/journal")
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import thread_time
 
-from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import JOURNAL, LogMessage, LogRecord
+from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
 from uwsgi_headroom.uwsgi_log.journal import Journal

@@ -56,20 +56,19 @@ class HttpConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._server.open.add(self)
-        self._enter(tries=int(bounds.IN_LINE_SECONDS / bounds.SLOW_SECONDS))
+        self._enter(until=self._loop.time() + bounds.IN_LINE_SECONDS)
 
-    def _enter(self, tries: int) -> None:
-        """Take a place, or line up for one without a byte received, since the client is not to wait for an answer's
-        deadline."""
+    def _enter(self, until: float) -> None:
+        """Take a place, or line up for one until this time of the loop, without reading."""
         transport, slots = self._transport, self._server.slots
         if transport.is_closing():
             return
         if self._server.is_ending or not slots.admit(self):
-            if self._server.is_ending or not tries or not slots.line_up(self):
+            if self._server.is_ending or self._loop.time() > until or not slots.line_up(self):
                 self.abort()
                 return
             self._loop.call_soon(transport.pause_reading)  # by then asyncio has begun to read, or has paused
-            self._timer = self._loop.call_later(bounds.SLOW_SECONDS, self._enter, tries - 1)
+            self._timer = self._loop.call_later(bounds.SLOW_SECONDS, self._enter, until)
             return
         transport.resume_reading()
         # Data of an answer waits here only while the client accepts none: `pause_writing` begins that time.

@@ -42,7 +42,7 @@ class Watched:
         self.looked: list[int] = []
         monkeypatch.setattr(worker_threads, "read_generation", lambda _: Generation(1000, 2000, 3000))
         monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
-        monkeypatch.setattr(worker_threads, "_list_threads", lambda pid: [pid])
+        monkeypatch.setattr(worker_threads, "list_threads", lambda pid: [pid])
         monkeypatch.setattr(worker_threads, "read_system_call", self._read)
         monkeypatch.setattr(loops, "read_switches", lambda _: self.switches)
         monkeypatch.setattr(loops, "read_cpu_seconds", lambda _: self.cpu * self.hands.clock.monotonic())

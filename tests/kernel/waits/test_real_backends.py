@@ -90,7 +90,15 @@ def measure(host: Host, server: Uwsgi) -> tuple[Counter[Destination], Counter[in
     return Counter({each: threads / samples for each, threads in found.items()}), truth, length  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("timeout", "reads"), [("&timeout=30", True), ("", True), ("", False), ("&timeout=30", False)])
+@pytest.mark.parametrize(
+    ("timeout", "reads"),
+    [
+        ("&timeout=30", True),
+        pytest.param("", True, marks=pytest.mark.slow),
+        pytest.param("", False, marks=pytest.mark.slow),
+        ("&timeout=30", False),
+    ],
+)
 def test_two_backends_at_once(timeout: str, reads: bool) -> None:
     """With and without timeouts, and also if the polled descriptor may not be read, each has its own time."""
     with ExitStack() as stack:

@@ -225,9 +225,9 @@ def windows_of(server: Uwsgi, host: Host) -> Iterator[Window]:
     ("path", "reads", "within", "scope", "clients"),
     [
         ("/hold", True, 0.15, "worker", 8),
-        ("/hold", False, 0.3, "worker", 8),
-        ("/hold-again", True, 0.15, "worker", 8),
-        ("/hold-file", True, 0.2, "file", 3),
+        pytest.param("/hold", False, 0.3, "worker", 8, marks=pytest.mark.slow),
+        pytest.param("/hold-again", True, 0.15, "worker", 8, marks=pytest.mark.slow),
+        pytest.param("/hold-file", True, 0.2, "file", 3, marks=pytest.mark.slow),
     ],
 )
 def test_the_limit_of_a_lock(path: str, reads: bool, within: float, scope: str, clients: int) -> None:
