@@ -2,7 +2,7 @@
 
 `python3 -m tools.bench.parts` prints a table: the exporter interrupts itself after each few milliseconds of CPU time
 and counts the innermost module of its own that was running; what only asyncio ran counts as the event loop. One uWSGI
-of 8x8 is watched under several names, so that there is enough to count.
+of 8x8 is watched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from tools.support.real_uwsgi import uwsgi
 from uwsgi_headroom import cli
 
 BEGIN, END = "<!-- bench:parts -->", "<!-- /bench:parts -->"
-NAMES = 5
 TICK_SECONDS = 0.001
 """Of CPU time between two interrupts; the kernel's own tick, 1 to 10 ms, if that is longer."""
 
@@ -71,9 +70,8 @@ def measure(in_flight: int, seconds: float) -> tuple[Counter[str], float]:
         os.environ["PARTS"] = str(Path(folder) / "parts")
         server = stack.enter_context(uwsgi("--processes", "8", "--threads", "8", "--disable-logging"))
         stack.enter_context(load.in_flight(server, in_flight))
-        stats = [part for number in range(NAMES) for part in ("--stats", f"server{number}={server.stats}")]
         command = (sys.executable, "-m", "tools.bench.parts", "--exporter")
-        running: Exporter = stack.enter_context(exporter(*stats, command=command))
+        running: Exporter = stack.enter_context(exporter("--stats", server.stats, command=command))
         time.sleep(10)
         _take(running.pid, folder)
         taken, used = _count_samples(running), cpu_seconds(running.pid)
