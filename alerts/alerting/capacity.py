@@ -13,7 +13,7 @@ from alerts.more_capacity import more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
-from uwsgi_headroom.analysis.wait_states import CONTENDED, LOCK_WAIT
+from uwsgi_headroom.analysis.wait_states import BEYOND_ONE, CONTENDED, LOCK_WAIT
 
 DAY = 86400
 
@@ -160,10 +160,11 @@ def _uncontended(t: Thresholds) -> str:
     """Workers that are seen to compute without their interpreter lock, as compression does: `is_contended` of
     `uwsgi_headroom.analysis.wait_states`."""
     w = t.window
-    busy = f"worker:uwsgi_concurrency_observed:ratio_rate{w}"
+    busy, load = f"worker:uwsgi_concurrency_observed:ratio_rate{w}", f"worker:uwsgi_interpreter_load:rate{w}"
+    waiting = f"worker:uwsgi_interpreter_lock_wait_threads:ratio_rate{w}"
     return f"""
-  worker:uwsgi_interpreter_lock_wait_threads:ratio_rate{w} < {CONTENDED} * {busy}
-  and {busy} >= worker:uwsgi_interpreter_load:rate{w} + {LOCK_WAIT:g}
+  ({waiting} < {CONTENDED} * {busy} or ({waiting} < {LOCK_WAIT:g} and {load} >= {BEYOND_ONE:g}))
+  and {busy} >= {load} + {LOCK_WAIT:g}
 """
 
 

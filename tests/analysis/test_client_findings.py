@@ -1,4 +1,4 @@
-"""Clients that leave are told apart from exceptions of the application, of which uWSGI counts one for each."""
+"""Clients that leave are distinguished from exceptions of the application, of which uWSGI counts one for each."""
 
 from __future__ import annotations
 

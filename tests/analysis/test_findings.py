@@ -779,7 +779,7 @@ def test_a_quota_is_named_with_what_to_set() -> None:
     ],
 )
 def test_requests_that_wait_for_a_cpu(waits: dict[str, float], found: bool) -> None:
-    """Measured, that is a cause, whoever has the CPU: half of them idle, or not known. Threads are not advised."""
+    """Measured, that is a cause, also if half of the CPUs are idle or that is not known. Threads are not advised."""
     rows = [worker(number, 60, each=0.24, cpu=3.0, busy=14.4) for number in (1, 2)]
     for cpu in ((0.1, 1.0, 0.9), None):
         window_ = window(60, *rows, cpu=cpu, waits=waits)  # type: ignore[arg-type]

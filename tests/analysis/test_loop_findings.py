@@ -26,12 +26,18 @@ def findings(
     requests: int = 100,
     ages: Mapping[int, float | None] | None = None,
     needs_right: bool = False,
+    only: int | None = None,
 ) -> dict[str, Finding]:
     """The findings of a minute of two workers with coroutines. held: seconds in which each loop was held; queued:
-    requests that wait; requests: that each worker has completed."""
+    requests that wait; requests: that each worker has completed; only: the worker that has requests in service."""
     record = describe_server(Server(processes=2, threads=20).read(1000.0))
     assert record
-    workers = tuple([structs.replace(each, ages=ages or {0: 0.1}) for each in record.workers])
+    workers = tuple(
+        [
+            structs.replace(each, ages=(ages or {0: 0.1}) if only in (None, each.worker_id) else {})
+            for each in record.workers
+        ]
+    )
     waits = Waits(off="one thread", needs_right=needs_right, loops=uses)
     record = structs.replace(record, workers=workers, setup=SETUP, waits=waits, address="/run/stats")
     rows = [
@@ -79,6 +85,23 @@ def test_what_holds_a_loop(hold: LoopHold, doing: str, change: str) -> None:
     assert change in found.change
     assert "py-spy dump --pid 101" in found.change
     assert "aise" not in found.change
+
+
+@pytest.mark.parametrize(("seconds", "severity"), [(5.0, "critical"), (0.5, "warning")])
+def test_all_loops_held_by_long_calls(seconds: float, severity: str) -> None:
+    """Requests end one after another, each after a call that holds all others: as bad as if none ended. Short calls
+    that fill the time are a busy server."""
+    found = findings({1: 59.0, 2: 59.0}, {1: use(seconds=seconds), 2: use(seconds=seconds)}, requests=5)["loop_held"]
+    assert found.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("requests", "held", "severity"), [(0, 59.0, "critical"), (0, 20.0, "warning"), (9, 59.0, "warning")]
+)
+def test_no_request_goes_on(requests: int, held: float, severity: str) -> None:
+    """All that are in service are in the worker that is held: that another one is free ends none of them."""
+    found = findings({1: held, 2: 0.0}, {1: use(seconds=12.0)}, requests=requests, only=1)["loop_held"]
+    assert found.severity == severity
 
 
 def test_loops_that_different_calls_hold() -> None:

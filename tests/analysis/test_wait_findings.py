@@ -365,7 +365,7 @@ def test_a_pipe_at_which_nothing_completes() -> None:
 @pytest.mark.parametrize(
     ("lock", "severity", "title"),
     [
-        (3.0, "info", "Threads wait for a pool of 5: 5 requests of a worker work at once"),
+        (3.0, "info", "Threads wait for a pool of 5."),
         (9.0, "warning", "Most threads are in use: the threads wait for a pool of 5."),
     ],
 )
@@ -376,6 +376,7 @@ def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> Non
     by_code = findings(window_, host=replace(reading.host, waits=Waits(pools={1: 5, 2: 5})))
     assert by_code["pool_exhausted"].severity == severity
     assert by_code["pool_exhausted"].title.startswith(title)
+    assert by_code["pool_exhausted"].meaning.startswith("5 requests of a worker work at once, the others wait")
     assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
     assert "16 connections" in by_code["pool_exhausted"].change
     assert "application_lock" not in by_code

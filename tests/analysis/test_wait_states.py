@@ -103,3 +103,12 @@ def test_a_lock_is_contended_although_the_cpu_is_hidden() -> None:
     hidden, loaded = (compute_balance(window(60, row, waits={"interpreter_lock": 1.0})).workers[0] for row in rows)
     assert is_contended(hidden) is True
     assert is_contended(loaded) is None
+
+
+@pytest.mark.parametrize(("cpu", "lock", "contended"), [(117.0, 42.0, False), (117.0, 66.0, True), (57.0, 42.0, True)])
+def test_more_than_one_cpu_is_not_the_interpreter_alone(cpu: float, lock: float, contended: bool) -> None:
+    """1.95 CPUs are not used by one interpreter: that 0.7 of six threads wait for its lock on full CPUs does not make
+    it the limit, while a thread that always waits does."""
+    row = worker(1, 100, cpu=cpu, busy=360, lock=lock)
+    found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]
+    assert is_contended(found) is contended

@@ -59,7 +59,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.mark.integration
 def test_every_role_is_recognized(server: Uwsgi) -> None:
-    """Mules, spoolers, routers and daemons are told apart, and workers are none of them."""
+    """Mules, spoolers, routers and daemons are distinguished, and workers are none of them."""
     assert _count(server) == PROCESSES
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
 

@@ -234,7 +234,7 @@ def test_a_turn_is_bounded(path: Path, read: Read) -> None:
 def test_nothing_but_a_regular_file_is_opened(
     path: Path, read: Read, make: Callable[[str], object], trouble: str
 ) -> None:
-    """A FIFO would lose what its reader reads, and a device may wait for ever."""
+    """A FIFO would lose what its reader reads, and a device may block without end."""
     make(str(path))
     assert read() == b""
     assert read.tail.trouble == trouble

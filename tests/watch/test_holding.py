@@ -48,6 +48,17 @@ def test_the_order_of_what_is_seen_now_is_kept() -> None:
         assert shown(HeldFindings(), figures, 0.0) == collect_findings(figures)
 
 
+def test_lost_requests_are_no_wait() -> None:
+    """A block of workers that keep restarting, with the requests that they lost, does not stand for a wait."""
+    (wait,) = [each for each in collect_findings(SLEEP) if each.harms]
+    lost = replace(
+        wait, code="respawn_loop", severity="critical", harms=(replace(wait, code="requests_lost", harms=()),)
+    )
+    held = HeldFindings()
+    assert [each.code for each in held.hold(SLEEP, [lost], 100.0, EPOCH)] == ["respawn_loop"]
+    assert {each.code for each in held.hold(SLEEP, [wait], 105.0, EPOCH)} == {"respawn_loop", wait.code}
+
+
 def test_the_deeper_cause_stays() -> None:
     """Requests wait all the time; whether the lock is seen as the cause varies. One block is shown, with one title."""
     held = HeldFindings()

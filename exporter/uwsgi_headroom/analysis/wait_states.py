@@ -159,6 +159,9 @@ is the number of requests in service beyond the one that the interpreter runs.""
 CONTENDED = 0.05
 """The share of a worker's requests in service below which hardly any waits for the lock."""
 
+BEYOND_ONE = 1.2
+"""CPU seconds per second that no interpreter uses alone: at or above, a worker computes without its lock as well."""
+
 
 def is_contended(worker: WorkerFigures) -> bool | None:
     """Whether the lock limits a worker that uses nearly a whole CPU; None if that is not measured, or if it has too few
@@ -166,6 +169,8 @@ def is_contended(worker: WorkerFigures) -> bool | None:
     waiting, load = worker.lock_waiters, worker.interpreter_load or 0.0
     if waiting is None or (worker.concurrency or 0.0) < load + LOCK_WAIT:
         return None
+    if load >= BEYOND_ONE and waiting < LOCK_WAIT:
+        return False
     return waiting >= CONTENDED * (worker.concurrency or 0.0)
 
 

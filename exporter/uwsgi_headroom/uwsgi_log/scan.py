@@ -1,6 +1,6 @@
 """Finds the known messages in blocks of a log, and takes nothing out of a line but what `Seen` has.
 
-Most lines of a log are those of requests. They are told apart by their first bytes alone, which takes 0.1 us each. A
+Most lines of a log are those of requests. They are recognized by their first bytes alone, which takes 0.1 us each. A
 line may begin with a date: uWSGI writes one with `log-date`, and always before the messages of its master. Dates of
 an own format (`log-date = FORMAT`) are recognized by their time of day: the name of a user, in an access log of the
 same file, could otherwise begin a message.
@@ -20,7 +20,7 @@ LONGEST_LINE = 4096
 """Bytes of a line that are looked at. uWSGI cuts its own messages at this length, and none that is known is longer."""
 
 MOST_KINDS = 200
-"""The most different messages of one block that are told apart; any others of it count without worker, PID and
+"""The most different messages of one block that are distinguished; any others of it count without worker, PID and
 place."""
 
 _DATE = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} - ")

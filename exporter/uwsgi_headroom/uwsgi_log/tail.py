@@ -11,7 +11,7 @@ It begins at the end of the file, or at the beginning of one that appears later.
   grown again. After a writer that does not append, a truncated file begins with a hole: the place stays.
 * *Deleted*: the open file is read as long as it grows, and is closed after IDLE_SECONDS, because it takes up the disk.
 
-Only regular files are opened: a FIFO would lose what its reader reads, and a device could wait for ever. A second
+Only regular files are opened: a FIFO would lose what its reader reads, and a device could block without end. A second
 rotation between two looks cannot be seen, and what is in the file between them is lost. Every call does a bounded
 amount of work.
 """

@@ -67,7 +67,7 @@ def _add(shown: list[Finding], finding: Finding) -> None:
 
 
 def _problem(finding: Finding) -> str:
-    return _WAITING if finding.harms or finding.code in OF_WAITING else finding.code
+    return _WAITING if not _codes(finding).isdisjoint(OF_WAITING) else finding.code
 
 
 def _codes(finding: Finding) -> set[str]:

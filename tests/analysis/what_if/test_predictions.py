@@ -411,7 +411,7 @@ def test_a_lock_without_wait_states() -> None:
 
 
 def test_a_range_is_said() -> None:
-    """A limit that may not be read is told with its range."""
+    """A limit that may not be read has a range."""
     measured = _locked()
     assert measured.lock
     lock = replace(measured.lock, least_limit=76.0, most_limit=95.0)

@@ -63,10 +63,17 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _judge(figures: Figures, held: list[_Held]) -> Severity:
-    always = [each for each in held if each.part >= ALWAYS]
+    """Critical if nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no
+    request was completed, and all that are in service are in loops that are held."""
+    always = {each.worker.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
-    if serving and len(always) >= len(serving) and (not figures.flow.requests or shows_a_limit(figures.flow)):
+    with_requests = {worker.worker_id for worker in serving if worker.ages}
+    if not figures.flow.requests and with_requests and with_requests <= always.keys():
         return "critical"
+    if serving and len(always) >= len(serving):
+        is_long = all(each.seconds >= LONG for each in always.values())
+        if is_long or not figures.flow.requests or shows_a_limit(figures.flow):
+            return "critical"
     return "warning" if held[0].part >= MOSTLY or held[0].seconds >= LONG else "info"
 
 

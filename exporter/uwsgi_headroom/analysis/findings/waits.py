@@ -191,12 +191,12 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
     return Finding(
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
-        title=f"Threads wait for a pool of {size}: {size} requests of a worker work at once, the others wait.",
+        title=f"Threads wait for a pool of {size}.",
         evidence=f"While threads of a worker wait for a lock, {size} others of it wait for a backend, no more and no "
         f"fewer; {waits.threads.get('lock', 0.0):.1f} threads wait on average, {percent(waits.share('lock'))} of their "
         f"time{_each(waits, 'lock')}.",
-        meaning="Pools of connections, as those of SQLAlchemy and of HTTP clients, let so many requests at a time "
-        "through. More threads would wait as well.",
+        meaning=f"{size} requests of a worker work at once, the others wait: pools of connections, as those of "
+        "SQLAlchemy and of HTTP clients, let so many through at a time. More threads would wait as well.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
         change=f"Raise the pool from {size} to the {threads} `threads` of a worker (SQLAlchemy: `pool_size` and "
         f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections and is not "

@@ -17,7 +17,7 @@ from uwsgi_headroom.record import LockUse
 PATH = "/proc/locks"
 
 _MOST_BYTES = 64 << 10
-"""Beyond it, some thousand locks, nothing is known: reading the list holds up whoever takes a lock."""
+"""Beyond it, some thousand locks, nothing is known: reading the list holds up every process that takes a lock."""
 
 _MOST_OF_THE_TIME = 0.005
 """The part of a CPU that reading may take."""
