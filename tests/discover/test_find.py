@@ -17,7 +17,8 @@ from tools.support import bad_servers
 from tools.support.captured_documents import document
 from tools.support.real_uwsgi import APP, accepts, bare, free_port, uwsgi, uwsgi_binary, wait_until
 from uwsgi_headroom import discover
-from uwsgi_headroom.discover import FoundMaster, find, render_report
+from uwsgi_headroom.discover import FoundMaster, find
+from uwsgi_headroom.discover.report import render_report
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Address, Unix
 

@@ -7,10 +7,9 @@ import logging
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
 from uwsgi_headroom.discover.find import FoundMaster, find_masters
-from uwsgi_headroom.discover.report import render_report
 from uwsgi_headroom.errors import HeadroomError
 
-__all__ = ["FoundMaster", "discover_servers", "find_masters", "render_report"]
+__all__ = ["FoundMaster", "discover_servers", "find_masters"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +26,8 @@ def discover_servers() -> tuple[ServerConfig, ...]:
         if master.address and (not master.trouble or (master.silent and master.pid not in readable))
     }
     if not pids:
+        from uwsgi_headroom.discover.report import render_report  # noqa: PLC0415 - a megabyte that an exporter seldom needs
+
         raise HeadroomError("no stats server was given, and none was found", render_report(masters))
     names = {address: address_name(address) for address in pids}
     for address, name in names.items():
