@@ -264,6 +264,18 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder: Pat
     assert count(fleet).left_out == 3
 
 
+def test_sockets_on_which_somebody_listens_come_first(folder: Path) -> None:
+    """Sockets that were left behind a moment ago crowd out no older server."""
+    fleet = globbing(folder / "*" / "stats", MovableClock(), most=1)
+    with bad_servers.answers("unix", document("minified")) as address:
+        os.utime(address, (1e9, 1e9))
+        for name in "abc":
+            (folder / name).mkdir()
+            leave_socket(folder / name / "stats")
+        fleet.refresh()
+        assert [str(watch.address) for watch in fleet.watches()] == [f"unix://{address}"]
+
+
 def test_sampling_tries_the_sockets_without_a_place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the fleet samples, a server that answers gets the place of a stale socket without further calls."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
@@ -284,8 +296,9 @@ def test_sampling_tries_the_sockets_without_a_place(folder: Path, monkeypatch: p
     asyncio.run(asyncio.wait_for(look(), 60))
 
 
-def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path) -> None:
-    """A server that came in the middle of it gets its place."""
+def test_a_flood_of_new_sockets_starves_none_that_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that came in the middle of it gets its place, also where the kernel does not say who listens."""
+    monkeypatch.setattr(module, "_list_listening", set)
     hands = MovableClock()
     fleet = globbing(folder / "*" / "stats", hands, most=1)
 

@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import os
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ def main() -> None:
     for name, run in SITUATIONS.items():
         if options.only in name:
             rows += run(options)
+            print(f"{_report(rows)}\n", file=sys.stderr)  # the next one may fail
     text = "\n\n".join([_report(rows), *_targets(rows), _said(rows), _note(), table.machine()])
     print(text)
     if options.write:
