@@ -115,6 +115,22 @@ def test_free_threads_are_no_headroom_while_nothing_completes() -> None:
     assert served.headroom.factor == 2.0
 
 
+def test_a_server_without_workers_has_no_headroom() -> None:
+    """Ten requests were served before all workers went away: what they used is no measure while others wait."""
+    rows = [worker(1, 10, each=0.02, busy=0.2, up=2.0)]
+    gone_away = compute_figures(window(20, *rows, **{"app.sock": 1500.0}), describe(gone(1)))
+    assert gone_away.headroom.factor is None
+    assert not gone_away.headroom.far
+    back = compute_figures(window(20, *rows, **{"app.sock": 1500.0}), describe(serving(1)))
+    assert back.headroom.factor is not None
+
+
+@pytest.mark.parametrize(("up", "severity"), [(16.0, "info"), (14.0, "warning")])
+def test_a_worker_that_starts_is_not_missing(up: float, severity: str) -> None:
+    """In a short window a start of some seconds is a large part of it."""
+    assert findings(describe(serving(1), gone(2)), (20.0, up))["workers_missing"].severity == severity
+
+
 def test_threads_that_are_free_during_a_reload_are_not_reported_again() -> None:
     """The reload says why no worker takes the requests that wait beside free threads."""
     record = describe(serving(1, age=22.0), gone(2), gone(3))

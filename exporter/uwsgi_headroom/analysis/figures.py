@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_sat
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
@@ -101,6 +101,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         demand.by_socket,
         lock,
         lock_is_seen=waits is not None and waits.share("lock") >= LOCK_SEEN,
+        nobody_serves=shows_a_limit(flow) and sum_if_all_known([each.available_threads for each in workers]) == 0,
     )
     return Figures(
         window=window,

@@ -33,6 +33,9 @@ RELOAD_WAITS = 3.0
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
+START_SECONDS = 5.0
+"""Nor is an absence of so many seconds in a short window more than a start, while others serve."""
+
 OUTAGES = ("bind_failed", "queue_above_somaxconn", "need_app_ends", "unknown_option", "stop_began", "brutal_reload")
 """Messages that say why a whole uWSGI ended."""
 
@@ -229,7 +232,9 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         return
     window = figures.window
     up = {worker.worker_id: worker.up_seconds for worker in window.workers}
-    longer = [worker for worker in absent if up.get(worker, 0.0) < UP * window.observed_seconds]
+    seconds = window.observed_seconds
+    allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
+    longer = [worker for worker in absent if seconds - up.get(worker, 0.0) > allowed]
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
