@@ -380,3 +380,14 @@ def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> Non
     assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
     assert "16 connections" in by_code["pool_exhausted"].change
     assert "application_lock" not in by_code
+
+
+@pytest.mark.parametrize(("connected", "room"), [(10.0, 1.0), (8.0, 1.25)])
+def test_a_pool_is_a_limit(connected: float, room: float) -> None:
+    """Of two workers, each with five connections, so many are in use."""
+    reading = Server(processes=2, threads=8, cpus=8.0).read(1000.0)
+    host = replace(reading.host, waits=Waits(pools={1: 5, 2: 5}))
+    window_ = of_16_threads({"lock": 4.0, "backend": connected})
+    figures = compute_figures(window_, describe_server(replace(reading, host=host)))
+    assert figures.headroom.by_limit["lock"] == pytest.approx(room)
+    assert figures.headroom.first == "lock"

@@ -102,15 +102,16 @@ def test_workers_of_cheaper_mode_that_serve_nothing() -> None:
 
 
 def test_requests_wait_for_workers_that_cannot_start() -> None:
-    """More workers would not start either. Without `cheaper`, the time in which they are away shows it."""
+    """More workers would not start either. That it is down at the moment is no cause of its own."""
     rows = (worker(1, 200, busy=60.0), worker(2, 0, up=0.0, respawns=35))
     server = Server(processes=2, threads=1)
     server[2].state = "starting"
     server.kill(2)
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
-    assert by_code["queue_wait"].change == "See uWSGI's log for why they do not come up."
-    assert by_code["queue_wait"].title.endswith(": worker 2 is down.")
-    assert by_code["workers_missing"].evidence == "1 ended unnoticed by uWSGI, 0 gone or still starting."
+    assert by_code["queue_wait"].change.startswith("See uWSGI's log for what ends it: an import error")
+    assert by_code["queue_wait"].title.endswith(": worker 2 keeps restarting.")
+    assert by_code["queue_wait"].evidence.endswith("0 requests served by these workers; worker 2 is down now.")
+    assert "workers_missing" not in by_code
 
 
 def test_ends_that_lost_no_request_count_as_well() -> None:

@@ -104,13 +104,13 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     lock: LockFigures | None = None,
     *,
     lock_is_seen: bool = False,
-    nobody_serves: bool = False,
+    held_up: bool = False,
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
     the CPU use of other programs grows with the server's requests. by_socket: of sockets that only some workers serve;
     the threads of these workers are a limit, however many others are free. lock: of the application, if it is known how
-    much it is used; lock_is_seen: whether requests wait for one; nobody_serves: whether requests wait and no worker is
-    up, so that what the window used is no measure of what can be served."""
+    much it is used; lock_is_seen: whether requests wait for one; held_up: whether requests wait for something that is
+    none of the limits, so that free threads do not serve, or no worker is there."""
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
@@ -123,8 +123,9 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
         else _use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
         "lock": lock.use if lock and lock.is_known else None,
     }
-    # Threads that are free while requests wait and none is completed do not serve: they are no headroom.
-    if nobody_serves or (is_standing(flow) and (uses["threads"] or 0.0) < REACHED):
+    # Threads that are free while requests wait do not serve: they are no headroom.
+    is_free = (uses["threads"] or 0.0) < REACHED
+    if is_free and (is_standing(flow) or (held_up and max(use or 0.0 for use in uses.values()) < REACHED)):
         return Headroom({}, None, None, idle=tuple(limit for limit, use in uses.items() if use is not None))
     if not flow.requests and (not concurrency or all((use or 0.0) < LEAST_LOAD for use in uses.values())):
         known_limits = tuple(limit for limit, use in uses.items() if use is not None)

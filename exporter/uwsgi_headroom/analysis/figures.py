@@ -10,8 +10,8 @@ from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_sat
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit
-from uwsgi_headroom.analysis.locks import LockFigures, compute_lock
+from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
+from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
@@ -88,8 +88,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     )
     flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     demand = compute_demand(window, server, flow, ceiling)
-    lock = compute_lock(window)
     waits = compute_waits(window, flow, _stuck_threads(server, stuck_seconds, seconds), destinations, server.waits)
+    lock = _compute_lock(window, server, waits)
     usable_cpus = cpus.count if cpus else None
     headroom = compute_headroom(
         flow,
@@ -101,7 +101,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         demand.by_socket,
         lock,
         lock_is_seen=waits is not None and waits.share("lock") >= LOCK_SEEN,
-        nobody_serves=shows_a_limit(flow) and sum_if_all_known([each.available_threads for each in workers]) == 0,
+        held_up=shows_a_limit(flow)
+        and (sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)),
     )
     return Figures(
         window=window,
@@ -134,6 +135,14 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         stuck_seconds=stuck_seconds,
         outage=outage,
     )
+
+
+def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | None) -> LockFigures | None:
+    """The lock that is closest to its limit, or the pool for which threads wait as for a lock."""
+    pools = server.waits.pools if server.waits else {}
+    if pools and waits and waits.share("lock") >= LOCK_SEEN:
+        return compute_pool(window, max(pools.values()), waits.threads.get("backend", 0.0)) or compute_lock(window)
+    return compute_lock(window)
 
 
 def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:

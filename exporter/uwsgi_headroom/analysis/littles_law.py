@@ -133,6 +133,17 @@ def shows_a_limit(flow: Flow) -> bool:
     return judge_waiting(flow) in ("noticed", "severe")
 
 
+IDLE_WHILE_WAITING = 0.2
+"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
+Raise it if all CPUs are so busy that workers take long to wake."""
+
+
+def waits_beside_free(window: Window, flow: Flow) -> bool:
+    """Whether requests wait in the queue although threads are free: something keeps these from serving."""
+    idle, observed = window.idle_queue_seconds or 0.0, window.observed_seconds
+    return bool(observed) and idle >= IDLE_WHILE_WAITING * observed and shows_a_limit(flow)
+
+
 EMPTY, NEARLY_EMPTY = 0.001, 0.01
 """Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
 

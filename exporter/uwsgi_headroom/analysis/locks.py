@@ -4,7 +4,7 @@ By the utilization law, a request of the mean mix holds the lock for (share of t
 throughput, and the limit is the load at which it is always held. Each worker process has its own lock, so the limit of
 a server is the number of its workers over that time; the lock of a file is one for all of them. uWSGI fills its first
 workers first: one worker's lock may be nearly always held, and make its requests wait, while all together are far from
-their limit.
+their limit. A pool of connections, which serves a few requests at a time, is computed in the same way.
 
 Where it may not be read whether a lock is held, who waits for it still tells a range. A lock for which someone waits is
 held. How often someone waits follows from its use if requests come at random: with use u, it is u² if the times for
@@ -63,6 +63,19 @@ def compute_lock(window: Window) -> LockFigures | None:
     """The figures of the lock that is closest to its limit; None if none was seen."""
     found = [lock for lock in (_of_workers(window), _of_file(window)) if lock]
     return max(found, key=lambda lock: (lock.is_known, lock.use), default=None)
+
+
+def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
+    """The figures of a pool that each worker has, of which so many requests can have a connection at once: it is as a
+    lock that each request holds for a part of its time, one for each connection. size: of the pool of one worker; busy:
+    the mean number of threads, of all workers, that have a connection. None with too few requests."""
+    requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
+    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
+    if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:
+        return None
+    use, throughput = min(1.0, busy / (size * up)), requests / window.seconds
+    limit = throughput / use
+    return LockFigures("worker", up / limit, use, use, limit, limit, limit)
 
 
 def _of_file(window: Window) -> LockFigures | None:

@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
-from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.analysis.littles_law import compute_flow, ratio, waits_beside_free
 from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.wait_states import compute_waits
@@ -329,6 +329,7 @@ def _append(to: History, record: Record) -> None:
         levels.others_follow,
         _split_by_socket(record),
         lock=lock,
+        held_up=waits_beside_free(window, rates),
     )
     put(to.headroom.factor, room.factor)
     put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))

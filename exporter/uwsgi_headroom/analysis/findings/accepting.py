@@ -13,15 +13,11 @@ from uwsgi_headroom.analysis.advice import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, name_slots
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, numbered, percent
-
-IDLE_WHILE_WAITING = 0.2
-"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
-Raise it if all CPUs are so busy that workers take long to wake."""
 
 CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs")
 """Findings of `causes` that explain why free threads take no request."""
@@ -40,9 +36,7 @@ def find_stopped(figures: Figures) -> list[WorkerRecord]:
 
 def _blocked(figures: Figures) -> Iterator[Finding]:
     idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
-    if not observed or idle < IDLE_WHILE_WAITING * observed:
-        return
-    if not shows_a_limit(figures.flow) or not _is_unexplained(figures):
+    if not waits_beside_free(figures.window, figures.flow) or not _is_unexplained(figures):
         return
     clause, change = _explain(figures)
     yield Finding(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.advice import spawn_earlier
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.workers import find_recycled_together, find_recycling
+from uwsgi_headroom.analysis.findings.workers import find_looping, find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
@@ -228,8 +228,8 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     away = [worker.worker_id for worker in workers if worker.state == "down" and worker.worker_id not in hanging]
     missing = [worker_id for worker_id in away if worker_id not in ended]
     absent = sorted({*ended, *missing})
-    if not absent:
-        return
+    if set(absent) <= set(find_looping(figures)):
+        return  # that finding says it
     window = figures.window
     up = {worker.worker_id: worker.up_seconds for worker in window.workers}
     seconds = window.observed_seconds

@@ -139,12 +139,18 @@ def _raise_quota(figures: Figures) -> str:
     return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
 
 
+LEAST_REQUESTS = 20
+"""Fewer say more about themselves than about the CPUs."""
+
+
 def _find_waits(figures: Figures) -> Iterator[Finding]:
     """The finding about requests that wait for a CPU although the workers' CPUs are not all in use, or where that is
     not known: others have a higher weight, run in bursts, or share a single CPU with them."""
     waits = figures.waits
     each = (waits.per_request or {}).get("cpu_wait", 0.0) if waits else 0.0
     if waits is None or each < FELT or not are_waits_known(figures) or waits.share("cpu_wait") < MOSTLY:
+        return
+    if figures.flow.requests < LEAST_REQUESTS:
         return
     if next(find_throttled(figures), None):
         return  # it says why

@@ -194,23 +194,30 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     )
 
 
+def find_looping(figures: Figures) -> list[int]:
+    """The workers that end again and again, and serve little in between."""
+    return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
+
+
 def _respawns(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     ended = find_ends(figures)
-    looping = [worker_id for worker_id, respawns, requests in ended if _is_loop(figures, respawns, requests)]
+    looping = find_looping(figures)
     respawns = sum(times for _, times, _ in ended) - window.harakiris
     if looping and respawns > 0:
         # A worker that serves nothing in between (its import fails, for example) loses no requests.
         lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
+        down = [each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping]
         yield Finding(
             code="respawn_loop",
             severity="critical" if is_many else "warning",
             title=f"{numbered('Worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}.",
             clause=f"{numbered('worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}",
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
-            f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers.",
+            f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers"
+            + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
             meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
             change=see_log(
                 figures.server,
