@@ -43,7 +43,7 @@ def test_exceptions_beside_clients_that_leave() -> None:
     """Exceptions beyond the write errors are the application's own, and both are said."""
     by_code = findings_by_code(left(400, exceptions=450))
     assert by_code["exceptions"].severity == "warning"
-    assert by_code["exceptions"].evidence == "50 of 2000 requests: 2.5 % of requests."
+    assert by_code["exceptions"].evidence == "50 of 2,000 requests, 2.5 %."
     assert by_code["clients_left"].evidence.startswith("At least 400 of")
 
 
@@ -68,7 +68,7 @@ def test_nobody_left(window: Window) -> None:
     """With none, or unknown (stats-no-cores, older records), all exceptions are the application's."""
     by_code = findings_by_code(window)
     assert list(by_code) == ["exceptions"]
-    assert by_code["exceptions"].evidence.startswith("100 of 2000 requests")
+    assert by_code["exceptions"].evidence.startswith("100 of 2,000 requests")
 
 
 def test_more_write_errors_than_exceptions() -> None:

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.reading import describe_server
 
 
-def with_open(*numbers: int | None, most: int | None = 1000) -> dict[str, Finding]:
+def with_open(*numbers: int | None, most: int | None = 1000, exceptions: int = 0) -> dict[str, Finding]:
     """The findings about a calm server whose workers have so many descriptors open."""
     record = describe_server(Server(processes=len(numbers)).read(1000.0))
     assert record
@@ -22,7 +22,8 @@ def with_open(*numbers: int | None, most: int | None = 1000) -> dict[str, Findin
         structs.replace(worker, open_fds=number, most_fds=most)
         for worker, number in zip(record.workers, numbers, strict=True)
     ]
-    figures = compute_figures(idle(workers=len(numbers)), structs.replace(record, workers=tuple(workers)))
+    window = replace(idle(workers=len(numbers)), exceptions=exceptions)
+    figures = compute_figures(window, structs.replace(record, workers=tuple(workers)))
     return {finding.code: finding for finding in collect_findings(replace(figures))}
 
 
@@ -51,4 +52,10 @@ def test_the_workers_are_named_and_what_to_raise() -> None:
     assert finding.title == "Workers 1 and 3 have no file descriptors left."
     assert "999 of 1000 are open in worker 3 (100 %); 3 workers of 4 above 80 %" in finding.evidence
     assert "raise `max-fd` from 1000" in finding.change
+    failing = with_open(1000, 20, exceptions=400)
+    assert failing["descriptors_used_up"].title == (
+        "Requests raise exceptions that the application does not catch: worker 1 has no file descriptors left."
+    )
+    assert "exceptions" not in failing
+    assert "exceptions" in with_open(900, 20, exceptions=400)
     assert with_open(20, 900)["descriptors_used_up"].title == "Worker 2 has few file descriptors left."

@@ -103,13 +103,13 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         return
     part = raised / max(raised, requests)
     is_warning = raised >= EXCEPTIONS[0] and raised - SURELY * sqrt(raised) >= EXCEPTIONS[1] * requests
-    some = f"{percent(part)} of requests" if part >= 0.005 else "a few requests"
+    some = f", {percent(part)}" if part >= 0.005 else ""
     are_known = all(worker.write_errors is not None for worker in figures.window.workers)
     yield Finding(
         code="exceptions",
         severity="warning" if is_warning else "info",
         title="Requests raise exceptions that the application does not catch.",
-        evidence=f"{raised} of {requests} requests: {some}.",
+        evidence=f"{raised} of {counted(requests, 'request')}{some}.",
         meaning="uWSGI counts exceptions that escape the application"
         + (
             "; those of clients that leave are not among these."

@@ -71,8 +71,9 @@ FILL_THREADS = (
 )
 """Causes that fill the threads, also while no request waits for one."""
 
-LOSE = ("respawn_loop",)
-"""Causes that also explain requests that were lost with their workers."""
+EXPLAIN = {"requests_lost": ("respawn_loop",), "exceptions": ("descriptors_used_up",)}
+"""Harms other than waiting, and the causes that explain them: a worker that keeps restarting loses its requests, and
+nothing can be opened without a descriptor."""
 
 NOT_SEEN = "the cause is not seen"
 
@@ -87,7 +88,7 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     The block of a cause has the worst severity of what it joins. Without a cause, the worst harm heads the block.
     """
     cause = _find_cause(findings)
-    harms = [each for each in findings if each.code == "requests_lost" and cause and cause.code in LOSE]
+    harms = [each for each in findings if cause and cause.code in EXPLAIN.get(each.code, ())]
     harms += [
         finding
         for code in OF_WAITING
