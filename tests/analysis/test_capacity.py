@@ -263,3 +263,13 @@ def test_a_lock_is_a_limit_once_it_is_used_enough(
     result = compute_headroom(flow, balance, threads, 2.0, compute_shares(rows.cpu), lock=lock)
     assert (result.first, result.unknown) == (first, unknown)
     assert result.by_limit.get("lock") == (None if unknown else pytest.approx(1 / use))
+
+
+@pytest.mark.parametrize(("cpu", "factor"), [(0.5, None), (60.0, 1.0)])
+def test_little_cpu_is_no_idle_server_while_threads_are_not_visible(cpu: float, factor: float | None) -> None:
+    """Requests that wait for a backend take threads and no CPU. (Seen on a uWSGI with `stats-no-cores`.)"""
+    rows = window(60, worker(1, 300, cpu=cpu, busy=120.0))
+    result = headroom_of(rows, threads=None)
+    assert result.factor == (factor and pytest.approx(factor))
+    assert not result.far
+    assert result.is_upper_bound

@@ -74,8 +74,8 @@ class Headroom(Struct, frozen=True, gc=False):
     far: tuple[Limit, ...] = ()
     """Limits beyond 100 times the present load; no other field includes them."""
     idle: tuple[Limit, ...] = ()
-    """Limits of known use in a window in which no request was completed or in service: they say nothing about load, so
-    the headroom is not known. No other field includes them."""
+    """Limits of known use that say nothing about load, so the headroom is not known: no request was completed or in
+    service, or they are far, and how many threads are busy is not known. No other field includes them."""
     no_requests: bool = False
     """Whether the headroom is not known because no request was completed, and those in service use no limit."""
     unknown: tuple[Limit, ...] = ()
@@ -89,8 +89,8 @@ class Headroom(Struct, frozen=True, gc=False):
 
     @property
     def is_upper_bound(self) -> bool:
-        """Whether the CPU limit is unknown, and may come first."""
-        return not any("cpu" in limits for limits in (self.by_limit, self.far, self.idle))
+        """Whether the limit of the CPUs or of the threads is unknown, and may come first."""
+        return not {"cpu", "threads"} <= {*self.by_limit, *self.far, *self.idle}
 
 
 def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
@@ -134,11 +134,15 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     by_limit = {limit: factor for factor, limit in known}
     # If other programs use most of the CPUs, requests may just as well wait for something else.
     causes = _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
+    far = tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD)
+    # Requests that wait for something else take threads, and no CPU.
+    is_known = uses["threads"] is not None
     return Headroom(
         by_limit=by_limit,
         first=_first(by_limit, causes),
         ceiling=_first({limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes),
-        far=tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD),
+        far=far if is_known else (),
+        idle=() if is_known else far,
         unknown=("lock",) if not (lock and lock.is_known) and (lock or lock_is_seen) else (),
     )
 

@@ -46,7 +46,10 @@ def verdict_sentence(
     `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    unseen = " (CPU is not visible from here)" if room.is_upper_bound else ""
+    seen = {*room.by_limit, *room.far, *room.idle}
+    unseen = ""
+    if room.is_upper_bound:
+        unseen = f" ({'busy threads are' if 'cpu' in seen else 'CPU is'} not visible from here)"
     if room.first is not None and room.factor is not None:
         if room.first == "cpu" and room.factor <= NO_ROOM:
             return "No CPU is idle: other programs use the rest, and more load competes with them."
@@ -55,6 +58,8 @@ def verdict_sentence(
         return "No requests yet: headroom not known."
     if room.far:
         return f"Nearly idle: headroom over 100x{unseen}."
+    if room.idle:
+        return "Headroom not known: how many threads are busy is not visible."
     return "Headroom not known: neither threads nor CPU are visible from here."
 
 

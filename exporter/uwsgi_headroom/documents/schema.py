@@ -79,9 +79,9 @@ class Headroom(Struct, frozen=True, kw_only=True):
     """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
     factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
     All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
-    not known because no request came in the window. is_upper_bound: CPU, which may run out first, is not visible.
-    unknown: limits that were seen and whose factor is not known yet. usable: by how much load can grow until requests
-    wait noticeably, 1 or less if they do; usable_first: the limit that they wait for first."""
+    not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible, and may run
+    out first. unknown: limits that were seen and whose factor is not known yet. usable: by how much load can grow until
+    requests wait noticeably, 1 or less if they do; usable_first: the limit that they wait for first."""
 
     factor: float | None
     first: Limit | None
