@@ -58,9 +58,8 @@ def verdict_sentence(
         return "No requests yet: headroom not known."
     if room.far:
         return f"Nearly idle: headroom over 100x{unseen}."
-    if room.idle:
-        return "Headroom not known: how many threads are busy is not visible."
-    return "Headroom not known: neither threads nor CPU are visible from here."
+    why = "how many threads are busy is not" if room.idle else "neither threads nor CPU are"
+    return f"Headroom not known: {why} visible from here."
 
 
 def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:
