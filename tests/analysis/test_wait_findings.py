@@ -254,6 +254,13 @@ def test_work_outside_of_the_lock_is_no_saturated_interpreter() -> None:
     assert "computes_outside_the_lock" not in findings(inferred)
 
 
+def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it() -> None:
+    """They are all in use because they wait for its lock: no second block advises the same."""
+    by_code = findings(of_16_threads({"cpu": 2.0, "interpreter_lock": 14.0}, cpu=0.97, lock=7.0))
+    assert by_code["saturation"] is by_code["interpreter_bound"]
+    assert by_code["saturation"].title.startswith("Most threads are in use: the interpreter")
+
+
 def test_the_lock_is_evidence() -> None:
     """A saturated interpreter has the number of threads that wait for its lock as evidence, and so has a hot worker."""
     window_ = of_16_threads({"cpu": 1.9, "interpreter_lock": 9.0}, cpu=0.95, lock=4.5)
