@@ -137,8 +137,8 @@ def _hurts(figures: Figures, finding: Finding) -> bool:
 
 
 def _is_explained(finding: Finding, cause: Finding | None) -> bool:
-    """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock: more threads, the advice
-    for threads in use, may only wait as well."""
+    """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock: more threads, the
+    advice for threads in use, may only wait as well."""
     return finding.code == "saturation" and cause is not None and cause.code in FILL_THREADS
 
 
