@@ -98,6 +98,7 @@ def test_bursts_need_more_than_random_arrivals() -> None:
     """With half of the threads busy on average, 30 requests wait while all are: 38 at once in bursts."""
     bursts = minute(2, 4.0, 3.0, full_seconds=6.0)
     assert count_needed_threads(figures(bursts, SMALL)) == pytest.approx(8 + 30)
+    assert "while all threads are busy, there are 38 requests at once for 8" in add_capacity(figures(bursts, SMALL))
 
 
 def test_unknown_offered_work_gives_the_smallest_step() -> None:

@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.sizing import (
     Step,
     Stop,
+    count_at_once_in_bursts,
     count_needed_threads,
     find_overload,
     more_processes,
@@ -449,7 +450,10 @@ def _say_demand(figures: Figures) -> str:
     """The offered work, to follow the change; empty if it is unknown."""
     if overload := find_overload(figures):
         return f": about {overload:.1f} times as many requests arrive as are served"
-    offered = describe_demand(figures.demand, figures.ceiling, name_slots(figures.server))
+    slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
+    if in_bursts > (figures.demand.at_once or 0.0):
+        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0}"
+    offered = describe_demand(figures.demand, figures.ceiling, slots)
     return f": there are {offered}" if offered else ""
 
 

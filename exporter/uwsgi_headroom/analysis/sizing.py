@@ -197,7 +197,7 @@ def count_needed_threads(figures: Figures) -> float | None:
     demand, flow = figures.demand, figures.flow
     if demand.at_once is None:
         return None
-    in_bursts = _count_at_once_in_bursts(figures)
+    in_bursts = count_at_once_in_bursts(figures)
     if demand.is_floor:
         overload = find_overload(figures)
         at_once = demand.at_once + demand.retrying
@@ -233,7 +233,7 @@ def find_overload(figures: Figures) -> float | None:
     return overload if GROWTH * overload * figures.ceiling < at_once else None
 
 
-def _count_at_once_in_bursts(figures: Figures) -> float:
+def count_at_once_in_bursts(figures: Figures) -> float:
     """The mean number of requests in the system while all threads are busy, if requests wait longer than random
     arrivals would: they come in bursts. Else 0."""
     flow, threads, window = figures.flow, figures.ceiling, figures.window
