@@ -154,3 +154,5 @@ def test_a_killed_worker_is_named() -> None:
     assert "killed a process once" in finding.evidence
     assert "workers ended once, with at least 1 request in service" in finding.evidence
     assert finding.severity == "warning"
+    assert finding.change.startswith("Raise the memory limit of the cgroup"), "whose memory ran out is not known"
+    assert "or add memory to the host" in finding.change
