@@ -133,8 +133,8 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             if is_cgroup
             else "Add memory to the host"
             if memory
-            else "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory) if it has one, or "
-            "add memory to the host"
+            else "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory) if it has one, "
+            "or add memory to the host"
         )
         + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss` so that they are "
         "replaced between two requests.",
