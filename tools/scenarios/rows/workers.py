@@ -32,7 +32,7 @@ ROWS = (
         "harakiri that cannot fire",
         Server(2, 4, ("--harakiri", "5")),
         Expected(
-            "critical",
+            "warning",
             ("request_stuck",),
             words=("`harakiri` (5 s) does not end them", "timeouts"),
             not_words=("set `harakiri`", "raise `threads`", "raise `processes`"),
