@@ -186,10 +186,9 @@ ROWS = (
         ends=("clients_refused",),
     ),
     Applied(
-        # By default uWSGI replaces no worker that is younger than a minute; these leak too much to live so long.
-        _options(*RECYCLED)(_named(kernel.ROWS, "a leak reaches the cgroup's memory limit")),
-        _options("--reload-on-rss", "45"),
-        "`reload-on-rss` 45",
+        _named(kernel.ROWS, "a leak reaches the cgroup's memory limit"),
+        _options("--reload-on-rss", "45", *RECYCLED),
+        "`reload-on-rss` 45 and `min-worker-lifetime` 0",
         ends=("out_of_memory", "requests_lost"),
     ),
     Applied(
