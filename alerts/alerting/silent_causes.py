@@ -100,9 +100,9 @@ def _loop_held(t: Thresholds) -> Alert:
         description=f'{{{{ with {worst} }}}}It is that of worker {{{{ . | first | label "worker_id" }}}}. {{{{ end }}}}'
         "With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of them "
         "goes on.\n"
-        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. Make "
-        "it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the loop or "
-        "into another process. More async cores would wait as well.",
+        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
+        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
+        "loop or into another process. More async cores would wait as well.",
         dashboard=SERVER_DASHBOARD,
     )
 

@@ -128,8 +128,8 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     finding = leak(leaking())["memory_recycled"]
     assert finding.severity == "info"
     assert finding.evidence == (
-        "At least 475 kB a request, summed over 6 processes of 2 workers; each is replaced after 30 s on average, above "
-        "70 MB; no request was lost."
+        "At least 475 kB a request, summed over 6 processes of 2 workers; each is replaced after 30 s on average, "
+        "above 70 MB; no request was lost."
     )
 
 

@@ -593,8 +593,8 @@ def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "evil_reload_on_rss",
             "warning",
             "A worker above the memory limit is killed in the middle of its requests.",
-            "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker is "
-            "as old as `min-worker-lifetime`.",
+            "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker "
+            "is as old as `min-worker-lifetime`.",
             (f"reload-on-rss = {options.evil_reload_on_rss}",),
             "one single request can fill the memory.",
             OPTIONS,

@@ -40,7 +40,7 @@ from uwsgi_headroom.config.defaults import (
     TIMEOUT_SECONDS,
 )
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.destinations import DestinationHour
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals

@@ -1,5 +1,4 @@
-"""Cases of the alerts about causes: refused requests, a shared connection, descriptors, event loops, a blocked output.
-"""
+"""Cases of the alerts about causes: refused requests, a shared connection, file descriptors, loops, blocked outputs."""
 
 from __future__ import annotations
 
@@ -187,9 +186,9 @@ CASES = [
         ": calls hold up the event loop of a worker for 70 % of the time.",
         "It is that of worker 2. With coroutines (gevent), one thread serves all requests of a worker: while a call "
         "holds it, none of them goes on.\n"
-        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. Make "
-        "it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the loop or "
-        "into another process. More async cores would wait as well.",
+        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
+        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
+        "loop or into another process. More async cores would wait as well.",
     ),
     Case(
         "UwsgiLoopHeld: silent: a job that holds it for four minutes",
