@@ -34,8 +34,8 @@ class Server:
 
     threads: threads or coroutines of each process. tcp_stats: serve the stats on loopback TCP. before: a shell command
     that runs in its directory before the start. cpus: its CPUs, as a list for taskset. quota: CPUs that a cgroup allows
-    it. memory: bytes that a cgroup allows it. somaxconn: net.core.somaxconn in a network namespace of its own, without a
-    network; 0 for this machine's. bare: an emperor, without an application. die_on_term: whether SIGTERM
+    it. memory: bytes that a cgroup allows it. somaxconn: net.core.somaxconn in a network namespace
+    of its own; 0: that of this machine. bare: an emperor, without an application. die_on_term: whether SIGTERM
     ends it. files: contents of files in its directory, by name. app: the file of its application. backend: how many
     requests a backend beside it works on at once, whose port is `{backend}` in options and BACKEND_PORT in the
     environment; 0 for a server without one. beside: other servers that its application asks, real (`real_servers`) or
