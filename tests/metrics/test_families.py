@@ -316,6 +316,13 @@ def test_errors_of_clients_are_of_the_server() -> None:
     assert found == {f'uwsgi_{kind}_errors_total{{server="threads_4x8_busy"}}': 0.0 for kind in ("read", "write")}
 
 
+def test_requests_without_an_answer_are_of_the_server() -> None:
+    """They count from the first sample on, and are absent if uWSGI omits the threads."""
+    values = series(up("threads_4x8_busy"), up("no_cores"))
+    found = {key: value for key, value in values.items() if key.startswith("uwsgi_unanswered_requests_total")}
+    assert found == {'uwsgi_unanswered_requests_total{server="threads_4x8_busy"}': 0.0}
+
+
 def test_labels_hold_no_pid_and_no_request() -> None:
     """No label identifies a process or a request, because such labels would create new series permanently. The label
     `route`, which is opt-in, has 51 values at most."""
