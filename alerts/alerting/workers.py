@@ -204,8 +204,8 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         expr=f"{everywhere}\nor\n{_unanswered(t)}",
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests reach no application.",
-        description=f"{{{{ with {asked(f'{without}{{$self}} > 0')} }}}}In {{{{ . | first | value }}}} of its workers there "
-        "is none, and these answer every request with status 500 (`no python application found`). {{ end }}"
+        description=f"{{{{ with {asked(f'{without}{{$self}} > 0')} }}}}In {{{{ . | first | value }}}} of its workers "
+        "there is none, and these answer every request with status 500 (`no python application found`). {{ end }}"
         f"{{{{ with {asked(unanswered)} }}}}At least {{{{ . | first | value | {WHOLE} }}}} requests in "
         f"{t.unanswered_range} ended at once, without a byte of an answer: uWSGI has no plugin for their modifier. "
         "{{ end }}All workers together take "
