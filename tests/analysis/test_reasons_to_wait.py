@@ -88,6 +88,14 @@ def test_the_thresholds_are_those_of_a_server(
     assert code or not [finding for finding in by_code.values() if finding.severity != "info"]
 
 
+def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket() -> None:
+    """Its own users find a thread."""
+    holders = {"a.sock": tuple(range(2, 11)), "b.sock": (1,)}
+    finding = ten_sockets(queued=8.0, busy=50.0, holders=holders)["queue_wait"]
+    assert finding.title == "Requests wait in the listen queue: the cause is not seen."
+    assert "at a.sock" in finding.evidence
+
+
 def test_a_worker_that_serves_two_sockets_is_judged_by_the_mean() -> None:
     """The socket of a request is then unknown, and so is the wait at each."""
     by_code = ten_sockets(queued=1.0, holders={"a.sock": (1,), "b.sock": tuple(range(1, 11))})

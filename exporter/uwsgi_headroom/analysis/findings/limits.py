@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, advise_capacity
+from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
@@ -57,13 +58,17 @@ def _threads(figures: Figures) -> Iterator[Finding]:
 
 def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     """The same about the workers of one socket (`map-socket`), while threads of the others are free."""
-    fullest = max(figures.demand.by_socket, key=lambda each: each.used, default=None)
+
+    def is_full(each: SocketDemand) -> bool:
+        return each.used >= THREADS_FULL and shows_a_limit(each.flow or figures.flow)
+
+    fullest = max(figures.demand.by_socket, key=lambda each: (is_full(each), each.used), default=None)
     if fullest is None or fullest.used < THREADS_BUSY:
         return
-    flow = fullest.flow or figures.flow
-    waits = fullest.used >= THREADS_FULL and shows_a_limit(flow)
+    waits, flow = is_full(fullest), fullest.flow or figures.flow
     slot = name_slots(figures.server).removesuffix("s")
     slots = f"{slot}s of {numbered('worker', fullest.workers)}"
+    explains = figures.longest_wait[1] in ("", fullest.socket)
     yield Finding(
         code="saturation",
         severity="critical" if waits else "warning",
@@ -71,7 +76,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         evidence=f"{percent(fullest.used)}: {fullest.busy:.1f} of {counted(fullest.threads, slot)} for "
         f"{fullest.socket} busy on average; {waiting_clause(flow)}.",
         meaning=UNREACHABLE,
-        clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy",
+        clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
         change=SPREAD,
     )
 
