@@ -194,6 +194,19 @@ class Thresholds:
         "How long workers must run without their application before it is reported. Keep it longer than the "
         "application takes to load.",
     )
+    unanswered: int = knob(
+        3,
+        "Requests that end without an answer, in each of two ranges of `unanswered_range`, that are a page, if "
+        "`unanswered_part` is reached too. As in `check`.",
+    )
+    unanswered_part: float = knob(
+        0.01,
+        "Fraction of all requests that must be without an answer as well. As in `check`. Raise it where clients ask "
+        "for what is not meant to be there.",
+    )
+    unanswered_range: str = knob(
+        "2m", "The range in which they are counted. At least four scrape intervals. Raise it to be woken later."
+    )
     respawns: int = knob(
         5,
         "Respawns of one worker within `respawn_range` that are a loop: one a minute. Those of full reloads do not "
@@ -374,6 +387,14 @@ class Thresholds:
         "are meant to hold many connections.",
     )
     descriptors_hold: str = knob("5m", "How long a worker must have so many open before it is a ticket.")
+    loop_held: float = knob(
+        0.5,
+        "Fraction of the time in which calls hold the event loop of a worker with coroutines that is a ticket. As in "
+        "`check`. Lower it for services that must be fast throughout.",
+    )
+    loop_held_hold: str = knob(
+        "5m", "How long a loop must be held so much before it is a ticket. Raise it to ignore batch jobs."
+    )
     output_blocked_threads: float = knob(
         0.9, "Mean number of threads in a write to a pipe that takes nothing that is a ticket. As in `check`."
     )

@@ -21,7 +21,8 @@ def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `silent_causes.yaml`."""
     return [
         Group(
-            "uwsgi-headroom silent causes", [_rejected(t), _connection_shared(t), _descriptors(t), _output_blocked(t)]
+            "uwsgi-headroom silent causes",
+            [_rejected(t), _connection_shared(t), _descriptors(t), _loop_held(t), _output_blocked(t)],
         )
     ]
 
@@ -82,6 +83,26 @@ def _descriptors(t: Thresholds) -> Alert:
         "files`.\n"
         "See what is open with `ls -l /proc/PID/fd` of that worker. A number that only grows is a leak: a reload of "
         "the workers gains time. If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
+def _loop_held(t: Thresholds) -> Alert:
+    w = t.window
+    held = f"rate(uwsgi_worker_loop_held_seconds_total[{w}])"
+    worst = asked(f"topk(1, {held.replace('[', '{$self}[')})")
+    return Alert(
+        alert="UwsgiLoopHeld",
+        expr=f"{by_server('max', held)} / (rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0) >= {t.loop_held}",
+        hold=t.loop_held_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: calls hold up the event loop of a worker for {percent()} of the time.",
+        description=f'{{{{ with {worst} }}}}It is that of worker {{{{ . | first | label "worker_id" }}}}. {{{{ end }}}}'
+        "With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of them "
+        "goes on.\n"
+        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
+        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
+        "loop or into another process. More async cores would wait as well.",
         dashboard=SERVER_DASHBOARD,
     )
 

@@ -178,7 +178,8 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
 
 def _no_application(t: Thresholds) -> Sequence[Alert]:
     """A ticket if workers have no application, a page if no worker has one: then uWSGI answers every request with 500.
-    With lazy-apps each worker loads its own application.
+    With lazy-apps each worker loads its own application. It is a page as well if uWSGI has no plugin for requests: they
+    reach no application that is loaded, and their clients get a closed connection.
     """
     without = "uwsgi_workers_without_application"
     accepting = 'sum without (state) (uwsgi_workers{state=~"idle|busy|signal"})'
@@ -197,7 +198,35 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         dashboard=SERVER_DASHBOARD,
     )
     everywhere = f"{without} > 0\nand {without} >= {accepting}"
-    return [ticket, replace(ticket, expr=everywhere, severity="critical")]
+    unanswered = f"round(increase(uwsgi_unanswered_requests_total{{$self}}[{t.unanswered_range}])) > 0"
+    page = replace(
+        ticket,
+        expr=f"{everywhere}\nor\n{_unanswered(t)}",
+        severity="critical",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests reach no application.",
+        description=f"{{{{ with {asked(f'{without}{{$self}} > 0')} }}}}In {{{{ . | first | value }}}} of its workers "
+        "there is none, and these answer every request with status 500 (`no python application found`). {{ end }}"
+        f"{{{{ with {asked(unanswered)} }}}}At least {{{{ . | first | value | {WHOLE} }}}} requests in "
+        f"{t.unanswered_range} ended at once, without a byte of an answer: uWSGI has no plugin for their modifier. "
+        "{{ end }}All workers together take "
+        + answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
+        + " requests/s now.\n"
+        "See uWSGI's log for why the import fails, or for `unavailable modifier requested`. If it began with a deploy, "
+        "of the web server as well, roll the deploy back.",
+    )
+    return [ticket, page]
+
+
+def _unanswered(t: Thresholds) -> str:
+    """The requests without an answer, of servers that have too many of them in two ranges one after the other: one
+    burst is in one of them, or in both for a moment."""
+    r = t.unanswered_range
+    each = f"increase(uwsgi_unanswered_requests_total[{r}]"
+    served = by_server("sum", f"increase(uwsgi_worker_requests_total[{r}])")
+    return (
+        f"round({each})) >= {t.unanswered}\nand round({each} offset {r})) >= {t.unanswered}\n"
+        f"and {each}) >= {t.unanswered_part} * {served}"
+    )
 
 
 def _exceptions(t: Thresholds) -> Alert:

@@ -52,6 +52,7 @@ class Options:
     listen: int | None = None
     max_requests: int | None = None
     max_requests_delta: int | None = None
+    min_worker_lifetime: int | None = None
     max_worker_lifetime: int | None = None
     reload_on_rss: int | None = None
     reload_on_as: int | None = None

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis import advice, capacity, littles_law, objective, worker_states
+from uwsgi_headroom.analysis import advice, capacity, littles_law, objective, wait_states, worker_states
 from uwsgi_headroom.analysis.findings import (
     clients,
     evenness,
@@ -38,6 +38,8 @@ SHARED = {
     "stuck_many": worker_states.MANY_STUCK,
     "lost": workers.MANY_LOST[0],
     "lost_part": workers.MANY_LOST[1],
+    "unanswered": log.MANY_REFUSED[0],
+    "unanswered_part": log.MANY_REFUSED[1],
     "respawns": max(workers.LOOP[0], workers.LOOP[1] * MINUTES),
     "respawns_cheaper": max(workers.LOOP_CHEAPER[0], workers.LOOP_CHEAPER[1] * MINUTES),
     "respawn_served": workers.SERVED,
@@ -55,6 +57,7 @@ SHARED = {
     "rejected_part": log.MANY_REFUSED[1],
     "connection_shared_threads": waits.LEAST_SHARED,
     "descriptors": open_files.NEAR,
+    "loop_held": wait_states.MOSTLY,
     "output_blocked_threads": waits.LEAST_BLOCKED,
     "shared_cpu_load": setup.BUSY,
 }

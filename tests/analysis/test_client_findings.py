@@ -7,7 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.analysis.test_findings import findings_by_code, idle
+from tests.analysis.test_findings import findings_by_code, idle, with_setup
+from tools.support.simulated_server import Server
 from uwsgi_headroom.history.window import Window
 
 
@@ -45,6 +46,14 @@ def test_exceptions_beside_clients_that_leave() -> None:
     assert by_code["exceptions"].severity == "warning"
     assert by_code["exceptions"].evidence == "50 of 2,000 requests, 2.5 %."
     assert by_code["clients_left"].evidence.startswith("At least 400 of")
+
+
+def test_clients_behind_the_router_of_uwsgi() -> None:
+    """Its timeout is compared as well, with its value."""
+    server = Server()
+    for options, value in (({"http_timeout": 5}, "5 s"), ({}, "60 s")):
+        change = findings_by_code(left(400), server, host=with_setup(server, http=("?",), **options))["clients_left"]
+        assert f"(`http-timeout`, {value})" in change.change
 
 
 @pytest.mark.parametrize(("number", "severity"), [(1, "info"), (99, "info"), (100, "warning")])

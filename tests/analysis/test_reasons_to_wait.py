@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.analysis.test_findings import AT, findings_by_code
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.record import Options, Setup
+from uwsgi_headroom.record import Options, Setup, SocketHolders
 
 
 def mapped(server: Server) -> HostFacts:
@@ -41,6 +44,63 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     assert findings_by_code(burst, server, host=mapped(server))["queue_wait"].change.startswith("Raise `processes`")
     shared = findings_by_code(replace(one_full_worker(queued=4.0), full_seconds=20.0), server)
     assert shared["queue_wait"].change.startswith("Raise `processes` from 3 to 15")
+
+
+def ten_sockets(queued: float, busy: float = 60.0, holders: SocketHolders | None = None) -> dict[str, Finding]:
+    """The first of ten single-threaded workers has a socket of its own, where so many requests wait on average; the
+    threads of the others, which share one, are mostly free."""
+    server = Server(processes=10, threads=1)
+    rows = [worker(number, 600, cpu=1.0, busy=busy if number == 1 else 12.0) for number in range(1, 11)]
+    made = window(60, *rows, waits=SLEEPING, **{"a.sock": 60 * queued, "b.sock": 0.0})
+    setup = Setup(Options(), 4096, "single", holders or {"a.sock": (1,), "b.sock": tuple(range(2, 11))}, True)
+    return findings_by_code(made, server, host=replace(server.read(AT).host, setup=setup))
+
+
+def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
+    """Its users wait as long as they are served, and over all sockets the mean wait is 10 ms."""
+    finding = next(iter(ten_sockets(queued=1.0).values()))
+    assert (finding.code, finding.severity) == ("saturation", "critical")
+    assert finding.title == "Requests wait in the listen queue: all threads of worker 1 are busy."
+    assert finding.evidence == (
+        "100 %: 1.0 of 1 thread for a.sock busy on average; requests wait 100 ms in the listen queue."
+    )
+    assert finding.change.startswith("Spread the load over the sockets that `map-socket`")
+    (harm,) = finding.harms
+    assert (harm.code, harm.severity) == ("queue_wait", "warning")
+    assert harm.evidence == "100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+
+
+@pytest.mark.parametrize(
+    ("queued", "busy", "code", "expected"),
+    [
+        (6.0, 60.0, "queue_wait", "critical"),  # 0.6 s
+        (0.0, 60.0, "saturation", "warning"),
+        (0.0, 44.0, None, None),
+        (1.0, 44.0, "queue_wait", "warning"),
+    ],
+)
+def test_the_thresholds_are_those_of_a_server(
+    queued: float, busy: float, code: str | None, expected: str | None
+) -> None:
+    """Three quarters of its threads, or a wait that users notice, are a warning."""
+    by_code = ten_sockets(queued, busy)
+    assert (by_code[code].severity if code else None) == expected
+    assert code or not [finding for finding in by_code.values() if finding.severity != "info"]
+
+
+def test_a_full_worker_is_no_cause_of_a_wait_at_another_socket() -> None:
+    """Its own users find a thread."""
+    holders = {"a.sock": tuple(range(2, 11)), "b.sock": (1,)}
+    finding = ten_sockets(queued=8.0, busy=50.0, holders=holders)["queue_wait"]
+    assert finding.title == "Requests wait in the listen queue: the cause is not seen."
+    assert "at a.sock" in finding.evidence
+
+
+def test_a_worker_that_serves_two_sockets_is_judged_by_the_mean() -> None:
+    """The socket of a request is then unknown, and so is the wait at each."""
+    by_code = ten_sockets(queued=1.0, holders={"a.sock": (1,), "b.sock": tuple(range(1, 11))})
+    assert "queue_wait" not in by_code
+    assert by_code["saturation"].severity == "warning"
 
 
 def test_a_reload_is_not_blamed_for_another_reason() -> None:

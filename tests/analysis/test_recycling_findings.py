@@ -59,6 +59,15 @@ def test_a_delta_that_is_too_small() -> None:
     assert together(max_requests_delta=2)["queue_wait"].change.startswith("Raise `max-requests-delta` from 2 to 250")
 
 
+def test_workers_that_their_age_ends_together() -> None:
+    """Where they reach `max-requests` before they may end, another number of requests keeps nobody apart."""
+    finding = together(served=3000, max_requests_delta=250)["queue_wait"]
+    assert "after 3000 requests each" in finding.evidence
+    assert finding.change.startswith("Raise `max-requests` to 18000, and set `max-requests-delta` to 4500. ")
+    assert "`min-worker-lifetime` (10 s)" in finding.change
+    assert finding.settings == (("max-requests", 18000), ("max-requests-delta", 4500))
+
+
 @pytest.mark.parametrize("version", ["2.0.28", "2.0.21-debian", "2.0.18"])
 def test_a_version_without_the_option(version: str) -> None:
     """It says so, and sets nothing."""
@@ -119,8 +128,8 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     finding = leak(leaking())["memory_recycled"]
     assert finding.severity == "info"
     assert finding.evidence == (
-        "At least 475 kB a request, summed over 6 processes of 2 workers; each is replaced after 30 s on average, at "
-        "70 MB; no request was lost."
+        "At least 475 kB a request, summed over 6 processes of 2 workers; each is replaced after 30 s on average, "
+        "above 70 MB; no request was lost."
     )
 
 

@@ -97,6 +97,8 @@ def test_nothing_is_said_of_options_that_may_be_set_where_they_are_not_seen() ->
         ({"listen": None}, Evidence(somaxconn=128), ("listen = 128",)),
         ({"http": (":80",), "harakiri": None, "threads": 2}, Evidence(), ("harakiri = 60",)),
         ({"cheaper": 4}, Evidence(), ("cheaper = 2",)),
+        ({"max_worker_lifetime": 10, "max_worker_lifetime_delta": 5}, Evidence(), ("min-worker-lifetime = 5",)),
+        ({"min_worker_lifetime": 61, "reload_on_rss": 512}, Evidence(), ("min-worker-lifetime = 10",)),
         ({"processes": 1, "lazy_apps": None}, Evidence(), ("processes = 4",)),
     ],
 )
@@ -112,6 +114,9 @@ def test_the_line_to_write(change: dict[str, object], seen: Evidence, expected: 
         ({"max_requests": 1000, "processes": 1, "threads": 2, "harakiri": None}, Evidence()),
         ({"max_requests": 1000, "max_requests_delta": 50}, Evidence()),
         ({"harakiri": 90, "worker_reload_mercy": 90}, Evidence()),
+        ({"max_worker_lifetime": 11, "max_worker_lifetime_delta": 5}, Evidence()),
+        ({"min_worker_lifetime": 60, "reload_on_rss": 512}, Evidence()),
+        ({"min_worker_lifetime": 600}, Evidence()),
         ({"listen": 5000}, Evidence(somaxconn=5000)),
         ({"die_on_term": None}, Evidence(is_vassal=True)),
         ({"single_interpreter": None}, Evidence(mounted=1)),
@@ -168,8 +173,8 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere() -> None:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
         for rule in RULES:
             list(rule(watched, seen))
-    elsewhere = {"reload_on_rss", "map_socket", "socket_timeout"}
-    """Used by the analysis of ended workers, the owners of sockets, and the sampling of waits."""
+    elsewhere = {"map_socket", "socket_timeout"}
+    """Used by the owners of sockets, and the sampling of waits."""
     assert NAMES.keys() - read == elsewhere
 
 

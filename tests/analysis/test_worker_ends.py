@@ -145,6 +145,18 @@ def test_workers_that_the_kernel_killed(times: tuple[int, ...], kills: int, foun
         finding = by_code["out_of_memory"]
         assert "killed because memory ran out." in finding.title
         assert "reload-on-rss" in finding.change
+        assert "`min-worker-lifetime`" not in finding.change  # they are old enough
+
+
+def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
+    """`reload-on-rss` replaces none before `min-worker-lifetime`, so the advice has both."""
+    early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
+    change = judged(early)["out_of_memory"].change
+    assert change.endswith(
+        "Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker before that (10 s), and these end after 15 s "
+        "on average."
+    )
+    assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 
 
 def test_a_killed_worker_is_named() -> None:

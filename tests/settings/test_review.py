@@ -62,6 +62,20 @@ def test_the_lines_are_what_uwsgi_takes(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.integration
+def test_a_lifetime_that_uwsgi_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """uWSGI does not start, and names the default that the review goes by; its `--help` said 60 for years."""
+    file = tmp_path / "shop.ini"
+    file.write_text("[uwsgi]\nmaster = true\nhttp-socket = 127.0.0.1:0\nmax-worker-lifetime = 10\n")
+    refused = subprocess.run(
+        [uwsgi_binary(), "--ini", file], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert refused.returncode == 1
+    assert "invalid min-worker-lifetime value (10), must be lower than max-worker-lifetime (10)" in refused.stderr
+    _, advice = review(capsys, str(file))
+    assert advice["max_worker_lifetime"]["lines"] == ["min-worker-lifetime = 5"]
+
+
+@pytest.mark.integration
 def test_a_running_uwsgi(capsys: pytest.CaptureFixture[str]) -> None:
     """By the address of its stats and by its PID, the review says the same, with what runs as evidence."""
     with uwsgi("--processes", "2", "--threads", "2", "--harakiri", "30") as server:

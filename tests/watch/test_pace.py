@@ -29,7 +29,8 @@ from uwsgi_headroom.watch.pace import (
     sample,
 )
 
-DOWN = ReadError("refused", "connection refused")
+DOWN = ReadError("timeout", "no answer")
+GONE = ReadError("refused", "connection refused")
 
 
 def read(seconds: float, at: float = 0.0) -> Reading:
@@ -137,6 +138,24 @@ class TestFailures:
         """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds."""
         pace = Pace(5, middle)
         assert [pace.pause(DOWN) for _ in range(7)] == [1, 2, 4, 5, 5, 5, 5]
+
+    @pytest.mark.parametrize("away", [0.3, 1.0, 3.3, 20.0, 300.0])
+    def test_a_server_is_read_soon_after_it_listens_again(self, away: float) -> None:
+        """Within a quarter of a second, or an eighth of the time that nobody listened; five seconds at most."""
+        pace, now = Pace(5, middle), 0.0
+        for _ in range(2):
+            while now < away:
+                now += pace.pause(GONE)
+            assert now - away <= min(5, max(0.25, away / 8))
+            pace.pause(read(0.001))
+            now = 0.0
+
+    def test_where_nobody_listens_it_asks_rarely_as_well(self) -> None:
+        """In the first minute, such a server is asked 38 times; and never more often than one that is up."""
+        pace = Pace(5, middle)
+        assert sum(pace.pause(GONE) for _ in range(38)) == pytest.approx(60, abs=5)
+        assert {pace.pause(GONE) for _ in range(5000)} == {5}
+        assert Pace(2, middle).pause(GONE) == 0.5
 
     def test_for_years(self) -> None:
         """The pause never exceeds its limit, however long the server stays away."""

@@ -34,7 +34,8 @@ class Server:
 
     threads: threads or coroutines of each process. tcp_stats: serve the stats on loopback TCP. before: a shell command
     that runs in its directory before the start. cpus: its CPUs, as a list for taskset. quota: CPUs that a cgroup allows
-    it. memory: bytes that a cgroup allows it. bare: an emperor, without an application. die_on_term: whether SIGTERM
+    it. memory: bytes that a cgroup allows it. somaxconn: net.core.somaxconn in a network namespace
+    of its own; 0: that of this machine. bare: an emperor, without an application. die_on_term: whether SIGTERM
     ends it. files: contents of files in its directory, by name. app: the file of its application. backend: how many
     requests a backend beside it works on at once, whose port is `{backend}` in options and BACKEND_PORT in the
     environment; 0 for a server without one. beside: other servers that its application asks, real (`real_servers`) or
@@ -53,6 +54,7 @@ class Server:
     cpus: str = ""
     quota: float = 0.0
     memory: int = 0
+    somaxconn: int = 0
     bare: bool = False
     die_on_term: bool = True
     files: dict[str, str] = field(default_factory=dict)

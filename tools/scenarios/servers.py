@@ -118,9 +118,10 @@ def _backend(address: tuple[str, int], servers: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _wrapped(server: Server) -> Iterator[str]:
-    """Yields a program that starts uWSGI with this server's CPUs, quota and shell command."""
+    """Yields a program that starts uWSGI with this server's CPUs, limits and shell command."""
     uwsgi = real_uwsgi.uwsgi_binary()
-    if not (server.cpus or server.quota or server.memory or server.before or server.output or server.restarts):
+    limited = server.cpus or server.quota or server.memory or server.somaxconn
+    if not (limited or server.before or server.output or server.restarts):
         yield uwsgi
         return
     with contextlib.ExitStack() as stack:
@@ -134,7 +135,8 @@ def _wrapped(server: Server) -> Iterator[str]:
             cgroup = stack.enter_context(_cgroup(controller, values))
             lines.append(f"echo $$ > {shlex.quote(str(cgroup / 'cgroup.procs'))}")
         taskset = f"taskset -c {shlex.quote(server.cpus)} " if server.cpus else ""
-        command = f'{taskset}{shlex.quote(uwsgi)} "$@" {server.output}'
+        network = f"{_in_network_with(server.somaxconn)} " if server.somaxconn else ""
+        command = f'{network}{taskset}{shlex.quote(uwsgi)} "$@" {server.output}'
         again = f"while :; do {command}; sleep {server.restarts:g}; done"
         lines.append(again if server.restarts else f"exec {command}")
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="headroom-"))
@@ -142,6 +144,17 @@ def _wrapped(server: Server) -> Iterator[str]:
         script.write_text("\n".join(lines) + "\n")
         script.chmod(0o700)
         yield str(script)
+
+
+def _in_network_with(somaxconn: int) -> str:
+    """A command that runs another one in a network namespace of its own, with this net.core.somaxconn."""
+    return f"""unshare --net sh -c 'echo {somaxconn} > /proc/sys/net/core/somaxconn && exec "$0" "$@"'"""
+
+
+def why_no_somaxconn() -> str | None:
+    """Returns the reason why no network namespace with its own net.core.somaxconn can be made here, or None."""
+    tried = subprocess.run(["sh", "-c", f"{_in_network_with(40)} true"], capture_output=True, text=True, check=False)
+    return f"no network namespace can be made: {tried.stderr.strip()}" if tried.returncode else None
 
 
 @contextlib.contextmanager

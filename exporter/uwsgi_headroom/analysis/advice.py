@@ -66,6 +66,9 @@ WORKER_FULL = 0.9
 SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
 """The advice about unequal shares of such sockets."""
 
+UNREACHABLE = "`map-socket` gives workers sockets of their own: a free thread takes no request from another socket."
+"""What such sockets mean."""
+
 
 def find_blocking_call(server: ServerRecord) -> str:
     """The advice about requests that wait although async cores are free."""
@@ -203,7 +206,8 @@ def waits_for_a_reload(figures: Figures) -> bool:
 
 def waits_while_threads_are_free(figures: Figures) -> bool:
     """Whether requests wait although a part of the threads is free."""
-    return shows_a_limit(figures.flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
+    flow, _ = figures.longest_wait
+    return shows_a_limit(flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
 
 
 def _is_mapped_to_a_full_worker(figures: Figures) -> bool:

@@ -159,7 +159,7 @@ def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | N
 
 def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> float | None:
     """The utilization of the threads: of those that reach their limit first, if some serve a socket of their own."""
-    uses = [socket.busy / socket.threads for socket in by_socket]
+    uses = [socket.used for socket in by_socket]
     return max(uses if of_all is None else [of_all, *uses], default=None)
 
 

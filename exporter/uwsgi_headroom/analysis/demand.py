@@ -16,10 +16,11 @@ again. So they are kept apart, as a rate, and only from windows in which a TCP q
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from uwsgi_headroom.analysis.littles_law import Flow, ratio, shows_a_limit
+from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, judge_waiting, ratio, shows_a_limit
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import ServerRecord, SocketHolders, is_tcp
@@ -47,6 +48,13 @@ class SocketDemand:
     waiting: float | None
     """The mean length of the socket's own queue; None if it is not measured."""
     is_floor: bool
+    flow: Flow | None = None
+    """Of this socket's requests; None if its queue is not measured, or a worker of it serves another socket as well."""
+
+    @property
+    def used(self) -> float:
+        """The mean fraction of these workers' threads that are busy."""
+        return self.busy / self.threads
 
     @property
     def at_once(self) -> float:
@@ -130,6 +138,7 @@ def _split_by_socket(
     window: Window, holders: SocketHolders, threads: Mapping[int, int | None]
 ) -> Iterator[SocketDemand]:
     busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
+    sockets_of = Counter(worker_id for workers in holders.values() for worker_id in workers)
     for socket, workers in holders.items():
         able = sum_if_all_known([threads.get(worker_id) for worker_id in workers])
         busy = sum_if_all_known([busy_seconds.get(worker_id) for worker_id in workers])
@@ -140,7 +149,18 @@ def _split_by_socket(
         waiting = None if area is None else ratio(area, window.observed_seconds)
         waits = waiting is None or waiting >= WAITING
         is_floor = was_full(window, socket) or (mean >= SATURATED * able and waits)
-        yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor)
+        flow = None
+        if area is not None and all(sockets_of[worker_id] == 1 for worker_id in workers):
+            own = tuple([worker for worker in window.workers if worker.worker_id in workers])
+            flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}))
+        yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow)
+
+
+def find_longest_wait(flow: Flow, by_socket: Sequence[SocketDemand]) -> tuple[Flow, str]:
+    """The flow whose requests wait the longest, as users feel it, and the name of its socket: that of a whole server
+    has the mean over all sockets, and an empty name."""
+    flows = [(flow, ""), *[(each.flow, each.socket) for each in by_socket if each.flow]]
+    return max(flows, key=lambda each: (WAITINGS.index(judge_waiting(each[0])), each[0].queue_wait or 0.0))
 
 
 WAITING = 0.1

@@ -9,7 +9,7 @@ from math import ceil
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
-from uwsgi_headroom.analysis.demand import Demand, compute_demand
+from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
@@ -61,6 +61,11 @@ class Figures:
     """The age from which on a request in service counts as stuck."""
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
+
+    @property
+    def longest_wait(self) -> tuple[Flow, str]:
+        """The flow whose requests wait the longest, and its socket; see `find_longest_wait`."""
+        return find_longest_wait(self.flow, self.demand.by_socket)
 
 
 def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself

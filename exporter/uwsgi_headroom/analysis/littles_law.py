@@ -12,7 +12,7 @@ before an answer that takes 2 ms, and they notice 0.1 s before any.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -103,6 +103,8 @@ queue no wait is severe: in a minute of a quiet server, two or three requests th
 long as the response time."""
 
 Waiting = Literal["none", "noticed", "severe"]
+WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
+"""From the least to the worst."""
 
 
 def noticed_wait(response_time: float | None) -> float:

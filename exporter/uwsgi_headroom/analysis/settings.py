@@ -30,6 +30,9 @@ DEFAULT_LISTEN = 100
 DEFAULT_MERCY = 60
 """Seconds of `worker-reload-mercy`."""
 
+DEFAULT_MIN_LIFETIME = 10
+"""Seconds of `min-worker-lifetime`, in all versions (core/init.c); the `--help` of those before 2.0.25 says 60."""
+
 MAX_REQUESTS_DELTA = (2, 0, 29)
 """The first version with `max-requests-delta`; an earlier one does not start with it under `strict`."""
 
@@ -42,6 +45,9 @@ _MOST_DESCRIPTORS = 1 << 20
 """A router keeps a table of 8 bytes for each descriptor that it may open: beyond this limit, it takes over 8 MB."""
 
 _LONG_MERCY = 300
+
+_LONG_WITHOUT_LIMITS = 60
+"""Seconds of `min-worker-lifetime` above which a worker may outgrow its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +350,40 @@ def _max_worker_lifetime_delta(options: Options, seen: Evidence) -> Iterator[Adv
         )
 
 
+def _min_worker_lifetime(options: Options, _seen: Evidence) -> Iterator[Advice]:
+    least, most = options.min_worker_lifetime, options.max_worker_lifetime
+    if least is None and options.complete:
+        least = DEFAULT_MIN_LIFETIME
+    if least is None:
+        return
+    default = "" if options.min_worker_lifetime is not None else ", the default"
+    if most and least >= most:
+        yield Advice(
+            "max_worker_lifetime",
+            "warning",
+            "uWSGI does not start: `max-worker-lifetime` is not above `min-worker-lifetime`.",
+            "A worker would have to end before it may.",
+            (f"min-worker-lifetime = {most // 2}",),
+            "never.",
+            SOURCE,
+            seen=f"`min-worker-lifetime` is {least} s{default}; `max-worker-lifetime` is {most} s.",
+            sets=("min_worker_lifetime", "max_worker_lifetime"),
+        )
+    limits = [name for name in ("max_requests", "reload_on_rss", "reload_on_as") if getattr(options, name)]
+    if limits and least > _LONG_WITHOUT_LIMITS:
+        yield Advice(
+            "min_worker_lifetime",
+            "info",
+            "A young worker may grow far beyond its limits.",
+            "uWSGI replaces no worker that is younger than `min-worker-lifetime`, whatever it serves and takes.",
+            (f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
+            "memory grows slowly.",
+            SOURCE,
+            seen=f"It is {least} s; set: {', '.join(f'`{spell_option(name)}`' for name in limits)}.",
+            sets=("min_worker_lifetime",),
+        )
+
+
 def _harakiri(options: Options, seen: Evidence) -> Iterator[Advice]:
     threads = _threads(options, seen)
     if options.harakiri and (threads or 1) > 1:
@@ -553,7 +593,8 @@ def _memory_limits(options: Options, _seen: Evidence) -> Iterator[Advice]:
             "evil_reload_on_rss",
             "warning",
             "A worker above the memory limit is killed in the middle of its requests.",
-            "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed.",
+            "`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the worker "
+            "is as old as `min-worker-lifetime`.",
             (f"reload-on-rss = {options.evil_reload_on_rss}",),
             "one single request can fill the memory.",
             OPTIONS,
@@ -694,6 +735,7 @@ RULES: tuple[Rule, ...] = (
     _die_on_term,
     _max_requests_delta,
     _max_worker_lifetime_delta,
+    _min_worker_lifetime,
     _harakiri,
     _reload_mercy,
     _http_timeout,

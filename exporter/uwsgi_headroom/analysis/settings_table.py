@@ -23,6 +23,7 @@ WORST = (
             harakiri=120,
             worker_reload_mercy=30,
             max_requests=1000,
+            min_worker_lifetime=3600,
             max_worker_lifetime=3600,
             reload_on_as=512,
             evil_reload_on_rss=256,

@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.capacity import ONE_INTERPRETER, CpuShares, Headroom, Limit, usable_beside_others
-from uwsgi_headroom.analysis.demand import SocketDemand
+from uwsgi_headroom.analysis.demand import SocketDemand, find_longest_wait
 from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
@@ -90,7 +90,7 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     waiting = _waiting_in_service(waits, room)
     # The wait for a thread is beside the response time, and is compared with all of it; these waits are in it.
     in_queue, in_service = noticed_wait(flow.response_time), noticed_wait(flow.response_time - (waiting or 0.0))
-    judged = judge_waiting(flow)
+    judged = judge_waiting(find_longest_wait(flow, by_socket)[0])
     usable_cpus = cpus if cpu is None else usable_beside_others(cpu, cpus or 0.0)
     factors = dict(room.by_limit)
     for queue in (
@@ -142,7 +142,7 @@ def _of_threads(
         requests = sum(count for count, _ in served)
         seconds = sum(count * each for count, each in served) / requests if requests else 0.0
         if socket.busy and seconds:
-            yield Queue("threads", socket.threads, socket.busy / socket.threads, seconds, wait_factor)
+            yield Queue("threads", socket.threads, socket.used, seconds, wait_factor)
 
 
 def _of_resources(

@@ -95,7 +95,7 @@ def _build_server(
         window=sections.build_window(figures.window) if figures else None,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         headroom=sections.build_headroom(figures.headroom, figures.usable) if figures else None,
-        flow=sections.build_flow(figures.flow) if figures else None,
+        flow=sections.build_flow(figures) if figures else None,
         threads=sections.build_threads(reading, record, watch.stuck_seconds) if reading and record else None,
         occupancy=sections.build_occupancy(figures.window) if figures else None,
         balance=sections.build_balance(figures.balance) if figures else None,

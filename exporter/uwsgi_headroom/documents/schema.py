@@ -102,7 +102,7 @@ Waiting = Literal["none", "shown", "noticed", "severe"]
 class Flow(Struct, frozen=True, kw_only=True):
     """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
-    a request waited in a listen queue; waiting: whether users notice that wait."""
+    a request waited in a listen queue; waiting: whether users notice that wait, or that at one of several sockets."""
 
     requests: int
     throughput: float | None
@@ -154,7 +154,7 @@ class Balance(Struct, frozen=True, kw_only=True):
 class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
-    null if there are several sockets, as the socket of a request is unknown."""
+    null if its workers serve other sockets as well, as the socket of a request is unknown."""
 
     name: str
     queue: int | None

@@ -50,10 +50,10 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
     )
 
 
-def build_flow(measured: littles_law.Flow) -> schema.Flow:
+def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
-    flow = msgspec.convert(measured, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(flow, waiting=judge_waiting(measured))
+    flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
+    return msgspec.structs.replace(flow, waiting=judge_waiting(figures.longest_wait[0]))
 
 
 def build_balance(balance: evenness.Balance) -> schema.Balance:
@@ -119,6 +119,7 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
 def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window."""
     queues = record.queues
+    waits = {each.socket: each.flow.queue_wait for each in figures.demand.by_socket if each.flow} if figures else {}
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
         yield schema.Socket(
@@ -130,7 +131,9 @@ def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[sch
             mean_queue=littles_law.ratio(area, figures.window.observed_seconds)
             if figures and area is not None
             else None,
-            queue_wait=figures.flow.queue_wait if figures and area is not None and len(queues) == 1 else None,
+            queue_wait=figures.flow.queue_wait
+            if figures and area is not None and len(queues) == 1
+            else waits.get(name),
         )
 
 

@@ -132,6 +132,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         ],
     )
     yield counter(
+        "uwsgi_unanswered_requests_total",
+        "Requests that ended at once, without a byte of an answer and without an error; a lower bound. uWSGI has no "
+        "plugin for them. Absent with stats-no-cores.",
+        [(server.labels, totals.unanswered) for server, totals in observed],
+    )
+    yield counter(
         "uwsgi_full_occupancy_seconds_total",
         "Time with every available thread busy. Absent with stats-no-cores, which hides the threads.",
         [(server.labels, totals.full_seconds) for server, totals in observed if any(totals.occupancy)],

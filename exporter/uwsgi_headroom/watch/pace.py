@@ -9,6 +9,8 @@
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget.
 * After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
+* Where nobody listens, as while uWSGI reloads, an attempt costs uWSGI nothing, and pauses are a part of the time that
+  it is away: when it is back, the requests that wait in its queue are seen before they are served.
 
 The sleeps between samples also show how late the event loop is (`LoopLag`).
 """
@@ -23,7 +25,7 @@ from collections.abc import Callable
 from statistics import mean, median
 
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.reader import Reader
 
@@ -40,6 +42,13 @@ LONGEST_STEP = 5.0
 
 RETRY_SECONDS = (1.0, 5.0)
 """First and longest pause after failed reads."""
+
+GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
+"""The reasons of failed reads that say at once that nobody listens there."""
+
+GONE_PAUSE = (0.25, 0.125)
+"""The shortest pause in seconds where nobody listens, and the part of the time that this lasts. What waited for three
+seconds takes about one to be served."""
 
 _READS_REMEMBERED = 15
 
@@ -79,6 +88,7 @@ class Pace:
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
+        self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
     @property
     def interval(self) -> float:
@@ -104,10 +114,15 @@ class Pace:
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
         if isinstance(outcome, ReadError):
-            self._failures += 1
             first, longest = RETRY_SECONDS
+            if outcome.reason in GONE:
+                shortest, part = GONE_PAUSE
+                pause = min(longest, max(shortest, self.interval, part * self._gone_seconds))
+                self._gone_seconds += pause
+                return pause
+            self._failures += 1
             return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
-        self._failures = 0
+        self._failures, self._gone_seconds = 0, 0.0
         self._transfers.append((outcome.at, outcome.transfer_seconds))
         while outcome.at - self._transfers[0][0] > _REMEMBERED_SECONDS:
             self._transfers.popleft()

@@ -40,7 +40,7 @@ from uwsgi_headroom.config.defaults import (
     TIMEOUT_SECONDS,
 )
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.destinations import DestinationHour
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
@@ -59,7 +59,7 @@ from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.holding import HeldFindings
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.pace import CpuBudget, LoopLag, Pace, sample
+from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
@@ -71,9 +71,6 @@ FRESH_SECONDS = 5.0
 
 _FRESH_INTERVALS = 3
 """A server also counts as up for this many intervals, if that is longer."""
-
-_GONE: frozenset[Reason] = frozenset({"refused", "not_found"})
-"""Reasons that prove that nothing listens there."""
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; down: cannot be read, `Watch.error` says why; stale: not read for a while, for no known
@@ -172,7 +169,7 @@ class Watch:
         """Whether the server is up now."""
         outcome = self.reader.outcome
         failed = isinstance(outcome, ReadError)
-        if isinstance(outcome, ReadError) and outcome.reason in _GONE:
+        if isinstance(outcome, ReadError) and outcome.reason in GONE:
             return "down"
         if self._is_fresh(self._clock.monotonic()):
             return "up"
@@ -315,7 +312,7 @@ class Watch:
     def _note_failure(self, at: float, error: ReadError) -> None:
         if self._failing_since is None:
             self._failing_since = at
-        self._is_down |= error.reason in _GONE or not self._is_fresh(at)
+        self._is_down |= error.reason in GONE or not self._is_fresh(at)
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
         """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
@@ -338,7 +335,7 @@ class Watch:
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())
         if isinstance(outcome, ReadError):
-            if outcome.reason in _GONE or not self._is_fresh(at):
+            if outcome.reason in GONE or not self._is_fresh(at):
                 self.recorder.down(self._clock.epoch(), outcome)
             return
         self.recorder.read(outcome, self.integrals.totals)

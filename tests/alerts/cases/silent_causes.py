@@ -1,4 +1,4 @@
-"""Cases of the alerts about causes: refused requests, a shared connection, file descriptors, a blocked output."""
+"""Cases of the alerts about causes: refused requests, a shared connection, file descriptors, loops, blocked outputs."""
 
 from __future__ import annotations
 
@@ -118,6 +118,15 @@ def opens(fds: float) -> State:
     }
 
 
+def holds(part: float) -> State:
+    """Calls hold the loop of worker 2 for this part of the time, and that of worker 1 for little of it."""
+    return {
+        'uwsgi_worker_loop_held_seconds_total{worker_id="1"}': 3,
+        'uwsgi_worker_loop_held_seconds_total{worker_id="2"}': 60 * part,
+        "uwsgi_exporter_observed_seconds_total": 60,
+    }
+
+
 def blocks(threads: float, behind: float, cpu: float) -> State:
     """So many threads are in a write to a pipe, and so many wait for a lock, or compute."""
     return {
@@ -168,6 +177,23 @@ CASES = [
         "opens fails with `Too many open files`.\n"
         "See what is open with `ls -l /proc/PID/fd` of that worker. A number that only grows is a leak: a reload of "
         "the workers gains time. If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+    ),
+    *six(
+        "UwsgiLoopHeld",
+        holds(0),
+        holds(0.48),
+        holds(0.7),
+        ": calls hold up the event loop of a worker for 70 % of the time.",
+        "It is that of worker 2. With coroutines (gevent), one thread serves all requests of a worker: while a call "
+        "holds it, none of them goes on.\n"
+        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
+        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
+        "loop or into another process. More async cores would wait as well.",
+    ),
+    Case(
+        "UwsgiLoopHeld: silent: a job that holds it for four minutes",
+        series((20, holds(0), False), (4, holds(1), False), (30, holds(0), False)),
+        nothing_fires=[f"{minute}m" for minute in range(20, 50)],
     ),
     *six(
         "UwsgiOutputBlocked",

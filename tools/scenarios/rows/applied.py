@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tools.scenarios import actions
-from tools.scenarios.rows import cpu, facts, kernel, queues, waits, workers
+from tools.scenarios.rows import cpu, facts, kernel, queues, refused, waits, workers
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
-from tools.scenarios.servers import why_no_quota
+from tools.scenarios.servers import why_no_quota, why_no_somaxconn
 
 SICK = Expected("critical")
+ROUTER = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")
+"""uWSGI's own `http` router, in front of its workers."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
 def _deploy_by_chain(scenario: Scenario) -> Scenario:
     changed = _options("--lazy-apps", "--touch-chain-reload", "{directory}/reload")(scenario)
     return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
+
+
+def _raise_somaxconn(scenario: Scenario) -> Scenario:
+    return replace(scenario, server=replace(scenario.server, somaxconn=100))
 
 
 def _without_map(scenario: Scenario) -> Scenario:
@@ -186,10 +192,36 @@ ROWS = (
         ends=("clients_refused",),
     ),
     Applied(
-        # By default uWSGI replaces no worker that is younger than a minute; these leak too much to live so long.
-        _options(*RECYCLED)(_named(kernel.ROWS, "a leak reaches the cgroup's memory limit")),
-        _options("--reload-on-rss", "45"),
-        "`reload-on-rss` 45",
+        replace(
+            _named(queues.ROWS, "a burst fills half of the queue"),
+            name="a burst overflows the 40 of net.core.somaxconn",
+            server=Server(2, 1, ("--listen", "100"), somaxconn=40),
+            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=1, io_ms=100, start=8.0)),
+            skip=why_no_somaxconn,
+        ),
+        _raise_somaxconn,
+        "net.core.somaxconn 100, and `listen` 100",
+        ends=("clients_refused",),
+    ),
+    Applied(
+        _named(refused.ROWS, "heads above buffer-size, with the log"),
+        _options("--buffer-size", "32768"),
+        "`buffer-size` 32768",
+    ),
+    Applied(
+        _row(
+            "the http router gives up before the answer",
+            Server(4, 4, (*ROUTER, "--http-timeout", "1")),
+            Load(rate=4, io_ms=2500, socket="tcp"),
+            Load(rate=5, io_ms=20, socket="tcp"),
+        ),
+        _options("--http-timeout", "10", without=("--http-timeout",)),
+        "`http-timeout` 10",
+    ),
+    Applied(
+        _named(kernel.ROWS, "a leak reaches the cgroup's memory limit"),
+        _options("--reload-on-rss", "45", *RECYCLED),
+        "`reload-on-rss` 45 and `min-worker-lifetime` 0",
         ends=("out_of_memory", "requests_lost"),
     ),
     Applied(

@@ -93,9 +93,10 @@ ROWS = (
         "full worker by map-socket",
         Server(3, 4, MAPPED),
         Expected(
-            "warning",
-            ("queue_wait", "unevenness_hurts", "saturation", "clients_refused"),
-            words=("worker", "map-socket"),
+            "critical",
+            ("saturation",),
+            ("queue_wait",),
+            words=("all threads of worker 1 are busy", "map-socket"),
             not_words=("raise `threads`", "raise `processes`"),
         ),
         (
@@ -104,8 +105,8 @@ ROWS = (
         ),
         fixed=True,
         seconds=15.0,
-        why="All four threads of worker 1 are busy, and five requests wait at its own socket, while most of the "
-        "other threads are free. Over the requests of all sockets, the wait is shorter than the time in service.",
+        why="All four threads of worker 1 are busy, and five requests wait at its own socket, longer than "
+        "they are in service, while most of the other threads are free.",
     ),
     Scenario(
         "uneven and harmless",

@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import see_log
+from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.words.formats import counted, duration, percent
 
@@ -91,9 +92,13 @@ def _advise(figures: Figures, *, uploads: bool) -> str:
     shorter = (
         "end the wait in the listen queue first" if shows_a_limit(figures.flow) else "make the slowest requests shorter"
     )
+    options = figures.server.setup.options
+    others = "and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
+    if options.http:
+        others += f" or uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
     return (
-        "Compare the timeouts of the clients and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`) with "
-        f"the response times: raise the timeout that is shorter, or {shorter}."
+        f"Compare the timeouts of the clients {others} with the response times: raise the timeout that is shorter, or "
+        f"{shorter}."
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import SPREAD, lacks_cpu
+from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, lacks_cpu
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
@@ -57,7 +57,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     elif is_uneven:
         load = loaded.interpreter_load if loaded else None
         shares = _shares(figures, ratio_, floor)
-        if figures.server.setup.mapped and judge_waiting(figures.flow) != "none":
+        if figures.server.setup.mapped and judge_waiting(figures.longest_wait[0]) != "none":
             yield _unreachable(shares, hottest, figures)
         elif slow := _slow_worker(figures):
             yield _slow(figures.server, shares, *slow)
@@ -187,8 +187,8 @@ def _unreachable(shares: str, hottest: WorkerFigures, figures: Figures) -> Findi
         code="uneven",
         severity="info",
         title=f"Worker {hottest.worker_id} takes more requests than the others.",
-        evidence=f"{shares}; {waiting_clause(figures.flow)}.",
-        meaning="`map-socket` gives workers sockets of their own: a free thread takes no request from another socket.",
+        evidence=f"{shares}; {waiting_clause(figures.longest_wait[0])}.",
+        meaning=UNREACHABLE,
         change=SPREAD,
     )
 

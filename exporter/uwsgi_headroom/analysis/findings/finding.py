@@ -68,6 +68,8 @@ RUNBOOKS = {
     "out_of_memory": "UwsgiRequestsLost",
     "requests_lost": "UwsgiRequestsLost",
     "requests_rejected": "UwsgiRequestsRejected",
+    "requests_unanswered": "UwsgiNoApplication",
+    "loop_held": "UwsgiLoopHeld",
     "connection_shared": "UwsgiConnectionShared",
     "descriptors_used_up": "UwsgiDescriptorsLow",
     "output_blocked": "UwsgiOutputBlocked",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import advise_capacity
+from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, advise_capacity
+from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import counted, percent
+from uwsgi_headroom.words.formats import counted, numbered, percent
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -36,6 +37,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     used = observed / ceiling
     if used < THREADS_BUSY:
+        yield from _threads_of_a_socket(figures)
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
@@ -51,6 +53,31 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
         **advise_capacity(figures)._asdict(),
         clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
+    )
+
+
+def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
+    """The same about the workers of one socket (`map-socket`), while threads of the others are free."""
+
+    def is_full(each: SocketDemand) -> bool:
+        return each.used >= THREADS_FULL and shows_a_limit(each.flow or figures.flow)
+
+    fullest = max(figures.demand.by_socket, key=lambda each: (is_full(each), each.used), default=None)
+    if fullest is None or fullest.used < THREADS_BUSY:
+        return
+    waits, flow = is_full(fullest), fullest.flow or figures.flow
+    slot = name_slots(figures.server).removesuffix("s")
+    slots = f"{slot}s of {numbered('worker', fullest.workers)}"
+    explains = figures.longest_wait[1] in ("", fullest.socket)
+    yield Finding(
+        code="saturation",
+        severity="critical" if waits else "warning",
+        title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
+        evidence=f"{percent(fullest.used)}: {fullest.busy:.1f} of {counted(fullest.threads, slot)} for "
+        f"{fullest.socket} busy on average; {waiting_clause(flow)}.",
+        meaning=UNREACHABLE,
+        clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
+        change=SPREAD,
     )
 
 

@@ -158,10 +158,12 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:
-    flow, waiting = figures.flow, judge_waiting(figures.flow)
+    flow, socket = figures.longest_wait
+    waiting = judge_waiting(flow)
     if waiting in (None, "none"):
         return
-    over, reloaded = f"over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
+    at = f"at {socket}, " if socket else ""
+    over, reloaded = f"{at}over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, proven_place, proven_signal, see_log
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY, MAX_REQUESTS_DELTA, parse_version
+from uwsgi_headroom.analysis.settings import DEFAULT_MERCY, DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     are_reloaded,
@@ -137,8 +137,24 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             "or add memory to the host"
         )
         + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss` so that they are "
-        "replaced between two requests.",
+        f"replaced between two requests.{_say_too_young(figures, number)}",
     )
+
+
+def _say_too_young(figures: Figures, ends: int) -> str:
+    """What else to set, if workers end before `min-worker-lifetime` lets uWSGI replace them; empty if they do not."""
+    least, life = _min_lifetime(figures), figures.window.seconds * len(figures.window.workers) / ends
+    if life > 2 * least:
+        return ""
+    return (
+        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker before that ({least} s), and these end "
+        f"after {duration(life)} on average."
+    )
+
+
+def _min_lifetime(figures: Figures) -> int:
+    known = figures.server.setup.options.min_worker_lifetime
+    return DEFAULT_MIN_LIFETIME if known is None else known
 
 
 def lost_in_a_reload(figures: Figures) -> bool:
@@ -290,7 +306,8 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
         f"{duration(window.seconds)}; "
         + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
         + f"{waiting_clause(figures.flow)}.",
-        meaning="uWSGI replaces a worker after that many requests, and spawns no more than a few a second.",
+        meaning="uWSGI replaces a worker after that many requests, once it is as old as `min-worker-lifetime` "
+        f"({_min_lifetime(figures)} s), and spawns no more than a few a second.",
         clause="workers are replaced too often",
         change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or leave it out.",
         settings=(("max-requests", enough),),
@@ -312,35 +329,49 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     spawned = [worker.last_spawn for worker in records if worker.last_spawn]
     if not most or most < SERVED or len(records) < 2 or len(ended) < len(records) or len(spawned) < len(records):
         return
-    if any((worker.requests_per_life or 0.0) < RECYCLED * most for worker in records):
+    each = min(worker.requests_per_life or 0.0 for worker in records)
+    if each < RECYCLED * most:
         return  # they ended for another reason, such as a reload of the workers
     spread = max(spawned) - min(spawned)
     lives = window.seconds * len(records) / sum(times for _, times, _ in ended)
     if spread > TOGETHER_SECONDS or lives < APART * spread or not shows_a_limit(figures.flow):
         return
-    nobody, delta = window.no_worker_seconds or 0.0, max(1, most // len(records))
+    nobody, served = window.no_worker_seconds or 0.0, round(each) if each >= HELD_BACK * most else most
     yield Finding(
         code="recycled_together",
         severity="warning",
         title="All workers reach `max-requests` at the same time, and are replaced together.",
-        evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {most} requests each"
+        evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
         + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="Workers that started together and share the requests evenly end together, again and again: requests "
         "wait until the first of them has loaded the application.",
         clause="all workers reach `max-requests` together",
-        **_stagger(figures, delta)._asdict(),
+        **_stagger(figures, most, served)._asdict(),
     )
 
 
-def _stagger(figures: Figures, delta: int) -> Advice:
-    version = parse_version(figures.server.version)
+HELD_BACK = 1.5
+"""Workers that all complete this many times `max-requests` before they end were held back by `min-worker-lifetime`."""
+
+
+def _stagger(figures: Figures, most: int, served: int) -> Advice:
+    version, workers = parse_version(figures.server.version), len(figures.server.workers)
     if version and version < MAX_REQUESTS_DELTA:
         return Advice(
             "Update uWSGI to 2.0.29, and set `max-requests-delta`, which lets each worker end after another number of "
             "requests; until then, raise `max-requests`, so that it happens less often."
         )
-    now = figures.server.setup.options.max_requests_delta
+    if served > most:
+        enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
+        delta = max(1, enough // workers)
+        return Advice(
+            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. Now all workers are replaced "
+            f"once they are as old as `min-worker-lifetime` ({_min_lifetime(figures)} s), since they reach {most} "
+            "requests before that.",
+            (("max-requests", enough), ("max-requests-delta", delta)),
+        )
+    now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
     what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
     return Advice(
         f"{what} to {delta}: each worker then ends after {delta} requests more than the one before it.",
@@ -377,7 +408,7 @@ def _describe_leak(figures: Figures, leak: _Leak) -> str:
     return (
         f"At least {byte_size(round(leak.each))} a request, summed over {leak.processes:,} processes of "
         f"{counted(len(figures.window.workers), 'worker')}; each is replaced after {duration(leak.life)} on average, "
-        f"at {leak.limit} MB"
+        f"above {leak.limit} MB"
     )
 
 

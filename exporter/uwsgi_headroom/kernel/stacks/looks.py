@@ -29,7 +29,8 @@ from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, Runtime, find_r
 from uwsgi_headroom.kernel.waits.memory import Patient, read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import Generation, read_generation
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.sampler import RunDelays, explain_doubt
+from uwsgi_headroom.kernel.waits.run_delays import RunDelays
+from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (

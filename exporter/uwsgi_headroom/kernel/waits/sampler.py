@@ -11,18 +11,18 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
-from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.pools import Pools
+from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
@@ -200,27 +200,14 @@ class WaitSampler:
         self._loops.forget_ended(processes.keys())
         active, start = self._find_active(snapshot, processes), self._clock()
         self._loops.rest({worker.pid or 0 for worker in active}, start)
-        most = max(_LEAST_THREADS, int(MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost))
-        self._sampled_at, began = start, time.thread_time()
-        seen: list[Seen] = []
-        polls: list[Seen] = []
-        number = 0
+        found = (self._find(worker, processes, options) for worker in self._loops.choose(active, self._afford(start)))
+        main_threads = ((at, at.process.pid) for at in found if at)
         try:
-            for worker in self._loops.choose(active, most):
-                if at := self._find(worker, processes, options):
-                    for each in self._threads.look(at, at.process.pid):
-                        (seen if each.wait.polled is None else polls).append(each)
-                    number += 1
-                if self._clock() > start + MOST_SECONDS:
-                    break
+            seen, _ = self._look_at(main_threads, start + MOST_SECONDS)
             if not active and start >= self._probe_at:
                 self._probe(snapshot, processes, options)
         except RefusedError as refusal:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
-        if polls:
-            seen += self._threads.read_polled(polls)
-        if number:
-            self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         self._note_loops(master_pid, seen)
         return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
 
@@ -322,18 +309,28 @@ class WaitSampler:
     def _look(self, found: list[LookedAt], end: float) -> tuple[list[Seen], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
         threads each counts. Raises RefusedError."""
-        start, began = self._clock(), time.thread_time()
-        budget = MOST_OF_THE_TIME * (start - self._sampled_at) / self._cost
-        self._sampled_at = start
+        most = self._afford(self._clock())
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
-        most = len(all_threads) if self._threads.needs_all else max(_LEAST_THREADS, int(budget))
-        chosen = self._chance.sample(all_threads, min(len(all_threads), most))
-        if not chosen:
-            return [], 1.0
+        if self._threads.needs_all:
+            most = len(all_threads)
+        seen, number = self._look_at(self._chance.sample(all_threads, min(len(all_threads), most)), end, found)
+        return seen, len(all_threads) / number if number else 1.0
+
+    def _afford(self, now: float) -> int:
+        """How many threads the sample that begins now may look at."""
+        budget = MOST_OF_THE_TIME * (now - self._sampled_at) / self._cost
+        self._sampled_at = now
+        return max(_LEAST_THREADS, int(budget))
+
+    def _look_at(
+        self, threads: Iterable[tuple[LookedAt, int]], end: float, found: Collection[LookedAt] = ()
+    ) -> tuple[list[Seen], int]:
+        """Look at threads, until `end`, and at strangers of `found`; returns what was seen, and how many of the threads
+        were looked at. Raises RefusedError."""
+        began, number = time.thread_time(), 0
         seen: list[Seen] = []
         polls: list[Seen] = []
-        number = 0
-        for each, thread in chosen:
+        for each, thread in threads:
             for at in self._threads.look(each, thread):
                 (seen if at.wait.polled is None else polls).append(at)
             number += 1
@@ -341,9 +338,10 @@ class WaitSampler:
                 break
         if polls:
             seen += self._threads.read_polled(polls)
-        self._threads.look_at_strangers(found)
-        self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
-        return seen, len(all_threads) / number
+        if number:
+            self._threads.look_at_strangers(found)
+            self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
+        return seen, number
 
     def _probe(
         self,
@@ -498,33 +496,3 @@ def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | Non
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES
     return None
-
-
-_MOST_KNOWN = 65536
-"""Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
-
-
-class RunDelays:
-    """Divides the time of threads that run or could run into both: the kernel counts a thread's CPU time and its wait
-    for a CPU (`schedstat` in Documentation/scheduler/sched-stats.rst)."""
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def part_waiting(self, pid: int, thread: int) -> float:
-        """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
-        kernel does not count it."""
-        try:
-            ran, waited = map(int, procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
-        except (OSError, ValueError):
-            return 0.0
-        ran_before, waited_before = self._last.get((pid, thread), (0, 0))
-        if len(self._last) > _MOST_KNOWN:
-            self._last.clear()
-        self._last[pid, thread] = ran, waited
-        runnable = ran - ran_before + waited - waited_before
-        return max(0.0, min(1.0, (waited - waited_before) / runnable)) if runnable > 0 else 0.0
-
-    def forget(self, pid: int) -> None:
-        """Forget the threads of a process that has ended."""
-        self._last = {key: value for key, value in self._last.items() if key[0] != pid}

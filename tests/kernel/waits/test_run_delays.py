@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.waits import sampler
-from uwsgi_headroom.kernel.waits.sampler import RunDelays
+from uwsgi_headroom.kernel.waits import run_delays
+from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 
 
 def parts(monkeypatch: pytest.MonkeyPatch, *lines: bytes) -> Iterator[float]:
@@ -38,7 +38,7 @@ def test_a_real_thread_and_one_that_has_ended() -> None:
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are forgotten with `forget`, and threads that come and go do not fill the memory."""
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: b"1 1 1\n")
-    monkeypatch.setattr(sampler, "_MOST_KNOWN", 100)
+    monkeypatch.setattr(run_delays, "_MOST_KNOWN", 100)
     delays = RunDelays()
     for thread in range(1000):
         delays.part_waiting(1 + thread % 2, thread)
