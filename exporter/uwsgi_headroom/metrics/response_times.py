@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.percentiles import SHARES
-from uwsgi_headroom.metrics.family import Family, Line, counter, gauge
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.percentiles import SHARES, ResponseTimes
+from uwsgi_headroom.metrics.family import Family, LabelSet, Line, counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
@@ -26,20 +27,13 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Percentile of the time in service inside uWSGI over the window, without the wait in the listen queue. Finer "
         "than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with too few "
         "requests.",
-        [
-            (
-                labels_of(
-                    server.observation,
-                    window=prometheus_duration(figures.window.asked),
-                    percentile=_PERCENTILES[share],
-                ),
-                percentile.seconds,
-            )
-            for server in scrape.servers
-            for figures in server.observation.figures
-            if figures.response_times
-            for share, percentile in figures.response_times.percentiles.items()
-        ],
+        _list_percentiles(scrape, lambda figures: figures.response_times),
+    )
+    yield gauge(
+        "uwsgi_queue_wait_percentile_seconds",
+        "Percentile of the wait in the listen queue over the window, of all requests. Absent if no request was seen "
+        "waiting, below 0.8 times between two samples, and with too few requests.",
+        _list_percentiles(scrape, lambda figures: figures.queue_waits),
     )
     judged = [
         (server, server.observation.slo, server.observation.totals)
@@ -65,8 +59,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_slo_bad_requests_total",
         "Requests that missed the objective, each once: slower than the threshold inside uWSGI, or still in service "
-        "for longer (slow), or slower only together with the mean wait in the listen queue (waited; both are estimated "
-        "numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
+        "for longer (slow), or slower only together with the wait in the listen queue before (waited; both are "
+        "estimated numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
         [
             (labels_of(server.observation, reason=reason), number)
             for server, _, totals in judged
@@ -79,6 +73,23 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             if number is not None
         ],
     )
+
+
+def _list_percentiles(
+    scrape: Scrape, known: Callable[[Figures], ResponseTimes | None]
+) -> list[tuple[LabelSet, float | None]]:
+    return [
+        (
+            labels_of(
+                server.observation, window=prometheus_duration(figures.window.asked), percentile=_PERCENTILES[share]
+            ),
+            percentile.seconds,
+        )
+        for server in scrape.servers
+        for figures in server.observation.figures
+        if (times := known(figures))
+        for share, percentile in times.percentiles.items()
+    ]
 
 
 @lru_cache(maxsize=64)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.estimator import Division, Estimator
 from uwsgi_headroom.response_times.misses import MissCounter, Misses
+from uwsgi_headroom.response_times.queue_waits import Left, divide_waits
 from uwsgi_headroom.response_times.sightings import Observer, Sightings
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
@@ -52,12 +53,15 @@ class ResponseTimeRecorder:
         self._observer = Observer()
         self._sightings = Sightings()
         self.history = BatchHistory(self._bins)
+        self.wait_history = BatchHistory(self._bins)  # of the waits in listen queues: only batches in which there were
         self.totals: ResponseTimeTotals | None = None
         self._until = Completed(0, None, 0)  # at the end of the last batch
         self._queued = Queued()  # at the end of the last batch
         self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
         self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
+        self._left: list[Left] = []  # who left a queue in the present batch
+        self._accepted = 0.0  # requests of which it is known whether they left a queue
 
     def add(
         self,
@@ -68,9 +72,12 @@ class ResponseTimeRecorder:
         joined: bool,
         queued: Queued = Queued(),  # noqa: B008 - a constant
         reloads: int = 0,
+        left: Sequence[Left] = (),
+        accepted: int = 0,
     ) -> None:
         """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        completed, queued, reloads: the totals until this sample."""
+        completed, queued, reloads: the totals until this sample. left: the requests that left a queue since the last
+        one, of `accepted` in all."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return
@@ -85,6 +92,8 @@ class ResponseTimeRecorder:
             self._observer.follow(reading, workers, self._sightings)
             self._samples += 1
             self._sampled_seconds += step
+            self._left += [each for each in left if each.seconds is not None]
+            self._accepted += max(0, accepted - sum([each.number for each in left if each.seconds is None]))
         else:
             self._observer.restart(reading, workers)
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
@@ -109,11 +118,15 @@ class ResponseTimeRecorder:
             completed = completed._replace(requests=self._until.requests)
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
-        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
+        waits = divide_waits(self._left, self._bins, interval) if self._left else None
+        if waits:
+            self.wait_history.add(at, elapsed, interval, round(self._accepted), 0, waits)
+        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads, waits)
         self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed)
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
         self._samples, self._sampled_seconds = 0, 0.0
+        self._left, self._accepted = [], 0.0
 
     def _count_misses(
         self,
@@ -124,6 +137,7 @@ class ResponseTimeRecorder:
         completed: Completed,
         queued: Queued,
         reloads: int,
+        waits: Division | None,
     ) -> Misses:
         if self.misses is None:
             return Misses()
@@ -133,10 +147,19 @@ class ResponseTimeRecorder:
             batch.counts,
             lost=lost,
             refused=max(0, refused) if self._queued.refused is not None else 0,
-            queue_wait=self._queue_wait(elapsed, completed, queued),
+            waits=self._shares_of(waits) if waits else ((self._queue_wait(elapsed, completed, queued) or 0.0, 1.0),),
             overdue=self._observer.count_longer(self.misses.threshold),
             joined=reloads == self._reloads,
         )
+
+    def _shares_of(self, waits: Division) -> list[tuple[float, float]]:
+        """The waits of a batch in seconds, with the share of the requests that waited so long."""
+        waited = sum(waits.counts)
+        everybody = max(waited, self._accepted)
+        shares = [
+            (self._bins.middles[place], number / everybody) for place, number in enumerate(waits.counts) if number
+        ]
+        return [(0.0, 1 - waited / everybody), *shares]
 
     def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
         """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
