@@ -121,7 +121,7 @@ def test_it_never_decreases() -> None:
             chance.choice((0, 0, 1, 9)),
             lost=chance.choice((0, 0, 0, 2, 8)),
             refused=chance.choice((0, 0, 500)),
-            queue_wait=chance.choice((None, 0.0, 0.95, 1e9)),
+            waits=[(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)],
             overdue=chance.choice((0, 0, 1, 8, 64)),
             joined=chance.random() < 0.9,
         )

@@ -142,7 +142,7 @@ def test_the_oldest_request() -> None:
 
 
 def test_a_queue_that_was_there_before() -> None:
-    """At the first sample, and after a gap, a UNIX client has waited at least since then; for how long is not known when
+    """At the first sample, and after a gap, a UNIX client has waited at least since then; how long is not known when
     it leaves. Over TCP it is."""
     unix, tcp = Sampled(), Sampled()
     unix.sample(1, (7, None), step=0.0)

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
@@ -116,8 +116,8 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
     )
 
 
-def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[schema.Socket]:
-    """Build a section about every socket: its queue, now and over the window."""
+def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
+    """Build a section about every socket: its queue, now and over the window. totals: as of now."""
     queues = record.queues
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
@@ -131,6 +131,7 @@ def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[sch
             if figures and area is not None
             else None,
             queue_wait=figures.flow.queue_wait if figures and area is not None and len(queues) == 1 else None,
+            oldest_wait=totals.oldest_waits.get(name),
         )
 
 

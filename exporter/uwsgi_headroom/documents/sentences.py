@@ -11,10 +11,11 @@ from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
@@ -190,6 +191,34 @@ def list_percentiles(
             texts.append((text, [percentile_name(share)]))
     for text, names in texts:
         yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
+
+
+def describe_queue_wait(server: Server, *, short: bool = False) -> str:
+    """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest now
+    waits 812 ms`; empty if it is not known. short: with the 95th percentile alone, and without its interval."""
+    flow = server.flow
+    if flow is None or flow.queue_wait is None:
+        return ""
+    text = f"{duration(flow.queue_wait)} in the listen queue"
+    if server.queue_waits and short:
+        p95 = find_percentile(server.queue_waits, _USUAL)
+        text += f" (p95 {describe_percentile(p95, interval=False)})" if p95 and p95.seconds is not None else ""
+    elif server.queue_waits:
+        text += f", {', '.join(list_percentiles(server.queue_waits))}"
+    oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    return text + (f"; the oldest now waits {duration(oldest)}" if oldest and not short else "")
+
+
+def describe_total_time(flow: Flow) -> str:
+    """Write what users wait, such as `690 ms: 182 ms in service + 508 ms in the listen queue`; empty if it is not
+    known, or if the queue is empty."""
+    if flow.total_time is None or flow.queue_wait is None or flow.queue_wait < EMPTY:
+        return ""
+    served = duration(flow.total_time - flow.queue_wait)
+    return f"{duration(flow.total_time)}: {served} in service + {duration(flow.queue_wait)} in the listen queue"
+
+
+_USUAL = 0.95
 
 
 def describe_objective(objective: Objective) -> str:

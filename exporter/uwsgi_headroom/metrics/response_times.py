@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from prometheus_client.metrics_core import Metric
@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.percentiles import SHARES, ResponseTimes
 from uwsgi_headroom.metrics.family import Family, LabelSet, Line, counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, label_each, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
@@ -27,13 +27,23 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Percentile of the time in service inside uWSGI over the window, without the wait in the listen queue. Finer "
         "than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with too few "
         "requests.",
-        _list_percentiles(scrape, lambda figures: figures.response_times),
+        [
+            pair
+            for server in scrape.servers
+            for figures in server.observation.figures
+            for pair in _list_percentiles(server, figures, figures.response_times)
+        ],
     )
     yield gauge(
         "uwsgi_queue_wait_percentile_seconds",
-        "Percentile of the wait in the listen queue over the window, of all requests. Absent if no request was seen "
-        "waiting, below 0.8 times between two samples, and with too few requests.",
-        _list_percentiles(scrape, lambda figures: figures.queue_waits),
+        "Percentile of the wait in the listen queue over the longest window, of all requests. Absent if no request was "
+        "seen waiting, below 0.8 times between two samples, and with too few requests.",
+        [
+            pair
+            for server in scrape.servers
+            for figures in server.observation.figures[-1:]
+            for pair in _list_percentiles(server, figures, figures.queue_waits)
+        ],
     )
     judged = [
         (server, server.observation.slo, server.observation.totals)
@@ -76,19 +86,12 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def _list_percentiles(
-    scrape: Scrape, known: Callable[[Figures], ResponseTimes | None]
+    server: ObservedServer, figures: Figures, times: ResponseTimes | None
 ) -> list[tuple[LabelSet, float | None]]:
+    window = prometheus_duration(figures.window.asked)
     return [
-        (
-            labels_of(
-                server.observation, window=prometheus_duration(figures.window.asked), percentile=_PERCENTILES[share]
-            ),
-            percentile.seconds,
-        )
-        for server in scrape.servers
-        for figures in server.observation.figures
-        if (times := known(figures))
-        for share, percentile in times.percentiles.items()
+        (labels_of(server.observation, window=window, percentile=_PERCENTILES[share]), percentile.seconds)
+        for share, percentile in (times.percentiles if times else {}).items()
     ]
 
 

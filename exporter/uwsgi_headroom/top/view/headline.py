@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.verdict import usable_clause
 from uwsgi_headroom.documents.schema import Headroom, Server, Summary
@@ -20,6 +21,7 @@ from uwsgi_headroom.documents.sentences import (
     TimePart,
     describe_destinations,
     describe_objective,
+    describe_queue_wait,
     describe_routes,
     describe_stuck,
     list_percentiles,
@@ -186,8 +188,9 @@ def _requests(server: Server) -> Iterator[Text]:
     line = _label("requests").append(rate(flow.throughput), "bold")
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
-    if flow.queue_wait is not None:
-        line.append(f", {duration(flow.queue_wait)} in the listen queue")
+    if wait := describe_queue_wait(server, short=True):
+        is_sum = flow.total_time is not None and (flow.queue_wait or 0.0) >= EMPTY
+        line.append(f" + {wait} = {duration(flow.total_time or 0.0)}" if is_sum else f", {wait}")
     window = server.window
     if window:
         counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
