@@ -73,7 +73,7 @@ def split_request_time(waits: Waits) -> RequestTime | None:
     large = [part for part in parts if _weight(part) >= _LEAST_SHARE * whole and part.state != "other"]
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
-    return RequestTime(_add(parts), (*named, _add(rest)) if rest else tuple(named))
+    return RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
 
 
 LEAST_STUCK = 0.05

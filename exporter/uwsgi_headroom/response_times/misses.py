@@ -72,8 +72,7 @@ class MissCounter:
         at its start was followed to its end or lost with its worker; if not, as after a reload, what has disappeared
         has missed."""
         slow = sum(counts[self._bins.find(self.threshold) + 1 :])
-        late = sum([share * self._count_late(requests, counts, wait) for wait, share in waits])
-        waited = max(0.0, late - slow)
+        waited = sum([share * max(0.0, self._count_late(requests, counts, wait) - slow) for wait, share in waits])
         began, self._overdue = overdue - self._overdue, overdue
         change = slow + began - self._owed
         counted = requests + lost + began - self._owed
