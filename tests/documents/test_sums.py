@@ -1,4 +1,4 @@
-"""Every sum adds up: the parts of a server's document, and the figures that `check` and `top` write beside their sum."""
+"""Every sum adds up: the parts of a document, and the figures that `check` and `top` write beside their sum."""
 
 from __future__ import annotations
 
