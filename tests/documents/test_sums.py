@@ -148,7 +148,7 @@ def check_texts(server: Document) -> None:
         check_sum(whole[0], whole[1:])
         assert whole[1] == (service[0] if service else whole[1])
         assert find(text, rf"queue wait {DURATION}")[0] == whole[2]
-        top = find(screen, rf"{DURATION} each \+ {DURATION} in the listen queue.* = {DURATION}")
+        top = find(screen, rf"{DURATION} each \+ {DURATION} in the listen queue = {DURATION}")
         assert (top[-1], *top[:2]) == (whole[0], whole[1], whole[2])
     section = re.search(r"^  time .*(?:\n {15}.*)*", text, re.MULTILINE)
     if section and "per request" in section[0]:

@@ -193,20 +193,17 @@ def list_percentiles(
         yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
 
 
-def describe_queue_wait(server: Server, *, short: bool = False) -> str:
-    """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest now
-    waits 812 ms`; empty if it is not known. short: with the 95th percentile alone, and without its interval."""
-    flow = server.flow
+def describe_queue_wait(server: Server) -> str:
+    """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest has
+    waited for 812 ms`; empty if it is not known. Percentiles are left out where samples show none of them."""
+    flow, known = server.flow, server.queue_waits
     if flow is None or flow.queue_wait is None:
         return ""
     text = f"{duration(flow.queue_wait)} in the listen queue"
-    if server.queue_waits and short:
-        p95 = find_percentile(server.queue_waits, _USUAL)
-        text += f" (p95 {describe_percentile(p95, interval=False)})" if p95 and p95.seconds is not None else ""
-    elif server.queue_waits:
-        text += f", {', '.join(list_percentiles(server.queue_waits))}"
+    if known and any(each.seconds is not None for each in known.percentiles):
+        text += f", {', '.join(list_percentiles(known))}"
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
-    return text + (f"; the oldest now waits {duration(oldest)}" if oldest and not short else "")
+    return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
 
 def describe_total_time(flow: Flow) -> str:
