@@ -49,6 +49,10 @@ class AcceptQueues:
         self._clock, self._cpu_clock = clock, cpu_clock
         self._tcp_not_before = -math.inf
 
+    def may_list_tcp(self) -> bool:
+        """Whether lists of TCP sockets have not taken more than their share of the CPU until now."""
+        return self._clock() >= self._tcp_not_before
+
     def list_unix(self, listeners: Sequence[Listener]) -> Waiting | None:
         """The connections in the queues of UNIX listeners; None if the kernel does not list them. Each queue is in its
         order. Never raises."""
@@ -72,10 +76,8 @@ class AcceptQueues:
         return Waiting(tuple(found)) if len(found) <= MOST_LISTED else None
 
     def list_tcp(self, listeners: Sequence[Listener]) -> Waiting | None:
-        """The connections in the queues of TCP listeners of one name; None if it is too early for another list, or if
-        the kernel does not list them. Never raises."""
-        if self._clock() < self._tcp_not_before:
-            return None
+        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them. Never
+        raises."""
         began = self._cpu_clock()
         found: dict[int, float] = {}
         is_complete = True
@@ -90,7 +92,8 @@ class AcceptQueues:
         except (OSError, struct.error):
             return None
         finally:
-            self._tcp_not_before = self._clock() + (self._cpu_clock() - began) / MOST_TIME
+            spent = self._cpu_clock() - began
+            self._tcp_not_before = max(self._clock(), self._tcp_not_before) + spent / MOST_TIME
         oldest = sorted(found.items(), key=lambda connection: -connection[1])
         return Waiting(tuple(oldest[:MOST_LISTED]), is_complete and len(oldest) <= MOST_LISTED)
 

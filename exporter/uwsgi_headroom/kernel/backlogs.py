@@ -102,18 +102,17 @@ class Backlogs:
         return {}
 
     def _list_waiting(self, busy: Mapping[str, list[Listener]]) -> dict[str, Waiting]:
-        listed: dict[str, Waiting] = {}
+        queues, listed = self._accept_queues, dict[str, Waiting | None]()
+        may_list_tcp = queues.may_list_tcp()
         for name, listeners in busy.items():
             if listeners[0].family == "unix":
-                waiting = self._accept_queues.list_unix(listeners)
-            else:
+                listed[name] = queues.list_unix(listeners)
+            elif may_list_tcp:
                 if name not in self._has_rivals:
                     every = [each for family in TCP_FAMILIES for each in _list_in_time(family, None)]
                     self._has_rivals[name] = find_rivals(listeners, every)
-                waiting = None if self._has_rivals[name] else self._accept_queues.list_tcp(listeners)
-            if waiting is not None:
-                listed[name] = waiting
-        return listed
+                listed[name] = None if self._has_rivals[name] else queues.list_tcp(listeners)
+        return {name: waiting for name, waiting in listed.items() if waiting is not None}
 
     def is_alone(self, master_pid: int) -> bool | None:
         """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
