@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.top_screen import lines, screen_model
+from tests.support.written_durations import DURATION, Written, check_sum, read_durations
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.check import reports
@@ -115,24 +116,7 @@ def check_waits(server: Document) -> None:
         assert sum(found) == pytest.approx(dict(zip(threads, times, strict=True)).get("backend") or 0.0, rel=0.02)
 
 
-DURATION = r"(\d[\d.]*) (ms|s|min|h)\b"
-UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
-
-
-def read_durations(text: str) -> list[tuple[float, float]]:
-    """Each duration in a text in seconds, and by how much it may have been rounded."""
-    return [
-        (float(number) * UNITS[unit], 0.5001 * 10.0 ** -len(number.partition(".")[2]) * UNITS[unit])
-        for number, unit in re.findall(DURATION, text)
-    ]
-
-
-def check_sum(whole: tuple[float, float], parts: Sequence[tuple[float, float]]) -> None:
-    """The parts add up to the whole as far as all of them are rounded. `0 ms` may be less than 0.05 ms."""
-    assert abs(whole[0] - sum(value for value, _ in parts)) <= whole[1] + sum(doubt for _, doubt in parts) + 1e-9
-
-
-def find(text: str, pattern: str) -> list[tuple[float, float]]:
+def find(text: str, pattern: str) -> list[Written]:
     """The durations in what a pattern finds; none if it is not there."""
     found = re.search(pattern, re.sub(r"\s+", " ", text))
     return read_durations(found[0]) if found else []
