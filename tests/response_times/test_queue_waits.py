@@ -16,10 +16,10 @@ from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.queue_waits import (
     MOST_FOLLOWED,
+    BatchWaits,
     Left,
     QueueFollower,
     count_all,
-    divide_waits,
 )
 from uwsgi_headroom.response_times.totals import BatchHistory
 
@@ -71,10 +71,17 @@ def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percent
         backlog, listed, accepted = look(queue, at, kind)
         left += follower.follow(at, step, {"s": backlog}, listed, accepted - before)
         before = accepted
-    history.add(at, at, INTERVAL, before, 0, divide_waits(left, BINS, INTERVAL))
+    add_batch(history, at, left, before)
     found = compute_percentiles(count_all(history, 0.0, at, before))
     assert found
-    return dict(found.percentiles), sum(each.seconds * each.number for each in left) / before
+    return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
+
+
+def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int) -> None:
+    """Adds a batch of all the time until then."""
+    batch = BatchWaits(BINS)
+    batch.add(left, accepted)
+    batch.end(history, at, at, INTERVAL)
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix", "counts"])
@@ -189,11 +196,14 @@ def test_no_queue_is_too_long() -> None:
 
 def test_requests_that_nobody_saw_waiting() -> None:
     """They did not wait noticeably: of a hundred requests that left, two waited for three seconds, and the median is
-    below what samples show. Without any that waited there is nothing to say."""
+    below what samples show. Without any that waited there is nothing to say; those of which nothing is known do not
+    count."""
     history = BatchHistory(BINS)
     assert count_all(history, 0.0, 10.0, 100) is None
-    history.add(10.0, 5.0, INTERVAL, 50, 0, divide_waits([Left(3.0, 2.0)], BINS, INTERVAL))
-    found = compute_percentiles(count_all(history, 0.0, 10.0, 100))
+    add_batch(history, 5.0, [Left(None, 20.0)], 20)
+    assert count_all(history, 0.0, 10.0, 120) is None
+    add_batch(history, 10.0, [Left(3.0, 2.0)], 50)
+    found = compute_percentiles(count_all(history, 0.0, 10.0, 120))
     assert found
     assert found.requests == 100
     assert found.percentiles[0.5].seconds is None

@@ -8,7 +8,7 @@
 * UNIX: the kernel lists the inodes of the clients' sockets in the order of the queue, and no times. A client that has
   closed its socket has none: nobody waits any more. (One of TCP may have closed its sending end only.)
 
-Only numbers that the kernel made (inodes and socket cookies) are kept; no address of a client is read.
+Only numbers that the kernel made (inodes and socket cookies) are kept; no address of a client is.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def find_rivals(listeners: Sequence[Listener], every: Sequence[Listener]) -> boo
     others = [_place(listener) for listener in every if listener.inode not in own]
     for family, port, address in map(_place, listeners):
         is_any = not any(address)
-        if any(port == other[1] and (is_any or (family, address) == other[::2]) for other in others):
+        if any((family, port) == other[:2] and (is_any or address == other[2]) for other in others):
             return True
     return False
 

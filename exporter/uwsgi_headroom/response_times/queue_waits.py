@@ -28,7 +28,7 @@ from uwsgi_headroom.response_times.estimator import Division, add_parts
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeWindow
 
 MOST_FOLLOWED = 10_000
-"""Longest queue in which requests are followed: uWSGI's document may have any number."""
+"""Most requests in the queues of a server that are followed: uWSGI's document may have any number."""
 
 _UNSEEN_PARTS = 20
 """Into how many equal parts the requests that nobody saw between two samples are divided, at most."""
@@ -68,8 +68,8 @@ class QueueFollower:
 
     def oldest(self) -> dict[str, float]:
         """For how many seconds the oldest request in each queue had waited at the last sample, 0 in an empty one, by
-        socket name; without queues that are not measured or too long. A request that waited before the first sample may
-        have waited longer, if the kernel does not say since when."""
+        socket name; without queues that are not measured, or if they are too long. A request that waited before the
+        first sample may have waited longer, if the kernel does not say since when."""
         return {
             name: self._at - min([each.since for each in queue], default=self._at)
             for name, queue in self._queues.items()
@@ -86,13 +86,13 @@ class QueueFollower:
             self._queues = {name: [] for name in lengths}
             return []
         self._queues = {}
+        if sum(lengths.values()) > MOST_FOLLOWED:
+            return []
         unseen = accepted
         steps: dict[str, _Step] = {}
         # What is listed is certain, so it comes first.
         for name in sorted(lengths, key=lambda name: (name not in listed, -len(before.get(name, ())))):
             length, waiting = lengths[name], listed.get(name)
-            if length > MOST_FOLLOWED:
-                continue
             if length == 0 or (waiting and waiting.is_complete):
                 connections = waiting.connections if length and waiting else ()
                 steps[name] = _compare(before.get(name, []), connections, unseen, at, step)
@@ -168,13 +168,46 @@ def _time_came(step: _Step, passed: int, at: float, seconds: float) -> list[_Wai
     ]
 
 
-def divide_waits(left: Sequence[Left], bins: Bins, interval: float) -> Division:
-    """Count by bin those of these requests whose wait is known. The doubt is that of times which are known to within
-    half an interval (seconds between two samples) on both sides."""
-    counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
-    for seconds, number in left:
-        if seconds is not None:
-            counts[bins.find(seconds)] += number
+class BatchWaits:
+    """The requests of a batch by how long they waited in a listen queue."""
+
+    def __init__(self, bins: Bins) -> None:
+        self._bins = bins
+        self._waited: list[float] = []  # by bin, empty if none did
+        self.known = 0.0
+        """Of how many requests that is known."""
+        self.unknown = 0.0
+
+    def add(self, left: Sequence[Left], accepted: int) -> None:
+        """Add the requests that left a queue, of all that were accepted."""
+        unknown = sum([each.number for each in left if each.seconds is None])
+        self.unknown += unknown
+        self.known += max(0.0, accepted - unknown)
+        for seconds, number in left:
+            if seconds is not None:
+                self._waited = self._waited or [0.0] * len(self._bins)
+                self._waited[self._bins.find(seconds)] += number
+
+    def shares(self) -> list[tuple[float, float]]:
+        """The waits in seconds, with the share of the requests that waited so long; none if none is known."""
+        waited = sum(self._waited)
+        if not waited:
+            return []
+        every = max(waited, self.known)
+        shares = [(self._bins.middles[place], number / every) for place, number in enumerate(self._waited) if number]
+        return [(0.0, 1 - waited / every), *shares]
+
+    def end(self, history: BatchHistory, at: float, elapsed: float, interval: float) -> None:
+        """Add the batch to the history of waits, unless nobody was seen waiting. Those of which nothing is known are
+        its lost requests: they are lost to the percentiles. interval: seconds between two samples."""
+        if self._waited or self.unknown:
+            waits = _doubt(self._waited or [0.0] * len(self._bins), self._bins, interval)
+            history.add(at, elapsed, interval, round(self.known), round(self.unknown), waits)
+
+
+def _doubt(counts: Sequence[float], bins: Bins, interval: float) -> Division:
+    """These requests by bin, with the doubt of waits that are known to within half an interval on both sides."""
+    doubt = [0.0] * len(bins)
     for place, number in enumerate(counts):
         if number:
             low, high = max(0.0, bins.middles[place] - interval / 2), bins.middles[place] + interval / 2
@@ -188,9 +221,9 @@ def divide_waits(left: Sequence[Left], bins: Bins, interval: float) -> Division:
 def count_all(history: BatchHistory, start: float, until: float, requests: int) -> ResponseTimeWindow | None:
     """All `requests` of a window by their wait: those of the batches that ended in it, and the others, which nobody saw
     waiting, in the first bin. None if nobody was seen waiting."""
-    window = history.window(start, until)
-    if window is None:
+    window, batches = history.window(start, until), history.slow_requests(start, until)
+    if window is None or batches is None or not any(window.counts):
         return None
     waited = sum(window.counts)
-    counts = [window.counts[0] + max(0.0, requests - waited), *window.counts[1:]]
-    return replace(window, requests=max(requests, round(waited)), counts=counts)
+    counts = [window.counts[0] + max(0.0, requests - batches.lost - waited), *window.counts[1:]]
+    return replace(window, requests=round(sum(counts)), counts=counts)

@@ -9,7 +9,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.estimator import Division, Estimator
 from uwsgi_headroom.response_times.misses import MissCounter, Misses
-from uwsgi_headroom.response_times.queue_waits import Left, divide_waits
+from uwsgi_headroom.response_times.queue_waits import BatchWaits, Left
 from uwsgi_headroom.response_times.sightings import Observer, Sightings
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
@@ -60,8 +60,7 @@ class ResponseTimeRecorder:
         self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
         self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
-        self._left: list[Left] = []  # who left a queue in the present batch
-        self._accepted = 0.0  # requests of which it is known whether they left a queue
+        self._waits = BatchWaits(self._bins)
 
     def add(
         self,
@@ -92,9 +91,9 @@ class ResponseTimeRecorder:
             self._observer.follow(reading, workers, self._sightings)
             self._samples += 1
             self._sampled_seconds += step
-            self._left += [each for each in left if each.seconds is not None]
-            self._accepted += max(0, accepted - sum([each.number for each in left if each.seconds is None]))
+            self._waits.add(left, accepted)
         else:
+            self._waits.unknown += accepted
             self._observer.restart(reading, workers)
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
         if reading.at - self._began + min(step, longest) > longest:
@@ -118,15 +117,13 @@ class ResponseTimeRecorder:
             completed = completed._replace(requests=self._until.requests)
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
-        waits = divide_waits(self._left, self._bins, interval) if self._left else None
-        if waits:
-            self.wait_history.add(at, elapsed, interval, round(self._accepted), 0, waits)
-        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads, waits)
+        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
         self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed)
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
         self._samples, self._sampled_seconds = 0, 0.0
-        self._left, self._accepted = [], 0.0
+        self._waits.end(self.wait_history, at, elapsed, interval)
+        self._waits = BatchWaits(self._bins)
 
     def _count_misses(
         self,
@@ -137,7 +134,6 @@ class ResponseTimeRecorder:
         completed: Completed,
         queued: Queued,
         reloads: int,
-        waits: Division | None,
     ) -> Misses:
         if self.misses is None:
             return Misses()
@@ -147,19 +143,10 @@ class ResponseTimeRecorder:
             batch.counts,
             lost=lost,
             refused=max(0, refused) if self._queued.refused is not None else 0,
-            waits=self._shares_of(waits) if waits else ((self._queue_wait(elapsed, completed, queued) or 0.0, 1.0),),
+            waits=self._waits.shares() or [(self._queue_wait(elapsed, completed, queued) or 0.0, 1.0)],
             overdue=self._observer.count_longer(self.misses.threshold),
             joined=reloads == self._reloads,
         )
-
-    def _shares_of(self, waits: Division) -> list[tuple[float, float]]:
-        """The waits of a batch in seconds, with the share of the requests that waited so long."""
-        waited = sum(waits.counts)
-        everybody = max(waited, self._accepted)
-        shares = [
-            (self._bins.middles[place], number / everybody) for place, number in enumerate(waits.counts) if number
-        ]
-        return [(0.0, 1 - waited / everybody), *shares]
 
     def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
         """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
