@@ -40,7 +40,7 @@ DOORS: dict[str, str] = {
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",
-    "response_times": "bins recorder totals",
+    "response_times": "bins queue_waits recorder totals",
     "routes": "book bounds shape",
     "service": "reload systemd",
     "settings": "command",

@@ -33,6 +33,16 @@ class Backlog:
         return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
 
 
+class Waiting(NamedTuple):
+    """The connections in the listen queues of one socket name at one instant, oldest first."""
+
+    connections: tuple[tuple[int, float | None], ...]
+    """For each, a number that identifies it for as long as it waits, and for how many seconds it has waited; None if
+    the kernel does not say (UNIX)."""
+    is_complete: bool = True
+    """Whether these are all of them."""
+
+
 def is_tcp(name: str) -> bool:
     """Whether a socket name of uWSGI's is that of a TCP socket, for which the kernel counts overflows."""
     _, colon, port = name.rpartition(":")

@@ -38,7 +38,7 @@ def busy_server(name: str = "shop") -> Server:
         status="ok",
         verdict="All is well.",
         headroom=msgspec.structs.replace(server.headroom, factor=4.0, first="threads"),
-        flow=msgspec.structs.replace(server.flow, response_time=0.05, queue_wait=0.001),
+        flow=msgspec.structs.replace(server.flow, response_time=0.05, queue_wait=0.001, total_time=0.051),
         findings=(),
     )
 

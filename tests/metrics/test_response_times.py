@@ -109,6 +109,28 @@ def test_percentiles_of_a_window() -> None:
     }
 
 
+def test_waits_in_the_queue() -> None:
+    """Ten wait, and four a second are served: from the second on that is seen, all wait for 2.5 s. Percentiles are of
+    the longest window; the oldest request is there until the queue is empty, then it is 0. A queue that cannot be
+    measured has neither."""
+    server, watch = Server(1, 1), ScriptedWatch()
+    watch.seconds(server, 1)
+    server.queue = 10
+    watch.seconds(server, 50, lambda _: server.serve(1, 4, 0.2))
+    values = series(watch.watch.observe((30.0, 300.0)))
+    name = "uwsgi_queue_wait_percentile_seconds"
+    assert {key for key in values if key.startswith(name)} == {
+        f'{name}{{percentile="{percentile}",server="shop",window="5m"}}' for percentile in (50, 90, 95, 99)
+    }
+    assert values[f'{name}{{percentile="95",server="shop",window="5m"}}'] == pytest.approx(2.5, rel=0.2)
+    oldest = 'uwsgi_listen_queue_oldest_wait_seconds{server="shop"}'
+    assert values[oldest] == pytest.approx(2.5, rel=0.2)
+    server.queue = 0
+    assert series(watch.seconds(server, 1).watch.observe((30.0,)))[oldest] == 0
+    server.queue = None
+    assert oldest not in series(watch.seconds(server, 1).watch.observe((30.0,)))
+
+
 def test_labels_of_percentiles() -> None:
     """They are whole numbers."""
     observation = served()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -33,7 +34,7 @@ class Counted:
         *,
         lost: int = 0,
         refused: int = 0,
-        queue_wait: float | None = 0.0,
+        waits: Sequence[tuple[float, float]] = ((0.0, 1.0),),
         overdue: int = 0,
         joined: bool = True,
     ) -> Misses:
@@ -42,7 +43,7 @@ class Counted:
             counts(fast=fast, slow=slow) if fast + slow else [],
             lost=lost,
             refused=refused,
-            queue_wait=queue_wait,
+            waits=waits,
             overdue=overdue,
             joined=joined,
         )
@@ -55,17 +56,24 @@ class Counted:
 def test_slow_lost_and_refused() -> None:
     """Each is a request, and a miss."""
     assert Counted().batch(90, 5, lost=3, refused=2) == Misses(100, 5, 0, 3, 2)
-    assert Counted().batch(10, queue_wait=None) == Misses(10)
+    assert Counted().batch(10) == Misses(10)
     assert Counted().batch() == Misses()
 
 
 @pytest.mark.parametrize(("wait", "waited"), [(0.0, 0), (0.5, 0), (0.95, 90), (1.0, 90), (1.1, 90), (60.0, 90)])
 def test_the_wait_in_the_queue_counts(wait: float, waited: float) -> None:
-    """A mean wait beyond the threshold makes all requests misses, and one near it those that it takes beyond; a request
+    """A wait beyond the threshold makes all requests misses, and one near it those that it takes beyond; a request
     that is slow in service is not counted again."""
-    added = Counted().batch(90, 10, queue_wait=wait)
+    added = Counted().batch(90, 10, waits=[(wait, 1.0)])
     assert added == Misses(100, 10, waited)
     assert added.missed == 10 + waited
+
+
+def test_each_waited_for_itself() -> None:
+    """A fifth of the requests waited too long, which makes a fifth of the quick ones misses; their mean would not."""
+    added = Counted().batch(90, 10, waits=[(0.0, 0.8), (2.0, 0.2)])
+    assert added.waited == pytest.approx(18)
+    assert Counted().batch(90, 10, waits=[(0.4, 1.0)]).waited == 0
 
 
 def test_in_service_beyond_the_threshold_has_missed() -> None:
@@ -113,7 +121,7 @@ def test_it_never_decreases() -> None:
             chance.choice((0, 0, 1, 9)),
             lost=chance.choice((0, 0, 0, 2, 8)),
             refused=chance.choice((0, 0, 500)),
-            queue_wait=chance.choice((None, 0.0, 0.95, 1e9)),
+            waits=[(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)],
             overdue=chance.choice((0, 0, 1, 8, 64)),
             joined=chance.random() < 0.9,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,3 +54,40 @@ def test_percentiles_of_a_real_server() -> None:
     slow = sum(each > 0.5 for each in truth)
     assert objective["windows"][0]["slow"] == pytest.approx(slow, abs=2)
     assert values['uwsgi_slo_bad_requests_total{reason="slow",server="shop"}'] == pytest.approx(slow, abs=3)
+
+
+@pytest.mark.parametrize("place", ["TCP", "UNIX"])
+def test_waits_in_the_queue_of_a_real_server(place: str) -> None:
+    """Twelve clients ask one thread at once, 0.3 s each: the longest waits 3.3 s. The oldest request is seen while it
+    waits, and the percentiles are those of the clients' clocks, less the time in service."""
+    with (
+        uwsgi("--processes", "1", "--http-socket", "web", app=Path(timed_app.__file__)) as server,
+        exporter("--stats", f"shop={server.stats}", "--samples-per-second", "10") as running,
+    ):
+        name = 'uwsgi_listen_queue_oldest_wait_seconds{server="shop"}'
+        wait_until(lambda: running.scrape().get(name) == 0, what="the first sample")
+
+        def ask(_: int) -> float:
+            client = socket.socket(socket.AF_INET if place == "TCP" else socket.AF_UNIX)
+            client.connect(("127.0.0.1", server.http) if place == "TCP" else str(server.directory / "web"))
+            began = time.monotonic()
+            client.sendall(b"GET /0.3 HTTP/1.0\r\n\r\n")
+            while client.recv(4096):
+                pass
+            client.close()
+            return time.monotonic() - began
+
+        with ThreadPoolExecutor(12) as pool:
+            asked = pool.map(ask, range(12))
+            wait_until(lambda: running.scrape().get(name, 0.0) > 1.5, what="a request that waits long")
+            took = sorted(asked)
+        wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == 12, what="all to be counted")
+        _, body = running.get("/api/v1/servers/shop")
+        served = [float(line) for file in server.directory.glob("times-*") for line in file.read_text().splitlines()]
+        assert running.scrape()[name] == 0
+    document = json.loads(body)
+    waits = [time - sum(served) / len(served) for time in took]
+    assert document["flow"]["queue_wait"] == pytest.approx(sum(waits) / 12, rel=0.15)
+    percentiles = {percentile["share"]: percentile for percentile in document["queue_waits"]["percentiles"]}
+    assert percentiles[0.9]["seconds"] == pytest.approx(waits[10], rel=0.15)
+    assert percentiles[0.5]["low"] <= waits[5]

@@ -50,6 +50,7 @@ memory_growth_bytes_total no_worker_seconds_total oom_kills_total open_fds_limit
 read_errors_total settings_reviewed shared_connection_wait_thread_seconds_total shared_connections
 starting_worker_seconds_total tracked_connections_ratio unanswered_requests_total untracked_packets_total
 write_errors_total
+listen_queue_oldest_wait_seconds
 """)
 LOG = ("up", "lines_total", "skipped_bytes_total")
 PROCESS = _words("virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds")
@@ -60,7 +61,8 @@ MAY_BE_ABSENT = frozenset(
         "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio "
         "usable_headroom_ratio workers_with_own_sockets cpu_quota_periods_total cpu_quota_throttled_periods_total "
         "cpu_quota_throttled_seconds_total memory_growth_bytes_total oom_kills_total tracked_connections_ratio "
-        "untracked_packets_total settings_advice shared_connections"
+        "untracked_packets_total settings_advice shared_connections listen_queue_oldest_wait_seconds "
+        "queue_wait_percentile_seconds"
     )
 )
 """Known only at times, or only of some servers."""
@@ -106,6 +108,7 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_concurrency": 2 * shape.windows,
         "uwsgi_headroom_ratio": len(LIMITS) * shape.windows,
         "uwsgi_response_time_percentile_seconds": len(SHARES) * shape.windows,
+        "uwsgi_queue_wait_percentile_seconds": len(SHARES),
         "uwsgi_events_total": len(KINDS) - 1,  # without a log, no event is a message of it
         "uwsgi_workers": len(STATES),
         "uwsgi_lock_held": shape.locks,

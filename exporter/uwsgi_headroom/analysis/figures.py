@@ -53,6 +53,8 @@ class Figures:
     """Of the backend for which the threads mostly wait; None unless it is known to be saturated."""
     response_times: ResponseTimes | None = None
     """None without completed requests, or if uWSGI omits threads."""
+    queue_waits: ResponseTimes | None = None
+    """Of the waits in listen queues; None if no request was seen waiting, or where it is not known which did."""
     objective: ObjectiveFigures | None = None
     """None if the server has none."""
     routes: RouteFigures | None = None
@@ -80,12 +82,13 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     *,
     wait_factor: float | None = None,
     destinations: Mapping[Destination, float] | None = None,
+    queue_waits: ResponseTimeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
     programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
     off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
     wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
-    window."""
+    window. queue_waits: all requests of the window by their wait; None if none was seen waiting."""
     workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
     ceiling = count_ceiling(
@@ -136,6 +139,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         lock=lock,
         saturation=find_saturated(waits, backends),
         response_times=compute_percentiles(response_times),
+        queue_waits=compute_percentiles(queue_waits),
         routes=compute_routes(routes),
         stuck_seconds=stuck_seconds,
         outage=outage,

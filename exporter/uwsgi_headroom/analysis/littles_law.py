@@ -40,6 +40,16 @@ class Flow(Struct, frozen=True, gc=False):
     queue_length: float | None
     """Mean number of requests in the listen queues."""
 
+    @property
+    def total_time(self) -> float | None:
+        """What users wait, in seconds: the time in service, and the wait in the listen queue before it."""
+        return add_wait(self.response_time, self.queue_wait)
+
+
+def add_wait(response_time: float | None, queue_wait: float | None) -> float | None:
+    """The time in service and the wait before it, in seconds; None unless both are known."""
+    return None if response_time is None or queue_wait is None else response_time + queue_wait
+
 
 def compute_flow(window: Window) -> Flow:
     """The flow of requests through a server in a window."""

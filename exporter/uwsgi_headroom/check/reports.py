@@ -34,8 +34,10 @@ from uwsgi_headroom.documents.sentences import (
     describe_destinations,
     describe_full_host,
     describe_objective,
+    describe_queue_wait,
     describe_routes,
     describe_stuck,
+    describe_total_time,
     list_percentiles,
     split_request_time,
 )
@@ -86,8 +88,7 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         is_below = server.response_times is not None
         at = "" if is_below or flow.response_time is None else f" of {duration(flow.response_time)} each"
         yield f"  throughput   {amount(flow.throughput)} requests/s{at}"
-    if server.response_times:
-        yield from _response_times(server.response_times, flow.response_time)
+    yield from _times_felt(server, flow)
     if server.objective:
         yield from _section("objective", describe_objective(server.objective))
     if server.waits:
@@ -112,8 +113,6 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         if socket.mean_queue is not None:
             waiting = f"{mean_count(socket.mean_queue)} waiting on average, {socket.limit} fit"
             yield f"  queue        {waiting}   {socket.name}"
-    if flow.queue_wait is not None:
-        yield f"  queue wait   {duration(flow.queue_wait)} in the listen queue"
 
 
 def _headroom(room: Headroom, slots: str) -> str | None:
@@ -128,6 +127,16 @@ def _headroom(room: Headroom, slots: str) -> str | None:
 def _usable(factor_: float) -> str:
     """The usable headroom, as the end of a line."""
     return f"{factor(factor_)}, then requests begin to wait" if factor_ > 1 else "none: requests begin to wait"
+
+
+def _times_felt(server: Server, flow: Flow) -> Iterator[str]:
+    """Write what users wait: the time in service, the wait in the queue before it, and both."""
+    if server.response_times:
+        yield from _response_times(server.response_times, flow.response_time)
+    if wait := describe_queue_wait(server):
+        yield from _section("queue wait", wait)
+    if together := describe_total_time(flow):
+        yield from _section("users wait", together)
 
 
 def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:

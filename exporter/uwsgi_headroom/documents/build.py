@@ -100,7 +100,7 @@ def _build_server(
         occupancy=sections.build_occupancy(figures.window) if figures else None,
         balance=sections.build_balance(figures.balance) if figures else None,
         workers=tuple(build_workers(reading, record, figures, watch.integrals.totals)) if reading and record else (),
-        sockets=tuple(sections.build_sockets(record, figures)) if record else (),
+        sockets=tuple(sections.build_sockets(record, figures, watch.integrals.totals)) if record else (),
         host=_build_host(reading, record) if reading and record else None,
         setup=build_setup(reading.host.setup) if reading and reading.host.setup else None,
         thunder_lock=record.thunder_lock if record else None,
@@ -117,6 +117,7 @@ def _build_server(
         routes=build_routes(figures.routes, figures.server) if figures and figures.routes else None,
         waits=build_waits(figures.waits, figures.server.waits) if figures and figures.waits else None,
         response_times=build_response_times(figures.response_times) if figures and figures.response_times else None,
+        queue_waits=build_response_times(figures.queue_waits) if figures and figures.queue_waits else None,
         objective=build_objective(figures.objective, figures.flow.queue_wait)
         if figures and figures.objective
         else None,

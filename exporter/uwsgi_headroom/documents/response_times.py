@@ -23,9 +23,9 @@ class Percentile(Struct, frozen=True, kw_only=True):
 
 
 class ResponseTimes(Struct, frozen=True, kw_only=True):
-    """Response times inside uWSGI over the window, without the wait in a listen queue and without static files.
-    requests: completed. interval: seconds between two samples, on which it depends what can be known. A percentile with
-    too few requests (the 99th needs 100) is missing."""
+    """Response times inside uWSGI over the window, without the wait in a listen queue and without static files; or the
+    waits in listen queues, of all requests. requests: completed. interval: seconds between two samples, on which it
+    depends what can be known. A percentile with too few requests (the 99th needs 100) is missing."""
 
     requests: int
     interval: float
@@ -34,8 +34,8 @@ class ResponseTimes(Struct, frozen=True, kw_only=True):
 
 class Burn(Struct, frozen=True, kw_only=True):
     """The use of the error budget over the last `seconds`. slow, waited (both expected numbers), lost, refused: bad
-    requests, each once: slower in service than the threshold, or in service for longer; slower only with the mean wait
-    in the listen queue; lost with their worker; dropped at a full TCP queue of this server. share: of bad requests;
+    requests, each once: slower in service than the threshold, or in service for longer; slower only with the wait in
+    the listen queue before; lost with their worker; dropped at a full TCP queue of this server. share: of bad requests;
     rate: how many times as fast as the objective permits. share and rate are null below 100 requests."""
 
     seconds: float

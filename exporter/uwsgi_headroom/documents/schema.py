@@ -102,7 +102,8 @@ Waiting = Literal["none", "shown", "noticed", "severe"]
 class Flow(Struct, frozen=True, kw_only=True):
     """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
-    a request waited in a listen queue; waiting: whether users notice that wait, or that at one of several sockets."""
+    a request waited in a listen queue; total_time: response_time and queue_wait, what users wait without the network;
+    waiting: whether users notice the wait in the queue, or that at one of several sockets."""
 
     requests: int
     throughput: float | None
@@ -110,6 +111,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
+    total_time: float | None = None
     waiting: Waiting | None = None
 
 
@@ -154,7 +156,8 @@ class Balance(Struct, frozen=True, kw_only=True):
 class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
-    null if its workers serve other sockets as well, as the socket of a request is unknown."""
+    null if its workers serve other sockets as well, as the socket of a request is unknown. oldest_wait: for how long
+    the oldest request in the queue has waited at the last reading, 0 if it is empty."""
 
     name: str
     queue: int | None
@@ -163,6 +166,7 @@ class Socket(Struct, frozen=True, kw_only=True):
     reason: str | None
     mean_queue: float | None
     queue_wait: float | None
+    oldest_wait: float | None = None
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -309,7 +313,9 @@ class Server(Struct, frozen=True, kw_only=True):
     headroom, balance: null before there are figures (two readings, a second apart), and for an emperor or a router,
     which have sections of their own. findings: worst first. thunder_lock: whether it is on. cpu, waits: null if the
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
-    response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
+    response_times: null without completed requests, or with stats-no-cores. queue_waits: how long requests waited in a
+    listen queue, in the same form; null if none was seen waiting in the window, or with stats-no-cores. objective: null
+    if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
     in the output of `check` with a what-if; the API has a path of its own. code: only in the output of `check --code`.
     """
@@ -348,6 +354,7 @@ class Server(Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     waits: Waits | None = None
     response_times: ResponseTimes | None = None
+    queue_waits: ResponseTimes | None = None
     objective: Objective | None = None
     routes: tuple[Route, ...] | None = None
     kept_history: KeptHistory | None = None

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
@@ -116,8 +116,8 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
     )
 
 
-def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[schema.Socket]:
-    """Build a section about every socket: its queue, now and over the window."""
+def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
+    """Build a section about every socket: its queue, now and over the window. totals: as of now."""
     queues = record.queues
     waits = {each.socket: each.flow.queue_wait for each in figures.demand.by_socket if each.flow} if figures else {}
     for name, backlog in queues.items():
@@ -134,6 +134,7 @@ def build_sockets(record: ServerRecord, figures: Figures | None) -> Iterator[sch
             queue_wait=figures.flow.queue_wait
             if figures and area is not None and len(queues) == 1
             else waits.get(name),
+            oldest_wait=totals.oldest_waits.get(name),
         )
 
 

@@ -11,10 +11,11 @@ from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
@@ -72,7 +73,7 @@ def split_request_time(waits: Waits) -> RequestTime | None:
     large = [part for part in parts if _weight(part) >= _LEAST_SHARE * whole and part.state != "other"]
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
-    return RequestTime(_add(parts), (*named, _add(rest)) if rest else tuple(named))
+    return RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
 
 
 LEAST_STUCK = 0.05
@@ -190,6 +191,31 @@ def list_percentiles(
             texts.append((text, [percentile_name(share)]))
     for text, names in texts:
         yield f"{names[0] if len(names) == 1 else f'{names[0]} to {names[-1]}'} {text}"
+
+
+def describe_queue_wait(server: Server) -> str:
+    """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest has
+    waited for 812 ms`; empty if it is not known. Percentiles are left out where samples show none of them."""
+    flow, known = server.flow, server.queue_waits
+    if flow is None or flow.queue_wait is None:
+        return ""
+    text = f"{duration(flow.queue_wait)} in the listen queue"
+    if known and any(each.seconds is not None for each in known.percentiles):
+        text += f", {', '.join(list_percentiles(known))}"
+    oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
+
+
+def describe_total_time(flow: Flow) -> str:
+    """Write what users wait, such as `690 ms: 182 ms in service + 508 ms in the listen queue`; empty if it is not
+    known, or if the queue is empty."""
+    if flow.total_time is None or flow.queue_wait is None or flow.queue_wait < EMPTY:
+        return ""
+    served = duration(flow.total_time - flow.queue_wait)
+    return f"{duration(flow.total_time)}: {served} in service + {duration(flow.queue_wait)} in the listen queue"
+
+
+_USUAL = 0.95
 
 
 def describe_objective(objective: Objective) -> str:

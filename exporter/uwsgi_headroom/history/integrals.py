@@ -40,6 +40,7 @@ from uwsgi_headroom.history.unanswered import Unanswered
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Waits, is_tcp
+from uwsgi_headroom.response_times.queue_waits import Left, QueueFollower
 from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
@@ -65,6 +66,8 @@ class Integrals:
         self._may_overflow = False  # whether a queue was full since the overflows were last read
         self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
         self._unanswered = Unanswered()
+        self._follower = QueueFollower()
+        self._accepted = 0  # requests that were accepted until the last sample
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
     def miss(self, at: float) -> None:
@@ -121,6 +124,7 @@ class Integrals:
             ratio = min(1.0, levels.busy / levels.available)
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
+        left, accepted = self._follow_queues(reading, levels, step, reloaded=reloaded)
         self.response_times.add(
             reading,
             snapshot.workers,
@@ -128,6 +132,8 @@ class Integrals:
             joined=bridged,
             queued=Queued(self._queued, totals.refused),
             reloads=totals.reloads,
+            left=left,
+            accepted=accepted,
         )
         totals.response_times = self.response_times.totals
         self._add_misses()
@@ -191,6 +197,18 @@ class Integrals:
                 full = step * (then.is_full + backlog.is_full) / 2
             totals.queue_seconds[name] = totals.queue_seconds.get(name, 0.0) + area
             totals.queue_full_seconds[name] = totals.queue_full_seconds.get(name, 0.0) + full
+
+    def _follow_queues(
+        self, reading: Reading, levels: _Levels, step: float, *, reloaded: bool
+    ) -> tuple[list[Left], int]:
+        """Return the requests that left a listen queue in the step, and how many were accepted in all."""
+        taken = self._completed.with_static + self._completed.lost + levels.busy
+        accepted = max(0, taken - self._accepted)
+        # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
+        self._accepted = taken if reloaded else self._accepted + accepted
+        left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted)
+        self.totals.oldest_waits = self._follower.oldest()
+        return left, accepted
 
     def _add_idle_queue(self, levels: _Levels, step: float) -> None:
         """Add the time in which requests waited although a thread was free: at both ends of the step, because a request

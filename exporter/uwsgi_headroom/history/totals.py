@@ -7,7 +7,7 @@ without sockets and backends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeVar
@@ -297,6 +297,9 @@ class Totals:
     """The time at the queue's limit, by socket."""
     queue_since: dict[str, float] = field(default_factory=dict)
     """The monotonic time since which the queue has always been measured, by socket."""
+    oldest_waits: Mapping[str, float] = field(default_factory=dict)
+    """Not totals but the latest levels: for how many seconds the oldest request in each queue has waited, 0 if it is
+    empty; by socket, without those that are not known."""
     file_lock_seconds: float | None = None
     """Time in which the lock of a file is known for which the workers wait; None until one is."""
     file_lock_held_seconds: float | None = None

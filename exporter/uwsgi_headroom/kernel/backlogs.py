@@ -22,20 +22,23 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.kernel import procfs, sock_diag
+from uwsgi_headroom.kernel.accept_queues import AcceptQueues, find_rivals
 from uwsgi_headroom.kernel.namespaces import NOT_VISIBLE, ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.procfs import WHO_MAY_KNOW, read_socket_inodes
-from uwsgi_headroom.record import Backlog, Options, SocketHolders, is_tcp
+from uwsgi_headroom.record import Backlog, Options, SocketHolders, Waiting, is_tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from uwsgi_headroom.kernel.sock_diag import Family, Listener
 
+
+TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")
 
 _UNPROVEN = "the pid of uWSGI's master is not proven, so its sockets are unknown"
 
@@ -52,6 +55,8 @@ class Backlogs:
         self._sockets = _Sockets(None, False)
         self._listeners: dict[str, list[Listener]] = {}
         self._found_for: tuple[int | None, Sequence[str]] = (None, ())
+        self._accept_queues = AcceptQueues()
+        self._has_rivals: dict[str, bool] = {}  # of TCP names whose queue was not empty since they were found
 
     def read(self, master_pid: int | None, names: Sequence[str], *, quick: bool = False) -> dict[str, Backlog]:
         """The queue of each of uWSGI's socket names. `master_pid` is the proven pid, or None. With `quick`, listeners
@@ -72,6 +77,7 @@ class Backlogs:
                 self._dumps.forget()
                 found = _match_all(names, master_pid, self._sockets, self._dumps)
         self._listeners = {name: match for name, match in found.items() if not isinstance(match, str)}
+        self._has_rivals = {}
         if len(self._listeners) == len(found) and not self._sockets.elsewhere:
             self._found_for = master_pid, names
         return {name: _measure(match) for name, match in found.items()}
@@ -84,17 +90,40 @@ class Backlogs:
         found = iter(answers)
         return {name: _sum_up([next(found) for _ in listeners]) for name, listeners in self._listeners.items()}
 
+    def list_waiting(self, master_pid: int, backlogs: Mapping[str, Backlog]) -> dict[str, Waiting]:
+        """The connections in the queues that are not empty, as they were read last, by socket name; without those that
+        cannot be listed. Never raises."""
+        busy = {name: each for name, each in self._listeners.items() if (backlogs[name].queue or 0) > 0}
+        if not busy:
+            return {}
+        with suppress(OSError):
+            question = partial(self._list_waiting, busy)
+            return ask_in_network_of(master_pid, question) if self._sockets.elsewhere else question()
+        return {}
+
+    def _list_waiting(self, busy: Mapping[str, list[Listener]]) -> dict[str, Waiting]:
+        queues, listed = self._accept_queues, dict[str, Waiting | None]()
+        may_list_tcp = queues.may_list_tcp()
+        for name, listeners in busy.items():
+            if listeners[0].family == "unix":
+                listed[name] = queues.list_unix(listeners)
+            elif may_list_tcp:
+                if name not in self._has_rivals:
+                    every = [each for family in TCP_FAMILIES for each in _list_in_time(family, None)]
+                    self._has_rivals[name] = find_rivals(listeners, every)
+                listed[name] = None if self._has_rivals[name] else queues.list_tcp(listeners)
+        return {name: waiting for name, waiting in listed.items() if waiting is not None}
+
     def is_alone(self, master_pid: int) -> bool | None:
         """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
         sockets = _read_sockets(master_pid)
         if sockets.held is None or sockets.elsewhere is None:
             return None
-        families: tuple[Family, ...] = ("inet", "inet6")
         try:
             dumps = (
-                ask_in_network_of(master_pid, lambda: _dump_all(families, None, _list_in_time))
+                ask_in_network_of(master_pid, lambda: _dump_all(TCP_FAMILIES, None, _list_in_time))
                 if sockets.elsewhere
-                else _dump_all(families, None, self._dumps.list_listeners)
+                else _dump_all(TCP_FAMILIES, None, self._dumps.list_listeners)
             )
         except OSError:
             return None

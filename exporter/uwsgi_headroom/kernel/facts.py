@@ -12,7 +12,7 @@ from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.kernel.throttling import Throttling
-from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waits
+from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waiting, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,9 @@ class HostFacts:
 
     backlogs: Mapping[str, Backlog] = field(default_factory=dict)
     """By socket name as in the stats document."""
+
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    """The connections in queues that are not empty, by socket name; without those that cannot be listed."""
 
     cpus: UsableCpus | None = None
 

@@ -23,7 +23,7 @@ from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.throttling import ThrottleCounts
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.workers_here import WorkersHere
-from uwsgi_headroom.record import Backlog, is_tcp
+from uwsgi_headroom.record import Backlog, Waiting, is_tcp
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
@@ -46,8 +46,8 @@ class Host:
     """Reads the kernel's facts about one server's processes and sockets, and caches the costly ones. With
     `cpu_residency`, it also reads every thread of the workers.
 
-    * At every reading: the listen queues; for workers that have served requests since the last reading, whether they
-      are alive, their CPU time, and what their request threads wait for.
+    * At every reading: the listen queues, and the connections in those that are not empty; for workers that have served
+      requests since the last reading, whether they are alive, their CPU time, and what their request threads wait for.
     * Once a second, or every third reading: the same for all workers. Once a second: the idle CPU time (`machine_cpu`
       reads it for all servers).
     * Every five seconds, or every fifteenth reading up to 15 seconds: the proof, the identity, the workers' memory,
@@ -104,10 +104,11 @@ class Host:
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets], quick=quick)
         if proof.pid is None:
             return HostFacts(off=proof.reason, backlogs=backlogs)
+        waiting = self._backlogs.list_waiting(proof.pid, backlogs)
         if (proof.pid, proof.depth) != (self._workers_here.master_pid, self._workers_here.depth):
             self._workers_here = WorkersHere(proof.pid, proof.depth)
         here = self._workers_here.translate(snapshot, again=not quick)
-        facts = self._read_proven(proof.pid, here, backlogs, quick=quick, now=now, interval=interval)
+        facts = self._read_proven(proof.pid, here, backlogs, waiting, quick=quick, now=now, interval=interval)
         return self._workers_here.translate_back(facts)
 
     def _read_overflows(self, master_pid: int) -> ListenOverflows | None:
@@ -124,6 +125,7 @@ class Host:
         master_pid: int,
         snapshot: Snapshot,
         backlogs: dict[str, Backlog],
+        waiting: dict[str, Waiting],
         *,
         quick: bool,
         now: float,
@@ -167,6 +169,7 @@ class Host:
             and processes is last.processes
             and cpu_times is last.cpu_times
             and backlogs == last.backlogs
+            and waiting == last.waiting
             and waits == last.waits
             and not self._cpu_residency
         ):
@@ -175,6 +178,7 @@ class Host:
             slow,
             processes=processes,
             backlogs=backlogs,
+            waiting=waiting,
             threads={pid: read_threads(pid) for pid in processes} if self._cpu_residency else {},
             cpu_times=cpu_times,
             waits=waits,

@@ -109,8 +109,8 @@ SOCK_DIAG_BY_FAMILY = 20
 TCP_LISTEN = 10
 
 # linux/unix_diag.h
-UDIAG_SHOW_NAME, UDIAG_SHOW_RQLEN = 0x01, 0x10
-UNIX_DIAG_NAME, UNIX_DIAG_RQLEN = 0, 4
+UDIAG_SHOW_NAME, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN = 0x01, 0x08, 0x10
+UNIX_DIAG_NAME, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN = 0, 3, 4
 unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
 unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.analysis.percentiles import SHARES
-from uwsgi_headroom.metrics.family import Family, Line, counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.percentiles import SHARES, ResponseTimes
+from uwsgi_headroom.metrics.family import Family, LabelSet, Line, counter, gauge
+from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, label_each, labels_of
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
@@ -27,18 +28,21 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with too few "
         "requests.",
         [
-            (
-                labels_of(
-                    server.observation,
-                    window=prometheus_duration(figures.window.asked),
-                    percentile=_PERCENTILES[share],
-                ),
-                percentile.seconds,
-            )
+            pair
             for server in scrape.servers
             for figures in server.observation.figures
-            if figures.response_times
-            for share, percentile in figures.response_times.percentiles.items()
+            for pair in _list_percentiles(server, figures, figures.response_times)
+        ],
+    )
+    yield gauge(
+        "uwsgi_queue_wait_percentile_seconds",
+        "Percentile of the wait in the listen queue over the longest window, of all requests. Absent if no request was "
+        "seen waiting, below 0.8 times between two samples, and with too few requests.",
+        [
+            pair
+            for server in scrape.servers
+            for figures in server.observation.figures[-1:]
+            for pair in _list_percentiles(server, figures, figures.queue_waits)
         ],
     )
     judged = [
@@ -65,8 +69,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield counter(
         "uwsgi_slo_bad_requests_total",
         "Requests that missed the objective, each once: slower than the threshold inside uWSGI, or still in service "
-        "for longer (slow), or slower only together with the mean wait in the listen queue (waited; both are estimated "
-        "numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
+        "for longer (slow), or slower only together with the wait in the listen queue before (waited; both are "
+        "estimated numbers), lost with their worker, or refused: dropped at this server's full TCP queue.",
         [
             (labels_of(server.observation, reason=reason), number)
             for server, _, totals in judged
@@ -79,6 +83,16 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             if number is not None
         ],
     )
+
+
+def _list_percentiles(
+    server: ObservedServer, figures: Figures, times: ResponseTimes | None
+) -> list[tuple[LabelSet, float | None]]:
+    window = prometheus_duration(figures.window.asked)
+    return [
+        (labels_of(server.observation, window=window, percentile=_PERCENTILES[share]), percentile.seconds)
+        for share, percentile in (times.percentiles if times else {}).items()
+    ]
 
 
 @lru_cache(maxsize=64)

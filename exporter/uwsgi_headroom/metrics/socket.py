@@ -49,6 +49,18 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "Length of the server's longest listen queue, of those that can be measured.",
         [(server.labels, max(lengths)) for server in scrape.servers if (lengths := _list_lengths(server))],
     )
+    yield gauge(
+        "uwsgi_listen_queue_oldest_wait_seconds",
+        "For how long the oldest request in the server's listen queues has waited; 0 if they are empty. TCP: as the "
+        "kernel says. UNIX: since the exporter first saw it, to within the time between two samples. Absent unless all "
+        "queues are known.",
+        [
+            (server.labels, max(oldest.values()))
+            for server in scrape.servers
+            if (oldest := server.observation.totals.oldest_waits)
+            and oldest.keys() == server.reading.listen_queues().keys()
+        ],
+    )
     overflows = [(server.labels, counts) for server in scrape.servers if (counts := server.reading.host.overflows)]
     yield counter(
         "uwsgi_listen_overflows_total",

@@ -212,12 +212,12 @@ class Estimator:
         for kind, number in kinds.items():
             _, group = self._memory.groups[kind]
             parts, total = self._weigh(group)
-            _add(counts, doubt, group.first, [part / total for part in parts], number)
+            add_parts(counts, doubt, group.first, [part / total for part in parts], number)
         missing = requests - sum(counts)
         if missing > 0.5:
             shares = self.shares or _exponential(self.bins, 1.0)
             whole = sum(shares)
-            _add(counts, doubt, 0, [share / whole for share in shares], missing)
+            add_parts(counts, doubt, 0, [share / whole for share in shares], missing)
         elif missing < -0.5:
             counts = [count * requests / (requests - missing) for count in counts]
         return Division(counts, doubt)
@@ -265,7 +265,7 @@ def _round_kinds(kinds: Mapping[Kind, float], coarseness: float) -> dict[Kind, f
     return rounded
 
 
-def _add(counts: list[float], doubt: list[float], first: int, parts: Sequence[float], number: float) -> None:
+def add_parts(counts: list[float], doubt: list[float], first: int, parts: Sequence[float], number: float) -> None:
     """Divide a number of requests in these proportions, from a bin on."""
     below = 0.0
     for place, part in enumerate(parts, first):

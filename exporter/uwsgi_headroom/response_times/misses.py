@@ -4,8 +4,9 @@ This is the one count: the metrics, the alerts on them, the API, the page and a 
 has missed the objective if
 
 * it took longer in service than the threshold (`slow`). One that is still in service for longer has missed it already;
-* it was quick enough in service, but not together with the mean wait in the listen queue at that time (`waited`).
-  Nobody knows which request waited how long, so each is taken to have waited the mean of its batch (5 s);
+* it was quick enough in service, but not together with the wait in the listen queue before (`waited`). How long
+  requests waited in a batch (5 s) is known, but not which of them were slow in service: both are taken to be
+  independent. Where single waits are not known, each is taken to have waited the mean of its batch;
 * it was lost with its worker (`lost`), unless it had been in service beyond the threshold before;
 * the kernel dropped its connection at this server's full queue (`refused`). A client tries again after 1 s, then 2 s,
   and each attempt counts, as a request and as a miss. Refusals at a UNIX socket are counted nowhere.
@@ -61,16 +62,17 @@ class MissCounter:
         *,
         lost: int,
         refused: int,
-        queue_wait: float | None,
+        waits: Sequence[tuple[float, float]],
         overdue: int,
         joined: bool,
     ) -> Misses:
         """Add a batch, and return what it adds. requests: completed; counts: these by bin (empty without requests);
-        queue_wait: mean seconds in the listen queue, None if unknown; overdue: requests that are in service at its end,
-        and have been for longer than the threshold. joined: whether every request in service at its start was followed
-        to its end or lost with its worker; if not, as after a reload, what has disappeared has missed."""
+        waits: seconds in the listen queue, with the share of the requests that waited so long; overdue: requests that
+        are in service at its end, and have been for longer than the threshold. joined: whether every request in service
+        at its start was followed to its end or lost with its worker; if not, as after a reload, what has disappeared
+        has missed."""
         slow = sum(counts[self._bins.find(self.threshold) + 1 :])
-        waited = max(0.0, self._count_waited(requests, counts, queue_wait or 0.0) - slow)
+        waited = sum([share * max(0.0, self._count_late(requests, counts, wait) - slow) for wait, share in waits])
         began, self._overdue = overdue - self._overdue, overdue
         change = slow + began - self._owed
         counted = requests + lost + began - self._owed
@@ -90,9 +92,9 @@ class MissCounter:
         self.total = self.total.plus(added)
         return added
 
-    def _count_waited(self, requests: int, counts: Sequence[float], queue_wait: float) -> float:
-        """Completed requests that took longer than the threshold with the mean wait before them."""
-        left = self.threshold - queue_wait
+    def _count_late(self, requests: int, counts: Sequence[float], wait: float) -> float:
+        """Completed requests that would take longer than the threshold with this wait before them."""
+        left = self.threshold - wait
         if left <= 0:
             return float(requests)
         return sum(counts[self._bins.find(left) + 1 :])

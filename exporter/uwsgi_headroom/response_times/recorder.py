@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.estimator import Division, Estimator
 from uwsgi_headroom.response_times.misses import MissCounter, Misses
+from uwsgi_headroom.response_times.queue_waits import BatchWaits, Left
 from uwsgi_headroom.response_times.sightings import Observer, Sightings
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
@@ -52,12 +53,14 @@ class ResponseTimeRecorder:
         self._observer = Observer()
         self._sightings = Sightings()
         self.history = BatchHistory(self._bins)
+        self.wait_history = BatchHistory(self._bins)  # of the waits in listen queues: only batches in which there were
         self.totals: ResponseTimeTotals | None = None
         self._until = Completed(0, None, 0)  # at the end of the last batch
         self._queued = Queued()  # at the end of the last batch
         self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
         self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
+        self._waits = BatchWaits(self._bins)
 
     def add(
         self,
@@ -68,9 +71,12 @@ class ResponseTimeRecorder:
         joined: bool,
         queued: Queued = Queued(),  # noqa: B008 - a constant
         reloads: int = 0,
+        left: Sequence[Left] = (),
+        accepted: int = 0,
     ) -> None:
         """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        completed, queued, reloads: the totals until this sample."""
+        completed, queued, reloads: the totals until this sample. left: the requests that left a queue since the last
+        one, of `accepted` in all."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return
@@ -85,7 +91,9 @@ class ResponseTimeRecorder:
             self._observer.follow(reading, workers, self._sightings)
             self._samples += 1
             self._sampled_seconds += step
+            self._waits.add(left, accepted)
         else:
+            self._waits.unknown += accepted
             self._observer.restart(reading, workers)
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
         if reading.at - self._began + min(step, longest) > longest:
@@ -114,6 +122,8 @@ class ResponseTimeRecorder:
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
         self._samples, self._sampled_seconds = 0, 0.0
+        self._waits.end(self.wait_history, at, elapsed, interval)
+        self._waits = BatchWaits(self._bins)
 
     def _count_misses(
         self,
@@ -133,7 +143,7 @@ class ResponseTimeRecorder:
             batch.counts,
             lost=lost,
             refused=max(0, refused) if self._queued.refused is not None else 0,
-            queue_wait=self._queue_wait(elapsed, completed, queued),
+            waits=self._waits.shares() or [(self._queue_wait(elapsed, completed, queued) or 0.0, 1.0)],
             overdue=self._observer.count_longer(self.misses.threshold),
             joined=reloads == self._reloads,
         )

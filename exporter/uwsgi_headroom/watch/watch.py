@@ -51,6 +51,7 @@ from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
+from uwsgi_headroom.response_times.queue_waits import count_all
 from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeWindow, SlowRequests
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.stats import Snapshot
@@ -236,6 +237,7 @@ class Watch:
                 self.outage_within(window),
                 self.backends.slices,
                 destinations=self.destinations.of(window),
+                queue_waits=self.queue_waits(window),
             )
             for window in windows_known
             if window
@@ -283,6 +285,12 @@ class Watch:
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
         """Return the requests by response time in a window."""
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
+
+    def queue_waits(self, window: Window) -> ResponseTimeWindow | None:
+        """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting."""
+        requests = sum([worker.requests for worker in window.workers])
+        history = self.integrals.response_times.wait_history
+        return count_all(history, window.until - window.seconds, window.until, requests)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         self._outcome_at = at

@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 
-from tools.bench.accuracy import cases, percentiles, prometheus, table
+from tools.bench.accuracy import cases, percentiles, prometheus, queue_waits, table
 from tools.support import monitoring
 
 QUICK = 8.0
@@ -43,6 +43,11 @@ def main() -> None:
         if options.only in kind.name:
             judgements = percentiles.run(kind, seconds)
             print(table.lines(kind.name, judgements), flush=True)
+            lines += judgements
+    for queued in queue_waits.every():
+        if options.only in queued.name:
+            judgements = queue_waits.run(queued, seconds)
+            print(table.lines(queued.name, judgements), flush=True)
             lines += judgements
     missed = sum(line.met is False for line in lines)
     judged = sum(line.met is not None for line in lines)

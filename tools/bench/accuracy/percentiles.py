@@ -81,7 +81,9 @@ def run(case: Case, seconds: float) -> list[Line]:
         time.sleep(seconds)
         records = load.stop().records
         time.sleep(SETTLE)
-        measured = [(rate, _document(port), Scraper(port).scrape()) for port, rate in zip(ports, RATES, strict=True)]
+        measured = [
+            (rate, read_document(port), Scraper(port).scrape()) for port, rate in zip(ports, RATES, strict=True)
+        ]
         log = [int(line) / 1e6 for line in (server.directory / "micros").read_text().split()]
     by_application = sorted((record.leave - record.enter) / 1e9 for record in records)
     truth = sorted(log) if case.by_log else by_application
@@ -96,7 +98,7 @@ def _is_read(port: int) -> bool:
     return bool(Scraper(port).scrape().samples.get("uwsgi_threads_available"))
 
 
-def _document(port: int) -> Any:
+def read_document(port: int) -> Any:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", f"/api/v1/servers/{SERVER}?window=3600")
     document = json.loads(connection.getresponse().read())

@@ -157,9 +157,15 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     return f"A longer queue helps only against bursts: {how}."
 
 
+def _longest(figures: Figures) -> str:
+    """How long the slowest of a hundred requests wait, as a part of a sentence; empty if that is not known."""
+    p99 = figures.queue_waits.percentiles.get(0.99) if figures.queue_waits else None
+    return f" (1 of 100 requests at least {duration(p99.seconds)})" if p99 and p99.seconds is not None else ""
+
+
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
-    waiting = judge_waiting(flow)
+    waiting, longest = judge_waiting(flow), "" if socket else _longest(figures)
     if waiting in (None, "none"):
         return
     at = f"at {socket}, " if socket else ""
@@ -168,7 +174,10 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
-        title, evidence = "Requests wait in the listen queue.", f"{wait} on average, {compared}{over}."
+        title, evidence = (
+            "Requests wait in the listen queue.",
+            f"{wait} on average{longest}, {compared}{over}.",
+        )
     yield Finding(
         code="queue_wait",
         severity="critical" if waiting == "severe" and not reloaded else "warning",

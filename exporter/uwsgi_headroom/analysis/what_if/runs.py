@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 from typing import Any, Literal
 
+from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.what_if.measured import Measured, Observed
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, left_beside
@@ -55,9 +56,7 @@ class AtLoad:
     @property
     def total_time(self) -> float | None:
         """Mean seconds from the arrival in the listen queue to the response."""
-        if self.response_time is None or self.queue_wait is None:
-            return None
-        return self.response_time + self.queue_wait
+        return add_wait(self.response_time, self.queue_wait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

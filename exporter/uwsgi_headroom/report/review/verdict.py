@@ -219,8 +219,9 @@ def _say_users(users: Users) -> str:
     slow = "" if p95 is None else f", and 95 of 100 at most {duration(p95)}"
     parts = ["" if served is None else f"At peak a request takes {duration(served)} on average{slow}."]
     if wait is not None and served is not None:
+        together = f", {duration(served + wait)} together" if wait >= NOTICED else ""
         before = f"waits {duration(wait)} in the listen queue" if wait >= NOTICED else "hardly waits in a listen queue"
-        parts.append(f"Before that it {before}.")
+        parts.append(f"Before that it {before}{together}.")
     if users.queue_full:
         parts.append(f"Clients were turned away in {fine_percent(users.queue_full)} of the time.")
     if users.lost and users.lost >= 1:

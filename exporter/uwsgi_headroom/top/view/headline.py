@@ -12,8 +12,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.verdict import usable_clause
+from uwsgi_headroom.documents.response_times import find_percentile
 from uwsgi_headroom.documents.schema import Headroom, Server, Summary
 from uwsgi_headroom.documents.sentences import (
     RequestTime,
@@ -187,7 +189,9 @@ def _requests(server: Server) -> Iterator[Text]:
     if flow.response_time is not None:
         line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
     if flow.queue_wait is not None:
-        line.append(f", {duration(flow.queue_wait)} in the listen queue")
+        wait = f"{duration(flow.queue_wait)} in the listen queue"
+        is_sum = flow.total_time is not None and flow.queue_wait >= EMPTY
+        line.append(f" + {wait} = {duration(flow.total_time or 0.0)}" if is_sum else f", {wait}")
     window = server.window
     if window:
         counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
@@ -322,7 +326,9 @@ def route_lines(server: Server, width: int) -> Iterator[Text]:
 
 
 def _queues(server: Server) -> Iterator[Text]:
-    """Build the lines of the queues: longest first, then those that are not known."""
+    """Build the lines of the queues: longest first, then those that are not known. A percentile is of all requests, so
+    it stands beside an only queue."""
+    p95 = find_percentile(server.queue_waits, 0.95)
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
         line = _label("queue")
         if socket.queue is None:
@@ -332,6 +338,8 @@ def _queues(server: Server) -> Iterator[Text]:
             line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
             line.append(", full" if full else "")
         line.append("" if socket.mean_queue is None else f" ({mean_count(socket.mean_queue)} on average)")
+        line.append(f", oldest {duration(socket.oldest_wait)}" if socket.oldest_wait else "")
+        line.append(f", p95 {duration(p95.seconds)}" if p95 and p95.seconds and len(server.sockets) == 1 else "")
         yield line.append(f"  {socket.name}", "dim")
 
 

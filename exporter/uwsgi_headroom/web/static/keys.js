@@ -9,7 +9,8 @@ const FIGURES = [
   ["throughput", "Throughput", (server) => format.rate(server.flow?.throughput), (server) => requests(server)],
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
   ...SHARES.map((share) => [name(share), `Response ${name(share)}`, (server) => figure(server, share), (server) => interval(server, share), `${Math.round(share * 100)} of 100 requests are not slower: ${HOW}`]),
-  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "in the listen queue"],
+  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), (server) => waits(server), "mean time in the listen queue, before the response time; percentiles are of all requests, estimated from samples"],
+  ["total_time", "Users wait", (server) => format.duration(server.flow?.total_time), () => "in service + in the queue", "response time and queue wait together, without the network"],
   ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.count(server.threads?.available)} threads`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
@@ -48,6 +49,14 @@ export class Keys {
 }
 
 const requests = (server) => (server.flow ? `${format.count(server.flow.requests)} in ${format.duration(server.window.seconds)}` : "");
+
+/** What is known of single waits: percentiles if any request was seen waiting, and the oldest one of now. */
+function waits({ queue_waits: known, sockets }) {
+  const parts = known ? [0.95, 0.99].map((share) => known.percentiles.find((each) => each.share === share)).filter((each) => each?.seconds) : [];
+  const oldest = Math.max(0, ...sockets.map((socket) => socket.oldest_wait ?? 0));
+  const texts = [...parts.map((each) => `${name(each.share)} ${format.duration(each.seconds)}`), ...(oldest ? [`oldest now ${format.duration(oldest)}`] : [])];
+  return texts.join(", ") || "in the listen queue";
+}
 
 const stuck = (server) => (server.threads?.stuck ? `${server.threads.stuck} for over ${format.chosen(server.threads.stuck_seconds)}` : "threads");
 

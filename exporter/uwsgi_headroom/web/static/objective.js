@@ -82,7 +82,7 @@ export function objective() {
         tile.show(...burning(known, shown.at(at - burns.length)?.[1], WINDOWS[at][0]));
         tile.warn(severity in { warning: 1, critical: 1 } ? severity : null);
       });
-      wait.show(format.duration(known.queue_wait), "on top of the response times");
+      wait.show(format.duration(known.queue_wait), "before the response times");
       wait.warn(WAITING[flow?.waiting] ?? null);
       const limit = loadLimit(known);
       load.show(limit ? `${known.load_multiple_reached ? "" : ">"}${format.factor(known.load_multiple)}` : format.NOT_KNOWN, limit || (known.unjudged ? "not judged" : "the last hour does not show it"));
@@ -96,6 +96,7 @@ function burning(known, burn, asked) {
   const part = burn.seconds < LEAST_COVERED * asked ? `${format.duration(burn.seconds)} so far: ` : "";
   if (burn.rate === null) return [format.NOT_KNOWN, `${part}${format.count(burn.requests)} requests, ${NEEDED} are needed`];
   if (known.unjudged) return [format.NOT_KNOWN, "not judged"];
-  const bad = `${share(burn.share)} bad: ${format.count(burn.slow)} slow, ${format.count(burn.lost)} lost`;
+  const named = ["slow", "waited", "lost", "refused"].filter((reason) => burn[reason] >= 0.5).map((reason) => `${format.count(burn[reason])} ${reason}`);
+  const bad = `${share(burn.share)} bad${named.length ? `: ${named.join(", ")}` : ""}`;
   return [format.mean(burn.rate), `${part}${bad} of ${format.count(burn.requests)}`];
 }

@@ -23,7 +23,7 @@ export function requestBar() {
       const shown = parts(document);
       node.hidden = !shown.length;
       if (!shown.length) return;
-      const whole = shown.reduce((sum, part) => sum + part.seconds, 0);
+      const whole = document.waits.states.reduce((sum, state) => sum + state.per_request, 0); // also of parts too small to show
       retitle(node, `Where the ${format.duration(whole)} go`, EXPLANATION);
       if ([...pieces.keys()].join("\n") !== shown.map((part) => part.key).join("\n")) {
         pieces = new Map(shown.map((part) => [part.key, piece(part)]));

@@ -17,6 +17,7 @@ const COLUMNS = [
   { head: "Waiting", wraps: true, title: "connections waiting now, and how many fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
   { head: "Mean", title: "mean number of waiting connections over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
   { head: "Wait", title: "mean time a request waited; known only if its workers serve no other socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
+  { head: "Oldest", title: "for how long the oldest request in the queue has waited", value: (socket) => socket.oldest_wait ?? null, text: (socket) => format.duration(socket.oldest_wait) },
 ];
 
 const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);

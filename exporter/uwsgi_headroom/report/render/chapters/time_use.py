@@ -15,8 +15,8 @@ from uwsgi_headroom.words.formats import duration, percent
 from uwsgi_headroom.words.states import WAITS
 
 INTRODUCTION = (
-    "What a mean request spends its time on at peak: threads in a state over requests per second (Little's law). It "
-    "says which change makes requests faster."
+    "What a mean request spends its time on at peak: its response time, divided by what the threads were seen to do. "
+    "It says which change makes requests faster."
 )
 
 

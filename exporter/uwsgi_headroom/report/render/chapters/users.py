@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from markupsafe import escape
 
+from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
 from uwsgi_headroom.report.render.figures import fine_share, seconds, whole
 from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
@@ -14,8 +15,8 @@ from uwsgi_headroom.words.colours import PALETTE
 from uwsgi_headroom.words.formats import chosen, fine_percent
 
 INTRODUCTION = (
-    "Response times are inside uWSGI: the wait in the listen queue comes on top, and the network is not included. At "
-    "peak: in the quarter hour that counts."
+    "Response times are inside uWSGI. Users wait for them and, before that, in the listen queue; the network is not "
+    "included. At peak: in the quarter hour that counts."
 )
 
 _NAMES = ("p50", "p90", "p95", "p99")
@@ -47,16 +48,22 @@ def write(service: ServiceReview) -> Iterator[Block]:
 def _times(users: Users) -> Table:
     def row(name: str, mean: float | None, percentiles: object, wait: float | None) -> tuple[str, ...]:
         known = percentiles if isinstance(percentiles, dict) else {}
-        return (name, seconds(mean), *(seconds(known.get(each)) for each in _NAMES), seconds(wait))
+        return (
+            name,
+            *(seconds(known.get(each)) for each in _NAMES),
+            seconds(mean),
+            seconds(wait),
+            seconds(add_wait(mean, wait)),
+        )
 
     return Table(
-        heads=("", "mean", *_NAMES, "queue wait (mean)"),
+        heads=("", *_NAMES, "mean", "queue wait (mean)", "together (mean)"),
         rows=(
             row("over the range", users.mean, users.percentiles, users.queue_wait),
             row("at peak", users.mean_at_peak, users.percentiles_at_peak, users.queue_wait_at_peak),
         ),
         caption="Response times: p95 is the time that 95 of 100 requests do not exceed.",
-        numbers=range(1, 7),
+        numbers=range(1, 8),
     )
 
 

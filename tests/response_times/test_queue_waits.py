@@ -1,0 +1,231 @@
+"""Waits in listen queues from samples, against simulations in which each wait is known, and against odd samples."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uwsgi_headroom.analysis.percentiles import Percentile, compute_percentiles
+from uwsgi_headroom.record import Backlog, Waiting
+from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.queue_waits import (
+    MOST_FOLLOWED,
+    BatchWaits,
+    Left,
+    QueueFollower,
+    count_all,
+)
+from uwsgi_headroom.response_times.totals import BatchHistory
+
+INTERVAL = 0.2
+BINS = Bins()
+
+
+@dataclass
+class Queue:
+    """What a FIFO queue in front of some threads did: for each request, when it came and when a thread took it."""
+
+    came: list[float] = field(default_factory=list)
+    taken: list[float] = field(default_factory=list)
+
+    @property
+    def waits(self) -> list[float]:
+        return [taken - came for came, taken in zip(self.came, self.taken, strict=True)]
+
+
+def simulate(threads: int, load: float, serve: Callable[[random.Random], float], seconds: float, seed: int) -> Queue:
+    """Random arrivals; load: of the threads, with a mean time in service of 0.1 s."""
+    chance, queue, at = random.Random(seed), Queue(), 0.0
+    free = [0.0] * threads
+    while at < seconds:
+        at += chance.expovariate(load * threads / 0.1)
+        first = min(range(threads), key=free.__getitem__)
+        taken = max(at, free[first])
+        free[first] = taken + serve(chance)
+        queue.came.append(at)
+        queue.taken.append(taken)
+    return queue
+
+
+def look(queue: Queue, at: float, kind: str) -> tuple[Backlog, dict[str, Waiting], int]:
+    """A sample of it: the backlog, the list of what waits, and how many were accepted by then. Both are in order."""
+    accepted, come = bisect_right(queue.taken, at), bisect_right(queue.came, at)
+    numbers = range(accepted, come)
+    listed = Waiting(tuple((number + 1, at - queue.came[number] if kind == "tcp" else None) for number in numbers))
+    return Backlog(len(numbers), 100, None), {} if kind == "counts" or not numbers else {"s": listed}, accepted
+
+
+def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percentile], float]:
+    """The percentiles of the waits from samples, and the mean."""
+    chance, follower, history = random.Random(1), QueueFollower(), BatchHistory(BINS)
+    at, before, left = 0.0, 0, list[Left]()
+    while at < seconds:
+        step = INTERVAL * chance.uniform(0.8, 1.2)
+        at += step
+        backlog, listed, accepted = look(queue, at, kind)
+        left += follower.follow(at, step, {"s": backlog}, listed, accepted - before)
+        before = accepted
+    add_batch(history, at, left, before)
+    found = compute_percentiles(count_all(history, 0.0, at, before))
+    assert found
+    return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
+
+
+def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int) -> None:
+    """Adds a batch of all the time until then."""
+    batch = BatchWaits(BINS)
+    batch.add(left, accepted)
+    batch.end(history, at, at, INTERVAL)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix", "counts"])
+@pytest.mark.parametrize(
+    ("threads", "load", "serve"),
+    [
+        (1, 0.9, lambda chance: chance.expovariate(10)),
+        (4, 0.95, lambda chance: chance.expovariate(10)),
+        (2, 0.97, lambda _: 0.1),
+        (2, 0.9, lambda chance: 0.9 if chance.random() < 0.1 else 1 / 90),
+    ],
+    ids=["1x1", "4 threads", "constant", "two kinds"],
+)
+def test_percentiles_of_simulated_queues(
+    kind: str, threads: int, load: float, serve: Callable[[random.Random], float]
+) -> None:
+    """From two sampling intervals on, a percentile is within 5 % of the truth, and its interval holds it. The mean is
+    within 3 %."""
+    queue = simulate(threads, load, serve, 120.0, seed=7)
+    percentiles, mean = follow(queue, kind, 120.0)
+    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= 120.0)
+    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
+    for share, found in percentiles.items():
+        truth = waits[int(share * len(waits))]
+        assert found.low <= truth <= found.high
+        if truth >= 2 * INTERVAL:
+            assert found.seconds == pytest.approx(truth, rel=0.05)
+
+
+class Sampled:
+    """A queue of one socket that is sampled twice a second."""
+
+    def __init__(self) -> None:
+        self.follower = QueueFollower()
+        self.at = 0.0
+
+    def sample(
+        self, length: int, *connections: tuple[int, float | None], accepted: int = 0, step: float = 0.5
+    ) -> list[Left]:
+        self.at += 0.5
+        listed = {"s": Waiting(connections, len(connections) == length)} if connections else {}
+        return self.follower.follow(self.at, step, {"s": Backlog(length, 100, None)}, listed, accepted)
+
+    @property
+    def oldest(self) -> float | None:
+        """Of a queue that is followed; 0 if it is empty."""
+        return self.follower.oldest().get("s")
+
+
+def test_the_oldest_request() -> None:
+    """Over TCP its age is the kernel's, and data that come later make it no younger. A UNIX client's age begins between
+    the samples that saw it first and did not. An empty queue has none."""
+    tcp, unix = Sampled(), Sampled()
+    tcp.sample(2, (7, 3.0), (8, 0.1))
+    assert tcp.oldest == 3.0
+    tcp.sample(2, (8, 0.6), (7, 0.2))
+    assert tcp.oldest == pytest.approx(3.5)
+    unix.sample(0)
+    unix.sample(1, (7, None))
+    assert unix.oldest == pytest.approx(0.25)
+    unix.sample(1, (7, None))
+    assert unix.oldest == pytest.approx(0.75)
+    assert unix.sample(0, accepted=1) == [Left(pytest.approx(1.0), 1.0)]
+    assert unix.oldest == 0.0
+
+
+def test_a_queue_that_was_there_before() -> None:
+    """At the first sample, and after a gap, a UNIX client has waited at least since then; how long is not known when
+    it leaves. Over TCP it is."""
+    unix, tcp = Sampled(), Sampled()
+    unix.sample(1, (7, None), step=0.0)
+    assert unix.oldest == 0.0
+    unix.sample(2, (7, None), (8, None), step=0.0)
+    assert unix.oldest == 0.5
+    assert unix.sample(0, accepted=2) == [Left(None, 1.0), Left(None, 1.0)]
+    tcp.sample(1, (7, 9.0), step=0.0)
+    assert tcp.sample(0, accepted=1, step=0.0) == []
+    tcp.sample(1, (8, 9.0), step=0.0)
+    assert tcp.sample(0, accepted=1) == [Left(pytest.approx(9.25), 1.0)]
+
+
+def test_lists_that_are_not_complete() -> None:
+    """While only the length is known, as many have left as uWSGI accepted; who stays keeps the age, also when the list
+    is complete again. A part of the list raises the age of the oldest, if the kernel knows it."""
+    sampled = Sampled()
+    sampled.sample(0)
+    sampled.sample(3, (7, None), (8, None), (9, None))
+    assert len(sampled.sample(4, accepted=1)) == 1
+    sampled.sample(4, (8, None), (9, None), (10, None), (11, None))
+    assert sampled.oldest == pytest.approx(1.25)
+    sampled.sample(900, (8, 60.0))
+    assert sampled.oldest == 60.0
+
+
+def test_clients_that_give_up_and_uncounted_requests() -> None:
+    """What uWSGI did not count has left all the same if the list lacks it; a queue that shrinks lost at least so
+    many."""
+    sampled = Sampled()
+    sampled.sample(3, (7, None), (8, None), (9, None))
+    assert len(sampled.sample(1, (9, None))) == 2
+    assert len(sampled.sample(0)) == 1
+
+
+def test_no_queue_is_too_long() -> None:
+    """uWSGI's document may have any numbers: such a queue is not followed, and takes no memory."""
+    sampled = Sampled()
+    assert sampled.sample(2**60, accepted=2**60) == []
+    assert sampled.oldest is None
+    sampled.sample(MOST_FOLLOWED, accepted=2**60)
+    assert sum(left.number for left in sampled.sample(1, accepted=2**60)) == pytest.approx(2**60)
+
+
+def test_requests_that_nobody_saw_waiting() -> None:
+    """They did not wait noticeably: of a hundred requests that left, two waited for three seconds, and the median is
+    below what samples show. Without any that waited there is nothing to say; those of which nothing is known do not
+    count."""
+    history = BatchHistory(BINS)
+    assert count_all(history, 0.0, 10.0, 100) is None
+    add_batch(history, 5.0, [Left(None, 20.0)], 20)
+    assert count_all(history, 0.0, 10.0, 120) is None
+    add_batch(history, 10.0, [Left(3.0, 2.0)], 50)
+    found = compute_percentiles(count_all(history, 0.0, 10.0, 120))
+    assert found
+    assert found.requests == 100
+    assert found.percentiles[0.5].seconds is None
+    assert found.percentiles[0.99].seconds == pytest.approx(3.0, rel=0.1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 6),
+            st.lists(st.tuples(st.integers(1, 8), st.none() | st.floats(0, 1e6)), max_size=6),
+            st.integers(0, 50),
+            st.sampled_from([0.0, 0.5, 30.0]),
+        ),
+        max_size=12,
+    )
+)
+def test_any_samples(samples: list[tuple[int, list[tuple[int, float | None]], int, float]]) -> None:
+    """Whatever the samples say, no wait is negative, and the queue is as long as it was read."""
+    sampled = Sampled()
+    for length, connections, accepted, step in samples:
+        left = sampled.sample(length, *connections, accepted=accepted, step=step)
+        assert all((each.seconds or 0.0) >= 0 and each.number > 0 for each in left)
+        assert sampled.oldest is not None
+        assert sampled.oldest >= 0
