@@ -35,16 +35,21 @@ class Load:
 @dataclass(frozen=True)
 class Outcome:
     """What was recorded, and the true response times, ascending: in total, and in a window after the estimate has
-    settled."""
+    settled. before: the totals at the start of the window."""
 
     totals: ResponseTimeTotals
     all_times: list[float]
+    before: ResponseTimeTotals
     window: ResponseTimeWindow
     times: list[float]
 
     def percentile(self, share: float) -> float:
         """The true percentile: the least response time that this share of the requests does not exceed."""
         return self.times[max(0, -int(-share * len(self.times) // 1) - 1)]
+
+    def increase(self, bound: float) -> int:
+        """By how much the histogram's bucket of this bound grew in the window."""
+        return self.totals.count_up_to(bound) - self.before.count_up_to(bound)
 
     def share_slower(self, bound: float) -> tuple[float, float]:
         """The true share of the requests slower than a bound of the bins, and the estimated one."""
@@ -80,23 +85,22 @@ def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75
     chance = random.Random(seed)
     workers = [[Thread(load, seconds + 1, chance) for _ in range(load.threads)] for _ in range(load.workers)]
     recorder = ResponseTimeRecorder((0.75,))
-    ends: dict[float, list[int]] = {}  # of each batch: the requests that each thread has completed
+    # Of each batch: the totals at its end, and the requests that each thread has completed.
+    ends: dict[float, tuple[ResponseTimeTotals, list[int]]] = {}
     at = 0.0
     while at < seconds:
         sample = tuple(_sample(number, threads, at) for number, threads in enumerate(workers, 1))
         requests, running = sum(each.requests or 0 for each in sample), sum(each.running_time or 0.0 for each in sample)
         recorder.add(reading(at, NOTHING, HostFacts()), sample, Completed(requests, running, 0), joined=at > 0)
-        if at in (0.0, recorder.history.ended):
-            ends[at] = [thread.done for threads in workers for thread in threads]
+        if at in (0.0, recorder.history.ended) and recorder.totals:
+            ends[at] = recorder.totals.copy(), [thread.done for threads in workers for thread in threads]
         at += (1 + 0.2 * (2 * chance.random() - 1)) / rate
     threads = [thread for worker in workers for thread in worker]
     start, until = min(end for end in ends if end > settle), max(ends)
     window = recorder.history.window(start, until)
     assert window
-    assert recorder.totals
-    return Outcome(
-        recorder.totals, _times(threads, ends[0.0], ends[until]), window, _times(threads, ends[start], ends[until])
-    )
+    (_, first), (before, then), (totals, now) = ends[0.0], ends[start], ends[until]
+    return Outcome(totals, _times(threads, first, now), before, window, _times(threads, then, now))
 
 
 def _times(threads: list[Thread], start: list[int], until: list[int]) -> list[float]:
