@@ -128,7 +128,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         waits=waits,
         lock=lock,
         saturation=find_saturated(waits, backends),
-        response_times=compute_percentiles(response_times),
+        response_times=compute_percentiles(response_times, flow.response_time),
         routes=compute_routes(routes),
         stuck_seconds=stuck_seconds,
         outage=outage,

@@ -23,10 +23,10 @@ BUCKET_BOUNDS = (
     *(4.0, 4.5, 5.0, 5.6, 6.3, 7.1, 8.0, 9.0),
     *(10.0, 12.5, 16.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0),
 )
-"""Upper bounds of the exported histogram, in seconds: the preferred numbers of ISO 3, twenty to a factor of ten from two
-default sampling intervals to 10 s, ten to a factor of ten around that. PromQL takes the requests of a bucket to be spread
-evenly over it, so its error is up to the width of a bucket where a distribution ends just above a bound, as at a timeout
-of 1 s: up to 12 % with twenty, up to 25 % with ten. Those of `EARLIER_BOUNDS` are among them: dashboards name them."""
+"""Upper bounds of the exported histogram, in seconds: preferred numbers (ISO 3), twenty to a factor of ten from two
+default sampling intervals to 10 s, and ten around that. PromQL spreads the requests of a bucket evenly over it: where a
+distribution ends just above a bound, as at a timeout of 1 s, it is wrong by up to the bucket's width, 12 % of the bound
+with twenty and 25 % with ten. `EARLIER_BOUNDS` are among them, because dashboards and objectives name them."""
 
 EARLIER_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The same until version 1.0. Records of history files have their bins."""

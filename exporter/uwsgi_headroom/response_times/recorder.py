@@ -110,7 +110,7 @@ class ResponseTimeRecorder:
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
         missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
-        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed)
+        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed, seconds)
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
         self._samples, self._sampled_seconds = 0, 0.0
