@@ -64,7 +64,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
         "  throughput   5.00 requests/s\n"
         "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
         "               p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside\n"
-        "               uWSGI, percentiles estimated from samples\n"
+        "               uWSGI, percentiles estimated from 5 samples a second\n"
         "  objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,\n"
         "               0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at\n"
         "               1.6x today's load\n" in text

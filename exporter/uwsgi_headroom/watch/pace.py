@@ -80,6 +80,10 @@ class Pace:
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
 
+    def set_rate(self, samples_per_second: float) -> None:
+        """From now on, sample this often, if the budgets permit it."""
+        self._wanted = 1 / samples_per_second
+
     @property
     def interval(self) -> float:
         """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
@@ -140,10 +144,10 @@ _WORTH_A_LINE = 1.2
 
 class CpuBudget:
     """The factor by which the sampling intervals of all servers are stretched, at least 1. CPU time is inversely
-    proportional to it, so each period multiplies it by the share that was used over the share that may be."""
+    proportional to it, so each period multiplies it by the share that was used over `most`, the share that may be."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, monotonic: Callable[[], float], most: float = MOST_CPU) -> None:
+        self._monotonic, self._most = monotonic, most
         self._began = monotonic()
         self._spent = 0.0
         self._factor = 1.0
@@ -158,7 +162,7 @@ class CpuBudget:
         """The present factor."""
         elapsed = self._monotonic() - self._began
         if elapsed >= PERIOD_SECONDS:
-            used = self._spent / elapsed / MOST_CPU
+            used = self._spent / elapsed / self._most
             self._factor = min(MOST_STRETCHED, max(1.0, self._factor * used))
             self._began, self._spent = self._began + elapsed, 0.0
             self._say()
@@ -169,7 +173,7 @@ class CpuBudget:
             return
         self._said = not self._said
         if self._said:
-            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": MOST_CPU}
+            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": self._most}
             _log.warning("sampling all servers less often, to limit its CPU time", extra={"fields": fields})
         else:
             _log.info("sampling all servers as often as configured again")
