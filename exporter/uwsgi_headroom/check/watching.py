@@ -43,12 +43,13 @@ from uwsgi_headroom.watch.watch import Watch
 _STOPPED_SECONDS = 5.0
 
 _SAMPLES_PER_SECOND = 40.0
-"""Of all servers together, at most: so percentiles of one begin at 20 ms. An exporter takes 5 of each for as long as it
-runs, but `check` ends soon. As there, receiving documents takes 1 % of the time, so that large ones are read less often."""
+"""The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each for as long
+as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time, so that large ones are read less
+often."""
 
 _MOST_CPU = 0.1
-"""The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of 8x8
-with 16 requests in flight takes 3 ms (docs/benchmarks.md)."""
+"""The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
+8x8 with 16 requests in flight takes 3 ms (docs/benchmarks.md)."""
 
 
 async def judge(
@@ -300,7 +301,7 @@ async def judge_targets(
 
 
 def share_samples(watches: Sequence[Watch]) -> None:
-    """Sample a single server as often as uWSGI's safety permits, and of several none less often than an exporter does."""
+    """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter."""
     for watch in watches:
         watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, _SAMPLES_PER_SECOND / len(watches)))
 
