@@ -180,7 +180,7 @@ def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75
             sum(each.running_time or 0.0 for each in sample),
             0,
         )
-        joined = at > 0 and at - before <= max(1.0, 3 / rate)
+        joined = at > 0 and at - before <= max(3.0, 3 / rate)
         recorder.add(reading(at, NOTHING, HostFacts()), sample, completed, joined=joined)
         if at in (0.0, recorder.history.ended) and recorder.totals:
             ends[at] = recorder.totals.copy(), [len(thread.times) for each in workers for thread in each.threads]

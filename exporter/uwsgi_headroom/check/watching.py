@@ -43,8 +43,8 @@ from uwsgi_headroom.watch.watch import Watch
 _STOPPED_SECONDS = 5.0
 
 _SAMPLES_PER_SECOND = 40.0
-"""The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each for as long
-as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time, so that large ones are read less
+"""The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
+long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
 often."""
 
 _MOST_CPU = 0.1

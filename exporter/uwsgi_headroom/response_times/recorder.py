@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,6 +21,10 @@ _BATCH_SAMPLES = 10
 """The samples of a batch where they are more than half a second apart: an estimate from few would not be better."""
 
 _LONGEST_BATCH_SECONDS = 10.0
+
+_LATE_SECONDS, _LATE_INTERVALS = 1.0, 3.0
+"""A sample later than both after the one before says little of the requests that ended meanwhile: they are divided like
+those of a gap."""
 
 
 class Completed(NamedTuple):
@@ -57,7 +62,9 @@ class ResponseTimeRecorder:
         self._queued = Queued()  # at the end of the last batch
         self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
-        self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
+        self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each but late ones
+        self._joined_seconds = 0.0  # of the present batch, without gaps
+        self._interval = math.inf  # of the last batch with samples
 
     def add(
         self,
@@ -81,7 +88,8 @@ class ResponseTimeRecorder:
             self._until, self._began, joined = completed, reading.at, False
             self._queued, self._reloads = queued, reloads
         step, self._before = reading.at - self._before, reading.at
-        if joined:
+        self._joined_seconds += step if joined else 0.0
+        if joined and step <= max(_LATE_SECONDS, _LATE_INTERVALS * self._interval):
             self._observer.follow(reading, workers, self._sightings)
             self._samples += 1
             self._sampled_seconds += step
@@ -100,7 +108,9 @@ class ResponseTimeRecorder:
             seconds = completed.seconds - self._until.seconds
         lost = completed.lost - self._until.lost
         elapsed = at - self._began
-        interval = self._sampled_seconds / self._samples if self._samples else elapsed
+        if self._samples:
+            self._interval = self._sampled_seconds / self._samples
+        interval = self._interval if self._interval < math.inf else elapsed
         batch = Division((), ())
         if requests > 0:
             batch = self._estimator.add(self._sightings, requests, seconds, elapsed, interval)
@@ -113,7 +123,7 @@ class ResponseTimeRecorder:
         self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed, seconds)
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
-        self._samples, self._sampled_seconds = 0, 0.0
+        self._samples, self._sampled_seconds, self._joined_seconds = 0, 0.0, 0.0
 
     def _count_misses(
         self,
@@ -141,7 +151,7 @@ class ResponseTimeRecorder:
     def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
         """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
         left = completed.with_static - self._until.with_static
-        if queued.seconds is None or self._queued.seconds is None or not self._sampled_seconds or left <= 0:
+        if queued.seconds is None or self._queued.seconds is None or not self._joined_seconds or left <= 0:
             return None
-        length = max(0.0, queued.seconds - self._queued.seconds) / self._sampled_seconds
+        length = max(0.0, queued.seconds - self._queued.seconds) / self._joined_seconds
         return length * elapsed / left

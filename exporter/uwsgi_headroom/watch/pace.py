@@ -38,6 +38,10 @@ LONGEST_INTERVAL = 4.0
 LONGEST_STEP = 5.0
 """Longest time between two samples, in seconds, that integrals ever bridge."""
 
+LATE_SECONDS = 3.0
+"""A step of this length is bridged at any rate of samples: a master that ends a worker answers up to 3 s late, once for
+each worker. In a storm of harakiris such steps are most of the time."""
+
 RETRY_SECONDS = (1.0, 5.0)
 """First and longest pause after failed reads."""
 
@@ -103,7 +107,7 @@ class Pace:
     @property
     def longest_step(self) -> float:
         """Longest time between two samples, in seconds, that integrals bridge now."""
-        return min(LONGEST_STEP, max(1.0, 3 * self.interval))
+        return min(LONGEST_STEP, max(LATE_SECONDS, 3 * self.interval))
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""

@@ -10,7 +10,7 @@ const FIGURES = [
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
   ...SHARES.map((share) => [name(share), `Response ${name(share)}`, (server) => figure(server, share), (server) => interval(server, share), `${Math.round(share * 100)} of 100 requests are not slower: ${HOW}`]),
   ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), () => "in the listen queue"],
-  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.count(server.threads?.available)} threads`],
+  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.meanThreads(server.threads?.mean ?? server.threads?.available)} threads`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
