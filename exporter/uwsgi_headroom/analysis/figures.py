@@ -148,9 +148,12 @@ def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[i
     threads = {worker.worker_id: worker.threads or 0 for worker in workers}
     seconds = window.observed_seconds
     return {
-        each.worker_id: max(
-            ratio(each.up_seconds, seconds) or 0.0,
-            ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0,
+        each.worker_id: min(
+            1.0,
+            max(
+                ratio(each.up_seconds, seconds) or 0.0,
+                ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0,
+            ),
         )
         for each in window.workers
     }
