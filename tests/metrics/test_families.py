@@ -296,7 +296,7 @@ def test_series_of_a_worker(name: str) -> None:
     values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 136
+    assert len(values) <= 25 * len(each) + 170
 
 
 def test_tasks_of_spoolers() -> None:
