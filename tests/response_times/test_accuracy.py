@@ -9,6 +9,7 @@ from bisect import bisect_left
 import pytest
 
 from tests.support.simulated_requests import Draw, Load, Outcome, simulate
+from tools.support.promql import histogram_quantile
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
@@ -88,15 +89,10 @@ JUMPS = {
 }
 
 
-def histogram_quantile(share: float, outcome: Outcome) -> float:
-    """What PromQL makes of the histogram's growth: it spreads the requests of a bucket evenly over it."""
+def quantile(share: float, outcome: Outcome) -> float:
+    """What PromQL makes of the histogram's growth."""
     counts = [outcome.increase(bound) for bound in BUCKET_BOUNDS]
-    rank = share * (outcome.totals.requests - outcome.before.requests)
-    place = bisect_left(counts, rank)
-    if place == len(counts):
-        return BUCKET_BOUNDS[-1]
-    low, below = (BUCKET_BOUNDS[place - 1], counts[place - 1]) if place else (0.0, 0)
-    return low + (BUCKET_BOUNDS[place] - low) * (rank - below) / (counts[place] - below)
+    return histogram_quantile(share, BUCKET_BOUNDS, counts, outcome.totals.requests - outcome.before.requests)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -108,7 +104,7 @@ def test_what_promql_makes_of_the_histogram(name: str) -> None:
         truths = [outcome.percentile(share) for outcome in outcomes]
         if min(truths) >= 2 * INTERVAL:
             compared += 1
-            found = [histogram_quantile(share, outcome) for outcome in outcomes]
+            found = [quantile(share, outcome) for outcome in outcomes]
             assert sum(found) == pytest.approx(sum(truths), rel=0.1)
     assert compared >= 2
 
@@ -120,8 +116,7 @@ def test_what_promql_makes_of_a_jump(name: str) -> None:
         outcome = simulate(JUMPS[name], seed)
         for share in (0.95, 0.99):
             found, truth = (
-                bisect_left(BUCKET_BOUNDS, seconds)
-                for seconds in (histogram_quantile(share, outcome), outcome.percentile(share))
+                bisect_left(BUCKET_BOUNDS, seconds) for seconds in (quantile(share, outcome), outcome.percentile(share))
             )
             assert abs(found - truth) <= 1
 
