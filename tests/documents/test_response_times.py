@@ -34,7 +34,7 @@ def watched(seconds: int = 120, slo: Slo | None = SLO, server: Server | None = N
 
 
 def test_percentiles_of_a_document() -> None:
-    """Each has an interval; below 0.8 sampling intervals only the bound, and no number. The median's is twice the mean."""
+    """Below 0.8 sampling intervals it has only a bound, and no number; that of the median is twice the mean."""
     document = watched().document()
     times = document.response_times
     assert times

@@ -39,8 +39,8 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
-    up = mean_threads(figures.threads)
-    up = f" ({up} of them up)" if up not in ("0", str(ceiling)) else ""
+    existing = mean_threads(figures.threads)
+    up = f" ({existing} of them up)" if existing not in ("0", str(ceiling)) else ""
     slots = name_slots(figures.server)
     yield Finding(
         code="saturation",
