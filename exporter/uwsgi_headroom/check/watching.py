@@ -47,6 +47,9 @@ _SAMPLES_PER_SECOND = 40.0
 long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
 often."""
 
+_FACTS_SECONDS = 0.15
+"""The least time between two readings of the kernel's facts: less than an exporter's shortest between two samples."""
+
 _MOST_CPU = 0.1
 """The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
 8x8 with 16 requests in flight takes 3 ms (docs/benchmarks.md)."""
@@ -301,9 +304,11 @@ async def judge_targets(
 
 
 def share_samples(watches: Sequence[Watch]) -> None:
-    """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter."""
+    """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
+    kernel is asked no more often than by an exporter: what else samples show does not need it."""
     for watch in watches:
         watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, _SAMPLES_PER_SECOND / len(watches)))
+        watch.reader.facts_every = _FACTS_SECONDS
 
 
 def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:

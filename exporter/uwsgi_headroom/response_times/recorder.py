@@ -87,6 +87,19 @@ class ResponseTimeRecorder:
             self.totals = ResponseTimeTotals(self._bins, [0.0] * len(self._bins), [0] * len(self._bins))
             self._until, self._began, joined = completed, reading.at, False
             self._queued, self._reloads = queued, reloads
+        step = self._take(reading, workers, joined=joined)
+        longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
+        if reading.at - self._began + min(step, longest) > longest:
+            self._end_batch(self.totals, reading.at, completed, queued, reloads)
+
+    def follow(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
+        """Add what a sample between two others shows, which follows the last one without a gap and without a reload."""
+        known = all(worker.threads is not None for worker in workers)
+        if self.totals is not None and workers and known and reading.at > self._before:
+            self._take(reading, workers, joined=True)
+
+    def _take(self, reading: Reading, workers: tuple[Worker, ...], *, joined: bool) -> float:
+        """Take what a sample shows of single requests. Returns the time since the one before."""
         step, self._before = reading.at - self._before, reading.at
         self._joined_seconds += step if joined else 0.0
         if joined and step <= max(_LATE_SECONDS, _LATE_INTERVALS * self._interval):
@@ -95,9 +108,7 @@ class ResponseTimeRecorder:
             self._sampled_seconds += step
         else:
             self._observer.restart(reading, workers)
-        longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
-        if reading.at - self._began + min(step, longest) > longest:
-            self._end_batch(self.totals, reading.at, completed, queued, reloads)
+        return step
 
     def _end_batch(
         self, totals: ResponseTimeTotals, at: float, completed: Completed, queued: Queued, reloads: int

@@ -288,6 +288,9 @@ class Watch:
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
+        if isinstance(outcome, Reading) and outcome.partial:
+            self.integrals.add_partial(outcome)
+            return
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
