@@ -80,7 +80,7 @@ def test_documents_between_the_kernels_facts(tmp_path: Path) -> None:
 
     async def read_often() -> None:
         reader = Reader("shop", File(str(path)), clock=hands.clock, on_outcome=take)
-        reader.facts_every = 0.15
+        reader.facts_every = 0.14
         for _ in range(9):
             await reader.read()
             hands.move(0.05)
