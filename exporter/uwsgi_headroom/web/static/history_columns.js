@@ -1,7 +1,7 @@
 // Turns a history document into columns by name, each as long as `time`.
 
 const MINUTE = 60;
-const LATE = 4; // seconds: a late sample joins what is up to three seconds apart, and slices end at rows a second apart
+const LATE = 3.1; // seconds: a sample that is up to three seconds late joins the one before
 
 /** The columns of a document. Slices of minutes end at multiples of their step, also where the last sample is earlier. */
 export function flatten(document) {
@@ -27,8 +27,8 @@ export function flatten(document) {
   return columns;
 }
 
-/** Whether a line breaks between slices that end at these times. A slice with a late sample is up to three seconds long. */
-export const isGap = (before, time, step) => time - before > Math.max(1.5 * step, LATE);
+/** Whether a line breaks between slices that end at these times: with a late sample, one is longer than the others. */
+export const isGap = (before, time, step) => time - before > Math.max(1.5 * step, step + LATE);
 
 /** The columns with an unknown slice in each gap: there are no slices while the exporter is not running. */
 export function withGaps(columns, step) {
