@@ -56,8 +56,8 @@ MEASURED = """async ([address, seconds, step, times, rates]) => {
 
 
 def test_the_time_that_the_charts_show(chromium: Browser) -> None:
-    """They begin with the first figures, but are no narrower than thirty slices. What is empty is counted: slices without
-    figures, and times without slices, but not what is before the first figures, nor a late sample."""
+    """They begin with the first figures, but are no narrower than thirty slices. What is empty is counted: slices
+    without figures and times without slices, but not what is before the first figures, nor a late sample."""
     path = next(FIXTURES.glob("*_threads.json"))
     times = [1000.0 + 2 * place for place in range(200)]
     with serving(f"shop=file://{path}", sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
