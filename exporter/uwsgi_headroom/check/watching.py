@@ -42,7 +42,7 @@ from uwsgi_headroom.watch.watch import Watch
 
 _STOPPED_SECONDS = 5.0
 
-_SAMPLES_PER_SECOND = 40.0
+SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
 long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
 often."""
@@ -307,7 +307,7 @@ def share_samples(watches: Sequence[Watch]) -> None:
     """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
     kernel is asked no more often than by an exporter: what else samples show does not need it."""
     for watch in watches:
-        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, _SAMPLES_PER_SECOND / len(watches)))
+        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, SAMPLES_PER_SECOND / len(watches)))
         watch.reader.facts_every = _FACTS_SECONDS
 
 
