@@ -255,7 +255,7 @@ class _Divided:
     @property
     def seconds(self) -> float:
         """The expected sum of their response times."""
-        return self.number * sum(map(mul, self.parts, self.means))
+        return self.number * math.fsum(map(mul, self.parts, self.means))
 
     def tilted(self, slope: float) -> _Divided:
         """The same with the parts of longer response times raised, or lowered if the slope (per second) is negative."""
