@@ -1,7 +1,7 @@
 """Percentiles of the response times of servers and services, from the exporter's histogram.
 
-They are coarser than the exporter's own, `uwsgi_response_time_percentile_seconds`: PromQL interpolates between two
-bounds of the histogram, and says 60 s for all that takes longer. Use them where the exporter's do not exist: for a
+They are a little coarser than the exporter's own, `uwsgi_response_time_percentile_seconds`: PromQL interpolates between
+two bounds of the histogram, and says 60 s for all that takes longer. Use them where the exporter's do not exist: for a
 service, and for times that the exporter's windows do not cover.
 """
 

@@ -50,6 +50,8 @@ class Reading:
     """Of the requests in service; None if they are off."""
     address: str = ""
     """Where it was read, as `check` takes it; empty if that is not known, as for a reading made from history."""
+    partial: bool = False
+    """Whether only the document was read, and `host` is that of an earlier reading: response times alone use it."""
 
     def listen_queues(self) -> dict[str, Backlog]:
         """Return each socket's queue: from the kernel, else uWSGI's figure (TCP only), else None and the reason."""

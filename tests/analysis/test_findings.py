@@ -456,14 +456,16 @@ def test_an_application_that_is_not_loaded() -> None:
 
 
 def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
-    """One of two workers is gone at the end of the window: the busy threads never exceed those that existed."""
+    """One of two workers is gone at the end of the window: a mean is one of the threads that there were on average."""
     server = Server(processes=2, threads=1)
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
-    assert finding.evidence.startswith("86 %: 1.7 of 2 threads (1 of them up) busy")
+    assert finding.evidence.startswith("86 %: 1.7 of 2 threads (1.8 of them up) busy")
     ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
-    assert "2.0 of 2 threads" in findings_by_code(ended_just_now, server)["saturation"].evidence
+    assert "2.0 of 2 threads busy" in findings_by_code(ended_just_now, server)["saturation"].evidence
+    serves_its_last = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=55.0, up=5.0))
+    assert "1.9 of 2 threads (1.9 of them up) busy" in findings_by_code(serves_its_last, server)["saturation"].evidence
 
 
 def test_a_full_machine_beside_a_server_that_needs_little() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -105,6 +106,27 @@ def test_no_percentile_is_lost_to_rounding(thirds: int) -> None:
         for percentile in figures.percentiles.values():
             assert percentile.seconds is not None
             assert 0.8 < percentile.seconds < 2.0
+
+
+def test_the_mean_bounds_every_percentile() -> None:
+    """One request of a hundred takes as long as the 99th percentile, so that it is at most a hundred times the mean: of
+    the same requests, whose sum is exact, or of those beside which it is shown."""
+    counts = window((1.0, 90), (30.0, 10))
+    for limited, mean, most in (
+        (replace(counts, running=110.0), None, 110 / 6),  # requests 95 to 100 of 100
+        (counts, 1.1, 1.1 / 0.05),
+        (replace(counts, running=110.0), 9.0, 110 / 6),
+    ):
+        figures = compute_percentiles(limited, mean)
+        assert figures
+        p95 = figures.percentiles[0.95]
+        assert p95.low <= most
+        assert p95.seconds == p95.high == pytest.approx(most)
+        assert figures.percentiles[0.9].seconds == pytest.approx(1.0, rel=0.1)
+        assert figures.percentiles[0.99].seconds == pytest.approx(30.0, rel=0.1)
+    tiny = compute_percentiles(replace(counts, running=0.1))
+    assert tiny
+    assert tiny.percentiles[0.5] == Percentile(None, 0.0, pytest.approx(0.1 / 51), pytest.approx(0.1 / 51))
 
 
 def test_longer_than_all_bins() -> None:

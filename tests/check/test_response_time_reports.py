@@ -64,7 +64,7 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
         "  throughput   5.00 requests/s\n"
         "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
         "               p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside\n"
-        "               uWSGI, percentiles estimated from samples\n"
+        "               uWSGI, percentiles estimated from 5 samples a second\n"
         "  queue wait   1.0 ms in the listen queue\n"
         "  users wait   51 ms: 50 ms in service + 1.0 ms in the listen queue\n"
         "  objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,\n"

@@ -9,7 +9,7 @@ from tests.check.documents import busy_server
 from tests.support.documents_with_response_times import EXAMPLE, SHORT, percentiles, with_response_times
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.documents.response_times import ResponseTimes
+from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError
 
@@ -164,6 +164,15 @@ def test_a_percentile_that_cannot_be_judged(section: ResponseTimes | None, limit
     """Too few requests, a maximum below two sampling intervals, or no percentiles: not within the limits."""
     judged = apply_thresholds(with_response_times(busy_server(), section), limits)
     assert (judged.status, judged.verdict) == ("unknown", why)
+
+
+def test_a_percentile_that_the_mean_proves() -> None:
+    """Of requests that are too short for samples, the mean shows that a percentile is within its maximum, or leaves it
+    unknown."""
+    shown = percentiles(Percentile(share=0.95, seconds=None, low=0.0, high=0.02, under=0.02))
+    short = with_response_times(busy_server(), shown)
+    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.1))).status == "ok"
+    assert apply_thresholds(short, Thresholds(max_p95=Threshold(0.01))).status == "unknown"
 
 
 def test_percentiles_of_an_idle_server_are_within_their_limits() -> None:

@@ -13,7 +13,7 @@ from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
 from tools.support.simulated_server import Server
 from uwsgi_headroom.check.reports import render_lines
-from uwsgi_headroom.check.watching import judge
+from uwsgi_headroom.check.watching import judge, share_samples
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.schema import Server as Document
 from uwsgi_headroom.errors import ReadError
@@ -21,6 +21,14 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.watch import Watch
+
+
+@pytest.mark.parametrize(("number", "interval"), [(1, 0.025), (4, 0.1), (8, 0.2), (100, 0.2)])
+def test_servers_share_the_samples(number: int, interval: float) -> None:
+    """One server is sampled forty times a second; of several, none is sampled less often than by an exporter."""
+    watches = [Watch(f"shop{place}", File("/nowhere")) for place in range(number)]
+    share_samples(watches)
+    assert [watch.pace.interval for watch in watches] == pytest.approx([interval] * number)
 
 
 def test_a_server_that_becomes_an_emperor_is_judged_as_one(tmp_path: Path) -> None:

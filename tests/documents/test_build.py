@@ -53,7 +53,7 @@ def test_a_server_under_load() -> None:
     assert document.headroom is not None
     assert (document.headroom.factor, document.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
     assert (document.headroom.by_limit.threads, document.headroom.ceiling) == (pytest.approx(8), "cpu")
-    assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0)
+    assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0, mean=32.0)
     assert document.balance is not None
     assert (document.balance.active, document.balance.even_share, document.balance.hottest) == (4, 0.25, 1)
     assert document.balance.hot_ratio == pytest.approx(3.2)

@@ -34,7 +34,7 @@ def watched(seconds: int = 120, slo: Slo | None = SLO, server: Server | None = N
 
 
 def test_percentiles_of_a_document() -> None:
-    """Each has an interval; below 0.8 sampling intervals only the bound, and no number."""
+    """Below 0.8 sampling intervals it has only a bound, and no number; that of the median is twice the mean."""
     document = watched().document()
     times = document.response_times
     assert times
@@ -43,8 +43,9 @@ def test_percentiles_of_a_document() -> None:
     assert [percentile.share for percentile in times.percentiles] == [0.5, 0.9, 0.95, 0.99]
     for percentile in times.percentiles:
         assert percentile.seconds is None
-        assert percentile.under == pytest.approx(0.4, rel=0.05)
-        assert (percentile.low, percentile.high) == (0.0, pytest.approx(0.4, rel=0.1))
+        least = 0.19 if percentile.share == 0.5 else 0.38
+        assert least < (percentile.under or 0.0) < 1.4 * least
+        assert (percentile.low, percentile.high) == (0.0, percentile.under)
 
 
 def test_the_objective_of_a_document() -> None:

@@ -72,9 +72,9 @@ def test_all_of_it_moves_together() -> None:
 
 def test_the_threshold_is_a_bound() -> None:
     """The slow requests of the objective are those above it, and that which is in service for longer already."""
-    values = series(served(Slo(0.8, 0.99)))
-    assert buckets(values)[0.8] == 25
-    assert values['uwsgi_slo_threshold_seconds{server="shop"}'] == 0.8
+    values = series(served(Slo(0.75, 0.99)))
+    assert buckets(values)[0.75] == 25
+    assert values['uwsgi_slo_threshold_seconds{server="shop"}'] == 0.75
     assert values['uwsgi_slo_objective_ratio{server="shop"}'] == 0.99
     assert values['uwsgi_slo_requests_total{server="shop"}'] == 29 + 1
     assert values['uwsgi_slo_bad_requests_total{reason="slow",server="shop"}'] == 29 - 25 + 1
@@ -147,7 +147,7 @@ def test_labels_of_percentiles() -> None:
 
 def test_prometheus_parsers_read_it() -> None:
     """As text 0.0.4 and as OpenMetrics, both are one histogram with equal samples."""
-    observations = [served(SLO), replace(served(), name="other")]
+    observations = [served(Slo(0.75, 0.99)), replace(served(), name="other")]
     text = {family.name: family for family in parse_text(render_families(families(observations)).decode())}
     openmetrics = {
         family.name: family

@@ -6,6 +6,7 @@ import http.client
 import json
 import random
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,3 +92,43 @@ def test_waits_in_the_queue_of_a_real_server(place: str) -> None:
     percentiles = {percentile["share"]: percentile for percentile in document["queue_waits"]["percentiles"]}
     assert percentiles[0.9]["seconds"] == pytest.approx(waits[10], rel=0.15)
     assert percentiles[0.5]["low"] <= waits[5]
+
+
+def test_a_real_server_beside_clients_that_send_nothing() -> None:
+    """They hold threads for a second each, which then serve requests of a millisecond: no percentile is one that the
+    mean makes impossible, and the histogram has no request of a second."""
+    ended = threading.Event()
+    with (
+        uwsgi("--processes", "1", "--threads", "4", app=Path(timed_app.__file__)) as server,
+        exporter("--stats", f"shop={server.stats}") as running,
+        ThreadPoolExecutor(4) as pool,
+    ):
+
+        def say_nothing() -> None:
+            while not ended.wait(0.02):
+                with socket.create_connection(("127.0.0.1", server.http), timeout=60):
+                    ended.wait(1.0)
+
+        wait_until(lambda: "uwsgi_response_time_seconds_count" in running.metrics(), what="the first sample")
+        silent = [pool.submit(say_nothing) for _ in range(2)]
+        try:
+            for _ in range(REQUESTS * 4):
+                client = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
+                client.request("GET", "/0.001")
+                client.getresponse().read()
+                client.close()
+                time.sleep(0.01)
+        finally:
+            ended.set()
+            for each in silent:
+                each.result()
+        wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == REQUESTS * 4, what="all to be counted")
+        _, body = running.get("/api/v1/servers/shop")
+        values = running.scrape()
+    document = json.loads(body)
+    mean = document["flow"]["response_time"]
+    for percentile in document["response_times"]["percentiles"]:
+        most = mean / (1 - percentile["share"])
+        assert (percentile["seconds"] or percentile["under"]) <= 1.001 * most
+    slow = REQUESTS * 4 - values['uwsgi_response_time_seconds_bucket{le="0.8",server="shop"}']
+    assert 0.8 * slow <= values['uwsgi_response_time_seconds_sum{server="shop"}']

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.simulated_requests import worker
-from tools.support.simulated_server import Server, reading
+from tools.support.simulated_server import EPOCH, Server, reading
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
@@ -67,6 +70,50 @@ def test_slow_sampling() -> None:
     window = recorded.integrals.response_times.history.window(0.0, 8.0)
     assert window
     assert window.interval == pytest.approx(4.0, rel=0.1)
+
+
+def test_partial_samples_show_shorter_times() -> None:
+    """Samples in between show how long a request of 100 ms took, which samples of a quarter of a second cannot; every
+    other figure is as without them."""
+    totals, windows = [], []
+    for between in (0, 9):
+        recorded = Recorded(Server(2, 2))
+        slot = recorded.server[1]
+        for _ in range(24):
+            began = recorded.at
+            for place in range(1, between + 1):
+                at = began + STEP * place / (between + 1)
+                slot.request_starts = (EPOCH + int(began),) * 2 if 0.04 < at - began < 0.14 else ()
+                slot.busy = len(slot.request_starts)
+                if place == 6:
+                    recorded.serve(2)
+                recorded.integrals.add_partial(replace(recorded.server.read(at), partial=True))
+            if not between:
+                recorded.serve(2)
+            recorded.sample()
+        totals.append(replace(recorded.integrals.totals, response_times=None))
+        windows.append(recorded.integrals.response_times.history.window(0.0, recorded.at))
+    assert totals[0] == totals[1]
+    without, beside = map(compute_percentiles, windows)
+    assert without
+    assert beside
+    assert without.percentiles[0.5].seconds is None
+    assert beside.interval == pytest.approx(STEP / 10)
+    assert beside.percentiles[0.5].seconds == pytest.approx(0.1, rel=0.2)
+
+
+def test_partial_samples_that_follow_no_other() -> None:
+    """After a failed read or a reload, a partial sample adds nothing."""
+    recorded = Recorded().serve(8).sample(4)
+    before = copy_totals(recorded.integrals.totals)
+    recorded.integrals.miss(recorded.at + 0.01)
+    recorded.serve(3)
+    recorded.integrals.add_partial(replace(recorded.server.read(recorded.at + 0.1), partial=True))
+    assert recorded.integrals.totals.response_times == before.response_times
+    reloaded = Recorded().serve(8).sample(4)
+    reloaded.server.reload(reloaded.at)
+    reloaded.integrals.add_partial(replace(reloaded.server.read(reloaded.at + 0.1), partial=True))
+    assert reloaded.serve(5).sample(24).totals.requests == 13
 
 
 def test_requests_of_a_gap_are_counted() -> None:
@@ -190,8 +237,8 @@ def samples_of(seed: int) -> list[Reading]:
 def test_totals_never_decrease(seed: int) -> None:
     """Whatever a server writes, each bound's number grows with time and with the bound, up to the number of all
     requests; sum and lost requests grow as well; and all are finite."""
-    integrals = Integrals((0.8,), 0.8)
-    bounds = sorted({*BUCKET_BOUNDS, 0.8})
+    integrals = Integrals((0.75,), 0.75)
+    bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before: tuple[float, ...] = ()
     for sample in samples_of(seed):
         integrals.add(sample, longest_step=5.0)
@@ -203,7 +250,7 @@ def test_totals_never_decrease(seed: int) -> None:
         assert all(isinstance(bucket, int) for bucket in buckets)
         assert buckets == sorted(buckets)
         assert buckets[-1] <= totals.requests
-        slow = totals.requests - totals.count_up_to(0.8)
+        slow = totals.requests - totals.count_up_to(0.75)
         every = integrals.totals
         missed = (every.missed_slow, every.missed_waited, every.missed_lost, every.missed_refused)
         counted = [number or 0 for number in (every.judged, *missed)]

@@ -13,11 +13,11 @@ from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
-from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store import codec
 from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, decode_record, encode_numbers, encode_record
-from uwsgi_headroom.store.record import Levels, Record
+from uwsgi_headroom.store.record import Levels, Record, merge_records
 
 
 class Texts:
@@ -110,6 +110,23 @@ def test_a_record_of_the_layout_before() -> None:
         again, record = decode_record(data, texts), full_record()
         assert again.window == record.window
         assert (again.levels, again.routes) == (record.levels, record.routes)
+        assert again.response_times
+        assert again.response_times.bins.edges == Bins((SLO.threshold,), EARLIER_BOUNDS).edges
+        assert sum(again.response_times.counts) == 113.75
+
+
+def test_a_record_of_the_layout_before_merges() -> None:
+    """With the records of this program: a request stays on its side of each bound that both have."""
+    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
+    earlier, now = decode_record(EARLIER, texts), full_record()
+    assert earlier.response_times
+    merged = merge_records([earlier, now]).response_times
+    assert merged
+    assert merged.bins.edges == Bins((SLO.threshold,)).edges
+    for bound in (*EARLIER_BOUNDS, SLO.threshold):
+        parts = [part for part in (earlier.response_times, now.response_times) if part]
+        below = [sum(part.counts[: part.bins.find(bound) + 1]) for part in parts]
+        assert sum(merged.counts[: merged.bins.find(bound) + 1]) == pytest.approx(sum(below))
 
 
 def test_a_record_of_a_later_program(monkeypatch: pytest.MonkeyPatch) -> None:

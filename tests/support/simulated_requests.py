@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from tools.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -24,21 +24,32 @@ NOTHING = EmperorSnapshot("2.0.31", 1, (), ())
 
 @dataclass(frozen=True)
 class Load:
-    """A load. idle: mean seconds that a thread is idle between two requests."""
+    """A load. idle: mean seconds that a thread is idle between two requests. silent, static: the shares of clients that
+    send nothing, whom uWSGI never counts, and of static files, which it counts without their time. Both occupy a thread
+    for some `held` seconds. deaths: of each worker in a second; its requests are lost, its threads look busy until its
+    successor begins, and the master answers nobody meanwhile, for `respawn` seconds. logged: seconds in which a
+    request's log line is written."""
 
     draw: Draw
     idle: float = 0.4
     workers: int = 4
     threads: int = 8
+    silent: float = 0.0
+    static: float = 0.0
+    held: float = 2.0
+    deaths: float = 0.0
+    respawn: float = 1.5
+    logged: float = 0.0
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What was recorded, and the true response times, ascending: in total, and in a window after the estimate has
-    settled."""
+    settled. before: the totals at the start of the window."""
 
     totals: ResponseTimeTotals
     all_times: list[float]
+    before: ResponseTimeTotals
     window: ResponseTimeWindow
     times: list[float]
 
@@ -46,72 +57,152 @@ class Outcome:
         """The true percentile: the least response time that this share of the requests does not exceed."""
         return self.times[max(0, -int(-share * len(self.times) // 1) - 1)]
 
+    def increase(self, bound: float) -> int:
+        """By how much the histogram's bucket of this bound grew in the window."""
+        return self.totals.count_up_to(bound) - self.before.count_up_to(bound)
+
     def share_slower(self, bound: float) -> tuple[float, float]:
         """The true share of the requests slower than a bound of the bins, and the estimated one."""
         estimated = sum(self.window.counts[self.window.bins.find(bound) + 1 :]) / sum(self.window.counts)
         return 1 - bisect_right(self.times, bound) / len(self.times), estimated
 
 
-class Thread:
-    """A thread that serves request after request."""
+Kind = Literal["request", "static", "silent", "lost"]
 
-    def __init__(self, load: Load, seconds: float, chance: random.Random) -> None:
+
+class Occupation(NamedTuple):
+    """A thread's occupation: `ends` is when its request is counted, `free` when the thread no longer looks busy."""
+
+    starts: float
+    ends: float
+    free: float
+    kind: Kind
+
+
+class Thread:
+    """A thread with one occupation after the other. deaths: when its worker's processes end and their successors
+    begin, ascending."""
+
+    def __init__(
+        self, load: Load, seconds: float, chance: random.Random, deaths: Sequence[tuple[float, float]]
+    ) -> None:
         at = -5 * chance.random()
-        self.starts: list[float] = []
-        self.ends: list[float] = []
+        self.occupations: list[Occupation] = []
         while at < seconds:
             at += chance.expovariate(1 / load.idle)
-            self.starts.append(at)
-            at += load.draw(chance)
-            self.ends.append(at)
-        self.spent = list(accumulate(end - start for start, end in zip(self.starts, self.ends, strict=True)))
-        self.done = 0
+            at = next((until for end, until in deaths if end <= at < until), at)
+            kind: Kind = chance.choices(
+                ("silent", "static", "request"), (load.silent, load.static, 1 - load.silent - load.static)
+            )[0]
+            ends = at + (load.draw(chance) if kind == "request" else chance.expovariate(1 / load.held))
+            free = ends + (load.logged if kind == "request" else 0.0)
+            for end, until in deaths:
+                if at < end < free:
+                    kind, free = ("lost", until) if end < ends else (kind, until)
+                    break
+            self.occupations.append(Occupation(at, ends, free, kind))
+            at = free
+        self.place = 0  # of the occupation that has not ended yet
+        self.times: list[float] = []  # of the completed requests
+        self.counted = self.static = 0
+        self.spent = 0.0
+        self._is_counted = False
 
     def go_to(self, at: float) -> int | None:
-        """End the requests that have ended by then. Returns the whole second in which the present one began."""
-        while self.ends[self.done] <= at:
-            self.done += 1
-        return EPOCH + int(self.starts[self.done] // 1) if self.starts[self.done] <= at else None
+        """Goes on until then. Returns the whole second in which the present occupation began."""
+        while True:
+            now = self.occupations[self.place]
+            if now.ends <= at and not self._is_counted:
+                self._count(now)
+            if now.free > at:
+                return EPOCH + int(now.starts // 1) if now.starts <= at else None
+            self.place, self._is_counted = self.place + 1, False
+
+    def _count(self, ended: Occupation) -> None:
+        self._is_counted = True
+        self.counted += ended.kind in ("request", "static")
+        self.static += ended.kind == "static"
+        if ended.kind == "request":
+            self.times.append(ended.ends - ended.starts)
+            self.spent += self.times[-1]
+
+
+class Process:
+    """A worker and the times at which its processes end."""
+
+    def __init__(self, number: int, load: Load, seconds: float, chance: random.Random) -> None:
+        self.number, self.deaths = number, []
+        at = 0.0
+        while load.deaths and (at := at + 3 * load.respawn + chance.expovariate(load.deaths)) < seconds:
+            self.deaths.append((at, at + load.respawn))
+        self.threads = [Thread(load, seconds + 60.0, chance, self.deaths) for _ in range(load.threads)]
+        self._generation = self._counted_before = 0
+
+    def sample(self, at: float) -> Worker:
+        """What uWSGI says of the worker."""
+        starts = {place: start for place, thread in enumerate(self.threads) if (start := thread.go_to(at)) is not None}
+        counts = tuple([thread.counted for thread in self.threads])
+        generation = sum(until <= at for _, until in self.deaths)
+        if generation > self._generation:
+            # All that was counted since the successor began is its own.
+            since = self.deaths[generation - 1][1]
+            late = sum(
+                each.kind in ("request", "static") and since <= each.starts and each.ends <= at
+                for thread in self.threads
+                for each in thread.occupations[: thread.place + 1]
+            )
+            self._generation, self._counted_before = generation, sum(counts) - late
+        return worker(
+            counts,
+            starts,
+            running_time=sum(thread.spent for thread in self.threads),
+            static=sum(thread.static for thread in self.threads),
+            pid=100 * self.number + generation,
+            since_spawn=sum(counts) - self._counted_before,
+            worker_id=self.number,
+        )
 
 
 def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75.0, rate: float = 5.0) -> Outcome:
     """Samples a load `rate` times a second, at intervals with a jitter of a fifth, as `watch.pace` does. The window
     begins with the end of the first batch after `settle` seconds."""
     chance = random.Random(seed)
-    workers = [[Thread(load, seconds + 1, chance) for _ in range(load.threads)] for _ in range(load.workers)]
+    workers = [Process(number, load, seconds, chance) for number in range(1, load.workers + 1)]
+    silences = [silence for each in workers for silence in each.deaths]
     recorder = ResponseTimeRecorder((0.75,))
-    ends: dict[float, list[int]] = {}  # of each batch: the requests that each thread has completed
-    at = 0.0
+    # Of each batch: the totals at its end, and how many requests each thread has completed.
+    ends: dict[float, tuple[ResponseTimeTotals, list[int]]] = {}
+    at = before = 0.0
     while at < seconds:
-        sample = tuple(_sample(number, threads, at) for number, threads in enumerate(workers, 1))
-        requests, running = sum(each.requests or 0 for each in sample), sum(each.running_time or 0.0 for each in sample)
-        recorder.add(reading(at, NOTHING, HostFacts()), sample, Completed(requests, running, 0), joined=at > 0)
-        if at in (0.0, recorder.history.ended):
-            ends[at] = [thread.done for threads in workers for thread in threads]
+        sample = tuple(each.sample(at) for each in workers)
+        completed = Completed(
+            sum((each.requests or 0) - (each.static_requests or 0) for each in sample),
+            sum(each.running_time or 0.0 for each in sample),
+            0,
+        )
+        joined = at > 0 and at - before <= max(3.0, 3 / rate)
+        recorder.add(reading(at, NOTHING, HostFacts()), sample, completed, joined=joined)
+        if at in (0.0, recorder.history.ended) and recorder.totals:
+            ends[at] = recorder.totals.copy(), [len(thread.times) for each in workers for thread in each.threads]
+        before = at
         at += (1 + 0.2 * (2 * chance.random() - 1)) / rate
-    threads = [thread for worker in workers for thread in worker]
+        while silent := [until for end, until in silences if end <= at < until]:
+            at = max(silent)
+    threads = [thread for each in workers for thread in each.threads]
     start, until = min(end for end in ends if end > settle), max(ends)
     window = recorder.history.window(start, until)
     assert window
-    assert recorder.totals
-    return Outcome(
-        recorder.totals, _times(threads, ends[0.0], ends[until]), window, _times(threads, ends[start], ends[until])
-    )
+    (_, first), (then, began), (totals, now) = ends[0.0], ends[start], ends[until]
+    return Outcome(totals, _times(threads, first, now), then, window, _times(threads, began, now))
 
 
 def _times(threads: list[Thread], start: list[int], until: list[int]) -> list[float]:
     """The response times of the requests from these numbers on, until those, ascending."""
     return sorted(
-        thread.ends[place] - thread.starts[place]
+        seconds
         for thread, first, last in zip(threads, start, until, strict=True)
-        for place in range(first, last)
+        for seconds in thread.times[first:last]
     )
-
-
-def _sample(number: int, threads: list[Thread], at: float) -> Worker:
-    starts = {place: start for place, thread in enumerate(threads) if (start := thread.go_to(at)) is not None}
-    running = sum(thread.spent[thread.done - 1] if thread.done else 0.0 for thread in threads)
-    return worker(tuple([thread.done for thread in threads]), starts, running_time=running, worker_id=number)
 
 
 def worker(

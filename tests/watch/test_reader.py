@@ -69,6 +69,29 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "uwsgi_headroom.watch.reader"]
 
 
+def test_documents_between_the_kernels_facts(tmp_path: Path) -> None:
+    """Readings in between are partial: they have the document of now and the facts of the last whole one."""
+    hands = MovableClock()
+    outcomes: list[Reading] = []
+
+    def take(_at: float, outcome: Reading | ReadError) -> None:
+        assert isinstance(outcome, Reading)
+        outcomes.append(outcome)
+
+    async def read_often() -> None:
+        reader = Reader("shop", File(str(path)), clock=hands.clock, on_outcome=take)
+        reader.facts_every = 0.14
+        for _ in range(9):
+            await reader.read()
+            hands.move(0.05)
+
+    path = tmp_path / "stats.json"
+    path.write_bytes(DOCUMENT)
+    asyncio.run(read_often())
+    assert [outcome.partial for outcome in outcomes] == [False, True, True] * 3
+    assert outcomes[1].host is outcomes[2].host is outcomes[0].host
+
+
 def test_twenty_readers_are_one_connection() -> None:
     """Twenty simultaneous callers get one reading through one connection."""
     with counted(answering=False) as server:

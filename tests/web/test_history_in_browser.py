@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Route
 from tests.web.test_page_in_browser import FIXTURES
 from tools.support.browser import browser, tab
 from tools.support.web_server import serving
+from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
 
@@ -43,3 +44,35 @@ def test_a_range_whose_fetch_failed_is_loaded_whole_later(chromium: Browser) -> 
         shown.page.wait_for_event("response", lambda response: "seconds=3600" in response.url and response.ok)
     after_failure = asked[next(place for place, query in enumerate(asked) if query["seconds"] == ["3600"]) + 1 :]
     assert after_failure[0] == {"seconds": ["3600"], "points": ["240"]}
+
+
+MEASURED = """async ([address, seconds, step, times, rates]) => {
+    const { History } = await import(address);
+    const history = new History("/servers/shop");
+    Object.assign(history, { range: { seconds, points: seconds / step }, step });
+    history.columns = new Map([["time", times], ["throughput", rates]]);
+    return [history.span[1] - history.span[0], history.blank];
+}"""
+
+
+def test_the_time_that_the_charts_show(chromium: Browser) -> None:
+    """They begin with the first figures, but are no narrower than thirty slices. What is empty is counted: slices
+    without figures and times without slices, but not what is before the first figures, nor a late sample."""
+    path = next(FIXTURES.glob("*_threads.json"))
+    times = [1000.0 + 2 * place for place in range(200)]
+    with serving(f"shop=file://{path}", sampling=True) as port, tab(chromium, port, bypass_csp=True) as shown:
+        shown.open("/")
+
+        def measure(times: list[float], rates: list[float | None]) -> tuple[float, float]:
+            arguments = [live_page.url("history.js"), 300, 2, times, rates]
+            span, blank = shown.page.evaluate(MEASURED, arguments)
+            return span, blank
+
+        for slices, span in ((200, 300), (120, 240), (23, 60)):
+            assert measure(times[:slices], [1.0] * slices) == (span, 0)
+        holes = [None, None, *[1.0] * 48, None, None, None, *[1.0] * 47]
+        assert measure(times[:100], holes) == (200, 6)
+        late = [*times[:50], *[time + 3.0 for time in times[50:100]]]
+        assert measure(late, [1.0] * 100) == (203, 0)
+        away = [*times[:50], *[time + 30.0 for time in times[50:100]]]
+        assert measure(away, [1.0] * 100) == (230, 30)

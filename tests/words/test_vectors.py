@@ -17,7 +17,12 @@ from uwsgi_headroom.words import formats
 VECTORS: dict[str, list[tuple[float, str]]] = json.loads(Path(__file__).with_name("vectors.json").read_text())
 """Values with their texts, by the function of `words.formats`."""
 
-IN_THE_BROWSER = {"byte_size": "bytes", "fine_percent": "finePercent", "mean_count": "mean"}
+IN_THE_BROWSER = {
+    "byte_size": "bytes",
+    "fine_percent": "finePercent",
+    "mean_count": "mean",
+    "mean_threads": "meanThreads",
+}
 """The functions of format.js that have another name."""
 
 

@@ -63,6 +63,9 @@ class Figures:
     """The age from which on a request in service counts as stuck."""
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
+    threads: float | None = None
+    """The mean number of threads over the window, beside which other means of it are shown, where `available` is of its
+    end. None if unknown."""
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:
@@ -91,9 +94,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     window. queue_waits: all requests of the window by their wait; None if none was seen waiting."""
     workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
-    ceiling = count_ceiling(
-        workers, {each.worker_id: ratio(each.up_seconds, seconds) or 0.0 for each in window.workers}
-    )
+    presence = _find_presence(window, workers)
+    ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     demand = compute_demand(window, server, flow, ceiling)
     waits = compute_waits(window, flow, _stuck_threads(server, stuck_seconds, seconds), destinations, server.waits)
@@ -138,11 +140,16 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         waits=waits,
         lock=lock,
         saturation=find_saturated(waits, backends),
-        response_times=compute_percentiles(response_times),
+        response_times=compute_percentiles(response_times, flow.response_time),
         queue_waits=compute_percentiles(queue_waits),
         routes=compute_routes(routes),
         stuck_seconds=stuck_seconds,
         outage=outage,
+        threads=sum_if_all_known(
+            [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
+        )
+        if seconds
+        else None,
     )
 
 
@@ -152,6 +159,23 @@ def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | Non
     if pools and waits and waits.share("lock") >= LOCK_SEEN:
         return compute_pool(window, max(pools.values()), waits.threads.get("backend", 0.0)) or compute_lock(window)
     return compute_lock(window)
+
+
+def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
+    """The part of a window for which the threads of each worker counted, by its id: it accepted requests, or, as before
+    its end, still served some."""
+    threads = {worker.worker_id: worker.threads or 0 for worker in workers}
+    seconds = window.observed_seconds
+    return {
+        each.worker_id: min(
+            1.0,
+            max(
+                ratio(each.up_seconds, seconds) or 0.0,
+                ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0,
+            ),
+        )
+        for each in window.workers
+    }
 
 
 def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:

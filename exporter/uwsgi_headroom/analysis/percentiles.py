@@ -66,8 +66,9 @@ class ResponseTimes:
     percentiles: Mapping[float, Percentile]
 
 
-def compute_percentiles(window: ResponseTimeWindow | None) -> ResponseTimes | None:
-    """The percentiles of a window; None without completed requests."""
+def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
+    """The percentiles of a window; None without completed requests. mean: the mean response time beside which they are
+    shown, which may be of a few seconds more or less; None if unknown."""
     if window is None or not window.requests:
         return None
     distribution = _Distribution(window)
@@ -75,8 +76,31 @@ def compute_percentiles(window: ResponseTimeWindow | None) -> ResponseTimes | No
     return ResponseTimes(
         requests=window.requests,
         interval=window.interval,
-        percentiles={share: distribution.percentile(share, window.interval) for share in enough},
+        percentiles={
+            share: _limit(
+                distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval
+            )
+            for share in enough
+        },
     )
+
+
+def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
+    """The most that a percentile can be. Those that are no faster took at least as long, each of them, so that together
+    they took no longer than all requests did: A. Markov's inequality."""
+    most = mean / (1 - share) if mean else math.inf
+    if not window.running:
+        return most
+    faster = math.ceil(share * window.requests - 1e-9) - 1
+    return min(most, window.running / (window.requests - faster))
+
+
+def _limit(percentile: Percentile, most: float, interval: float) -> Percentile:
+    if percentile.high <= most:
+        return percentile
+    if percentile.seconds is None or most < RESOLUTION * interval:
+        return Percentile(None, 0.0, most, most)
+    return Percentile(min(percentile.seconds, most), min(percentile.low, most), most)
 
 
 class _Distribution:

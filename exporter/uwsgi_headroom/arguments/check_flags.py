@@ -124,7 +124,7 @@ def add_check_flags(parser: Parser) -> None:
         type=parse_maximum,
         default=UNSET,
         help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is above this, such "
-        "as 800ms:2s; at least two times between samples, 400ms if check watches the server itself",
+        "as 800ms:2s; at least two times between samples, 50ms if check watches a server itself",
     )
     parser.add_argument(
         "--max-p99",

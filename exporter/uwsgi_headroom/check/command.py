@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_setting
 from uwsgi_headroom.check import nagios_report, reports
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.check.watching import Targets, judge_targets, parse_targets, sort_targets
+from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, Targets, judge_targets, parse_targets, sort_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig
@@ -54,7 +54,7 @@ async def _judge(
     access = load_optional(request.http_config)
     targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
     if targets.watched:
-        refuse_too_short(request.thresholds)
+        refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
     if targets.exporters and request.stuck:
         raise ConfigError("--stuck: an exporter judges by its own setting of that name; set it there")
     if targets.exporters and request.logs:

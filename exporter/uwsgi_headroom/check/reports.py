@@ -42,7 +42,17 @@ from uwsgi_headroom.documents.sentences import (
     split_request_time,
 )
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
-from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, factor, mean_count, percent, rate
+from uwsgi_headroom.words.formats import (
+    amount,
+    byte_size,
+    counted,
+    duration,
+    factor,
+    mean_count,
+    percent,
+    rate,
+    significant,
+)
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import WAITS, WORKERS
 
@@ -142,7 +152,8 @@ def _times_felt(server: Server, flow: Flow) -> Iterator[str]:
 def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
     parts = [] if mean is None else [f"mean {duration(mean)}"]
     parts = [part.replace(" ", "\u00a0") for part in (*parts, *list_percentiles(section))]
-    yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from samples")
+    samples = f"{significant(1 / section.interval, 2)} samples a second" if section.interval > 0 else "samples"
+    yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from {samples}")
 
 
 def _section(name: str, text: str) -> list[str]:

@@ -13,7 +13,6 @@ import msgspec
 
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
 from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
-from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
 from uwsgi_headroom.config.slo import INTERVALS
 from uwsgi_headroom.documents import Percentile
 from uwsgi_headroom.documents.response_times import find_percentile
@@ -162,7 +161,7 @@ def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
         yield Figure(share, limits, percentile, _why_unknown(server, share, limits, percentile))
 
 
-def refuse_too_short(thresholds: Thresholds, samples_per_second: float = DEFAULT_SAMPLES_PER_SECOND) -> None:
+def refuse_too_short(thresholds: Thresholds, samples_per_second: float) -> None:
     """Raise ConfigError if a threshold is too short for the sampling rate."""
     needed = INTERVALS / samples_per_second
     for share, limits in _list_limits(thresholds):
@@ -170,7 +169,7 @@ def refuse_too_short(thresholds: Thresholds, samples_per_second: float = DEFAULT
             raise ConfigError(
                 f"--max-{percentile_name(share)}: {limits.least * 1000:g}ms cannot be judged with "
                 f"{samples_per_second:g} samples per second; the least is {math.ceil(needed * 1000)}ms, two times "
-                "between samples: raise it, or ask an exporter with more samples per second"
+                "between samples: raise it"
             )
 
 
@@ -184,6 +183,8 @@ def _why_unknown(server: Server, share: float, limits: Threshold, percentile: Pe
     section = server.response_times
     if section is None:
         return "its figure is not known here"
+    if percentile and percentile.under is not None and limits.least is not None and percentile.under <= limits.least:
+        return ""  # whatever samples show: the mean proves it
     if limits.least is not None and limits.least < _SLACK * INTERVALS * section.interval:
         return (
             f"the server is sampled every {duration(section.interval)}, which shows times from "

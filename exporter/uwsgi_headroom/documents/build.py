@@ -96,7 +96,7 @@ def _build_server(
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         headroom=sections.build_headroom(figures.headroom, figures.usable) if figures else None,
         flow=sections.build_flow(figures) if figures else None,
-        threads=sections.build_threads(reading, record, watch.stuck_seconds) if reading and record else None,
+        threads=sections.build_threads(reading, record, watch.stuck_seconds, figures) if reading and record else None,
         occupancy=sections.build_occupancy(figures.window) if figures else None,
         balance=sections.build_balance(figures.balance) if figures else None,
         workers=tuple(build_workers(reading, record, figures, watch.integrals.totals)) if reading and record else (),
@@ -231,6 +231,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         pid=server.identity.pid if server.identity else None,
         emperor_pid=server.identity.emperor_pid if server.identity else None,
         p95=find_percentile(server.response_times, 0.95),
+        threads=server.threads.mean if server.threads else None,
     )
 
 

@@ -117,14 +117,15 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
-    serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. Null with
-    stats-no-cores. stuck_seconds: a setting."""
+    serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: available ones over
+    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting."""
 
     configured: int | None
     available: int | None
     busy: int | None
     stuck: int | None
     stuck_seconds: float = STUCK_SECONDS
+    mean: float | None = None
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):
@@ -376,7 +377,8 @@ class Journal(Struct, frozen=True, kw_only=True):
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
-    its response times, null if it is not known."""
+    its response times, null if it is not known. threads: the mean of those available over the window, of which
+    `observed` are in use; available: those of now."""
 
     name: str
     address: str
@@ -401,6 +403,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     pid: int | None = None
     emperor_pid: int | None = None
     p95: Percentile | None = None
+    threads: float | None = None
 
 
 class Pattern(Struct, frozen=True, kw_only=True):

@@ -71,7 +71,9 @@ def build_balance(balance: evenness.Balance) -> schema.Balance:
     )
 
 
-def build_threads(reading: Reading, record: ServerRecord, stuck_seconds: float) -> schema.Threads:
+def build_threads(
+    reading: Reading, record: ServerRecord, stuck_seconds: float, figures: Figures | None
+) -> schema.Threads:
     """Build the section about threads, and how many of them are in use now. stuck_seconds: the age from which on a
     request counts as stuck."""
     assert isinstance(reading.snapshot, Snapshot)
@@ -83,6 +85,7 @@ def build_threads(reading: Reading, record: ServerRecord, stuck_seconds: float) 
         busy=sum_if_all_known([reading.busy_threads(worker) for worker in workers]),
         stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,
+        mean=figures.threads if figures else None,
     )
 
 

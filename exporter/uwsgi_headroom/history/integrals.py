@@ -140,6 +140,17 @@ class Integrals:
         totals.samples += 1
         self._before, self._levels, self._broken = reading, levels, False
 
+    def add_partial(self, reading: Reading) -> None:
+        """Add a sample between two others, of which response times alone take what it shows. One that does not follow
+        the last sample without a failed read or a reload adds nothing."""
+        before, snapshot = self._before, reading.snapshot
+        if before is None or self._broken:
+            return
+        if isinstance(snapshot, Snapshot) and isinstance(before.snapshot, Snapshot):
+            then, workers = before.snapshot.workers, snapshot.workers
+            if len(then) == len(workers) and not is_reload(then, workers):
+                self.response_times.follow(reading, workers)
+
     def _set_slots(self, number: int) -> None:
         """Have totals of this number of workers. Those of removed ones still count in the response times."""
         workers = self.totals.workers

@@ -24,9 +24,9 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield _histogram(scrape)
     yield gauge(
         "uwsgi_response_time_percentile_seconds",
-        "Percentile of the time in service inside uWSGI over the window, without the wait in the listen queue. Finer "
-        "than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with too few "
-        "requests.",
+        "Percentile of the time in service inside uWSGI over the window, without the wait in the listen queue. A "
+        "little finer than what PromQL makes of the histogram. Absent below 0.8 times between two samples, and with "
+        "too few requests.",
         [
             pair
             for server in scrape.servers

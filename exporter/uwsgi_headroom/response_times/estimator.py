@@ -6,7 +6,9 @@ proportion to the present estimate times the likelihood of what samples saw of i
 
 Within the shortest gap between two samples these likelihoods are linear in the response time: there the samples
 determine only the mean. Response times that are known exactly give the shape, and uWSGI's running time gives the mean:
-the estimate is tilted towards it.
+the estimate is tilted towards it. So is the division of a batch wherever its mean is not that of uWSGI: it then has no
+percentile that the mean makes impossible. Of requests that ended while the master did not answer, the running time is
+all that is known.
 """
 
 from __future__ import annotations
@@ -49,8 +51,13 @@ _FORGOTTEN = 0.02
 """A group of fewer requests is dropped."""
 
 _TOLERATED = 0.05
-"""How much the running time may differ from the time in service that samples saw, apart from chance. uWSGI counts a
-thread as in service while it writes the log, but not as running time; with a larger difference, samples count."""
+"""By how much the mean of a batch's division may differ from that of its running time, as half a bin does."""
+
+_STEPS = 30
+"""The most steps of the search for a slope; three or four are usual."""
+
+_ANOTHER = 0.1
+"""The part of requests of another kind that is taken to be spread evenly, before they are fitted to their time."""
 
 
 @dataclass(slots=True)
@@ -104,6 +111,7 @@ class Estimator:
             exact[self.bins.find(response_time)] += 1
         exact_seconds = sum(sightings.exact)
         sampled = exact_seconds + sum([kind.sampled_seconds * number for kind, number in kinds.items()])
+        running = seconds
         if seconds is None or requests != len(sightings.exact) + sum(kinds.values()):
             seconds = sampled
         memory, kept = self._memory, math.exp(-elapsed / MEMORY_SECONDS)
@@ -112,7 +120,7 @@ class Estimator:
         memory.exact_seconds = memory.exact_seconds * kept + exact_seconds
         memory.seconds = memory.seconds * kept + seconds
         self._estimate(interval)
-        return self._divide(kinds, exact, requests)
+        return self._divide(kinds, exact, requests, None if running is None else running - exact_seconds)
 
     def _round(self, kinds: Mapping[Kind, float]) -> dict[Kind, float]:
         """Round new kinds as those in memory: as finely as possible with few, more coarsely with too many."""
@@ -144,7 +152,7 @@ class Estimator:
     def _estimate(self, interval: float) -> None:
         """Improve the estimate by some iterations."""
         memory = self._memory
-        requests, seconds = memory.requests, self._known_seconds(interval)
+        requests, seconds = memory.requests, memory.seconds
         if not requests:
             return
         flat = _exponential(self.bins, max(self.bins.edges[0], seconds / requests))
@@ -158,17 +166,6 @@ class Estimator:
             self.shares = [count / requests for count in counts]
             if variance > 0:
                 self._tilt((seconds - memory.exact_seconds - mean_seconds) / variance, interval)
-
-    def _known_seconds(self, interval: float) -> float:
-        """The sum of the response times in memory: the running time, unless samples contradict it."""
-        memory = self._memory
-        sampled, seen = memory.exact_seconds, 0.0
-        for kind, (weight, _) in memory.groups.items():
-            sampled += weight * kind.sampled_seconds
-            seen += weight if kind.between != UNSEEN else 0.0
-        expected = (memory.seconds - memory.exact_seconds) / interval
-        chance = 3 * interval * math.sqrt(max(seen, expected))
-        return memory.seconds if abs(sampled - memory.seconds) <= _TOLERATED * sampled + chance else sampled
 
     def _expect(self, groups: Sequence[tuple[float, Group]], interval: float) -> tuple[list[float], float, float]:
         """The expected number of requests in each bin; and of those that are not exact, the expected sum of the
@@ -207,20 +204,97 @@ class Estimator:
         factors += repeat(math.exp(slope * longest), len(middles) - len(factors))
         self.shares = list(map(mul, self.shares, factors))
 
-    def _divide(self, kinds: dict[Kind, float], exact: Sequence[float], requests: int) -> Division:
-        counts, doubt = list(exact), [0.0] * len(exact)
+    def _divide(
+        self, kinds: dict[Kind, float], exact: Sequence[float], requests: int, seconds: float | None
+    ) -> Division:
+        """Divide the requests of a batch. exact: those whose response time is known, by bin; seconds: the sum of the
+        response times of the others, None if unknown."""
+        divided = []
         for kind, number in kinds.items():
             _, group = self._memory.groups[kind]
             parts, total = self._weigh(group)
-            add_parts(counts, doubt, group.first, [part / total for part in parts], number)
-        missing = requests - sum(counts)
+            divided.append(_Divided(number, group.first, [part / total for part in parts], group.means))
+        missing = requests - sum(exact) - sum(kinds.values())
         if missing > 0.5:
-            shares = self.shares or _exponential(self.bins, 1.0)
-            whole = sum(shares)
-            add_parts(counts, doubt, 0, [share / whole for share in shares], missing)
-        elif missing < -0.5:
+            divided.append(self._divide_missing(missing, divided, seconds))
+        if seconds is not None:
+            _fit(divided, seconds)
+        counts, doubt = list(exact), [0.0] * len(exact)
+        for each in divided:
+            add_parts(counts, doubt, each.first, each.parts, each.number)
+        if missing < -0.5:
             counts = [count * requests / (requests - missing) for count in counts]
         return Division(counts, doubt)
+
+    def _divide_missing(self, missing: float, others: Sequence[_Divided], seconds: float | None) -> _Divided:
+        """Divide requests of which samples show nothing: like the others, if that gives them the time that is left for
+        them. If not, they were of another kind, of which only this time is known."""
+        shares = self.shares or _exponential(self.bins, 1.0)
+        whole = sum(shares)
+        divided = _Divided(missing, 0, [share / whole for share in shares], self.bins.middles)
+        if seconds is not None:
+            left = max(self.bins.edges[0], (seconds - sum([other.seconds for other in others])) / missing)
+            if abs(divided.seconds / missing - left) > _TOLERATED * left:
+                flat = _exponential(self.bins, left, 0.0)
+                divided.parts = [
+                    (1 - _ANOTHER) * part + _ANOTHER * new for part, new in zip(divided.parts, flat, strict=True)
+                ]
+        return divided
+
+
+@dataclass(slots=True)
+class _Divided:
+    """A number of requests alike, divided among the bins from the first one on in these parts, whose sum is 1. means:
+    the mean response time in each bin."""
+
+    number: float
+    first: int
+    parts: Sequence[float]
+    means: Sequence[float]
+
+    @property
+    def seconds(self) -> float:
+        """The expected sum of their response times."""
+        return self.number * math.fsum(map(mul, self.parts, self.means))
+
+    def tilted(self, slope: float) -> _Divided:
+        """The same with the parts of longer response times raised, or lowered if the slope (per second) is negative."""
+        possible = [mean for mean, part in zip(self.means, self.parts, strict=True) if part > 0]
+        top = max(possible) if slope > 0 else min(possible)
+        # Where a part is 0, the exponent may be positive.
+        parts = [
+            part * math.exp(slope * (mean - top)) if part > 0 else 0.0
+            for mean, part in zip(self.means, self.parts, strict=True)
+        ]
+        total = sum(parts)
+        return _Divided(self.number, self.first, [part / total for part in parts], self.means)
+
+
+def _fit(divided: list[_Divided], seconds: float) -> None:
+    """Tilt all parts alike, so that they give the sum of the response times, as nearly as their bins permit: the
+    distribution that is nearest to the estimate among those with this sum."""
+    expected = sum([each.seconds for each in divided])
+    if abs(expected - seconds) <= _TOLERATED * seconds or not divided:
+        return
+    possible = [
+        (each.number, [mean for mean, part in zip(each.means, each.parts, strict=True) if part > 0]) for each in divided
+    ]
+    least, most = (sum([number * end(means) for number, means in possible]) for end in (min, max))
+    seconds = max(least, min(most, seconds))
+    step = 1.0 / max(1e-9, seconds / sum([each.number for each in divided]))
+    slope, below, above = 0.0, -math.inf, math.inf
+    fitted = divided
+    for _ in range(_STEPS):
+        if abs(expected - seconds) <= _TOLERATED / 2 * seconds:
+            break
+        if expected < seconds:
+            below, slope = slope, slope + step if above == math.inf else (slope + above) / 2
+        else:
+            above, slope = slope, slope - step if below == -math.inf else (slope + below) / 2
+        step *= 2
+        fitted = [each.tilted(slope) for each in divided]
+        expected = sum([each.seconds for each in fitted])
+    divided[:] = fitted
 
 
 class Group(NamedTuple):
@@ -279,8 +353,8 @@ def _smooth(shares: Sequence[float]) -> list[float]:
     return [(1 - _SMOOTHED) * own + _SMOOTHED / 2 * (below + above) for own, below, above in neighbours]
 
 
-def _exponential(bins: Bins, mean: float) -> list[float]:
-    """An exponential distribution of this mean in seconds, and a little of everything else."""
+def _exponential(bins: Bins, mean: float, rest: float = 0.02) -> list[float]:
+    """An exponential distribution of this mean in seconds; rest: the part that is spread over all bins."""
     below = [1 - math.exp(-edge / mean) for edge in bins.edges]
     shares = [high - low for low, high in zip([0.0, *below], [*below, 1.0], strict=True)]
-    return [0.98 * share + 0.02 / len(shares) for share in shares]
+    return [(1 - rest) * share + rest / len(shares) for share in shares]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,10 @@ _BATCH_SAMPLES = 10
 """The samples of a batch where they are more than half a second apart: an estimate from few would not be better."""
 
 _LONGEST_BATCH_SECONDS = 10.0
+
+_LATE_SECONDS, _LATE_INTERVALS = 1.0, 3.0
+"""A sample later than both after the one before says little of the requests that ended meanwhile: they are divided like
+those of a gap."""
 
 
 class Completed(NamedTuple):
@@ -59,7 +64,9 @@ class ResponseTimeRecorder:
         self._queued = Queued()  # at the end of the last batch
         self._reloads = 0  # at the end of the last batch
         self._began = self._before = 0.0
-        self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each without gaps
+        self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each but late ones
+        self._joined_seconds = 0.0  # of the present batch, without gaps
+        self._interval = math.inf  # of the last batch with samples
         self._waits = BatchWaits(self._bins)
 
     def add(
@@ -86,18 +93,32 @@ class ResponseTimeRecorder:
             self.totals = ResponseTimeTotals(self._bins, [0.0] * len(self._bins), [0] * len(self._bins))
             self._until, self._began, joined = completed, reading.at, False
             self._queued, self._reloads = queued, reloads
-        step, self._before = reading.at - self._before, reading.at
+        step = self._take(reading, workers, joined=joined)
         if joined:
-            self._observer.follow(reading, workers, self._sightings)
-            self._samples += 1
-            self._sampled_seconds += step
             self._waits.add(left, accepted)
         else:
             self._waits.unknown += accepted
-            self._observer.restart(reading, workers)
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
         if reading.at - self._began + min(step, longest) > longest:
             self._end_batch(self.totals, reading.at, completed, queued, reloads)
+
+    def follow(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
+        """Add what a sample between two others shows, which follows the last one without a gap and without a reload."""
+        known = all(worker.threads is not None for worker in workers)
+        if self.totals is not None and workers and known and reading.at > self._before:
+            self._take(reading, workers, joined=True)
+
+    def _take(self, reading: Reading, workers: tuple[Worker, ...], *, joined: bool) -> float:
+        """Take what a sample shows of single requests. Returns the time since the one before."""
+        step, self._before = reading.at - self._before, reading.at
+        self._joined_seconds += step if joined else 0.0
+        if joined and step <= max(_LATE_SECONDS, _LATE_INTERVALS * self._interval):
+            self._observer.follow(reading, workers, self._sightings)
+            self._samples += 1
+            self._sampled_seconds += step
+        else:
+            self._observer.restart(reading, workers)
+        return step
 
     def _end_batch(
         self, totals: ResponseTimeTotals, at: float, completed: Completed, queued: Queued, reloads: int
@@ -108,7 +129,9 @@ class ResponseTimeRecorder:
             seconds = completed.seconds - self._until.seconds
         lost = completed.lost - self._until.lost
         elapsed = at - self._began
-        interval = self._sampled_seconds / self._samples if self._samples else elapsed
+        if self._samples:
+            self._interval = self._sampled_seconds / self._samples
+        interval = self._interval if self._interval < math.inf else elapsed
         batch = Division((), ())
         if requests > 0:
             batch = self._estimator.add(self._sightings, requests, seconds, elapsed, interval)
@@ -118,10 +141,10 @@ class ResponseTimeRecorder:
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
         missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
-        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed)
+        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed, seconds)
         self._until, self._began, self._sightings = completed, at, Sightings()
         self._queued, self._reloads = queued, reloads
-        self._samples, self._sampled_seconds = 0, 0.0
+        self._samples, self._sampled_seconds, self._joined_seconds = 0, 0.0, 0.0
         self._waits.end(self.wait_history, at, elapsed, interval)
         self._waits = BatchWaits(self._bins)
 
@@ -151,7 +174,7 @@ class ResponseTimeRecorder:
     def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
         """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
         left = completed.with_static - self._until.with_static
-        if queued.seconds is None or self._queued.seconds is None or not self._sampled_seconds or left <= 0:
+        if queued.seconds is None or self._queued.seconds is None or not self._joined_seconds or left <= 0:
             return None
-        length = max(0.0, queued.seconds - self._queued.seconds) / self._sampled_seconds
+        length = max(0.0, queued.seconds - self._queued.seconds) / self._joined_seconds
         return length * elapsed / left

@@ -8,6 +8,8 @@ request between two samples, the growth of its running time is that request's re
 
 A request that ended without having been counted is left out, as it is by uWSGI: it was lost with its worker, or its
 client sent no complete request. So is the end of a request whose thread still writes the log: it was counted before.
+If the same thread completes its next request before the next sample, samples take both for one long request. The growth
+of the worker's running time, which contains every completed request, shows that they were two.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ class _Began:
 
 
 _SLACK = 0.005
-"""Seconds by which the running time of a request may exceed what samples saw of it: uWSGI's clock, rounding."""
+"""Seconds by which the running time of a request may differ from what samples saw of it: uWSGI's clock, rounding."""
+
+_SLOWER = 1.1
+"""How much slower uWSGI's clock may run than the exporter's. chrony slews by a twelfth at most."""
 
 
 class Observer:
@@ -188,17 +193,36 @@ def _add_completed(
         return
     static = max(0, (now.static_requests or 0) - (then.static_requests or 0))
     gap = since.before - since.after
+    running = round((now.running_time or 0.0) - (then.running_time or 0.0), 6)  # uWSGI counts microseconds
     if completed == 1 and not static:
-        response_time = round((now.running_time or 0.0) - (then.running_time or 0.0), 6)  # uWSGI counts microseconds
-        shortest, longest = 0.0, gap
-        if ended:
-            shortest, longest = since.after - ended[0].before, since.before - ended[0].after
-        if response_time > 0 and shortest - _SLACK <= response_time <= longest + _SLACK:
-            into.exact.append(response_time)
+        longest = since.before - ended[0].after if ended else gap
+        if 0 < running <= longest + _SLACK:
+            into.exact.append(running)
             return
-    unseen = completed - static - len(ended)
+    contained, held = _split_by_running_time(ended, running, since)
+    unseen = completed - static - len(contained)
     if unseen < 0:  # some of those that were seen are static: most likely the shortest
-        ended = sorted(ended, key=lambda began: began.before)[:unseen]
-    elif unseen:
+        contained = contained[-unseen:]
+    for began in held:
+        longest = since.before - began.after
+        if unseen > 0 and longest < math.inf:
+            into.kinds[Kind(UNSEEN, longest).rounded()] += 1
+            unseen -= 1
+    if unseen > 0:
         into.kinds[Kind(UNSEEN, gap).rounded()] += unseen
-    into_ended.update(ended)
+    into_ended.update(contained)
+
+
+def _split_by_running_time(ended: list[_Began], running: float, since: _Began) -> tuple[list[_Began], list[_Began]]:
+    """Split the requests that ended into those that the growth of their worker's running time contains, the shortest
+    first, and the others, whose threads were held before they began: by a client that sent nothing, a static file, or a
+    log line. A running time that did not grow was written just before a request was added to it."""
+    ended = sorted(ended, key=lambda began: began.before, reverse=True)
+    if not running > 0:
+        return ended, []
+    left = _SLOWER * running + _SLACK
+    for place, began in enumerate(ended):
+        left -= max(0.0, since.after - began.before)
+        if left < 0:
+            return ended[:place], ended[place:]
+    return ended, []

@@ -75,6 +75,8 @@ class Batch(NamedTuple):
     and all below it. One array takes less memory than two."""
     misses: Misses = Misses()
     """What it adds to the count of an objective."""
+    running: float | None = None
+    """The sum of the response times, by uWSGI's own count in seconds; None if unknown."""
 
     @property
     def counts(self) -> array[float]:
@@ -97,6 +99,8 @@ class ResponseTimeWindow:
     """The expected number of requests in each bin."""
     doubt: Sequence[float]
     """The variance of the number of requests in that bin and all below it."""
+    running: float | None = None
+    """The sum of their response times, by uWSGI's own count in seconds; None if unknown."""
 
 
 class SlowRequests(NamedTuple):
@@ -129,12 +133,14 @@ class BatchHistory:
         lost: int,
         division: Division,
         misses: Misses = Misses(),  # noqa: B008 - a constant
+        running: float | None = None,
     ) -> None:
-        """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples."""
+        """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples;
+        running: the sum of the response times, None if unknown."""
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])
-        self._batches.append(Batch(at, seconds, interval, requests, lost, first, values, misses))
+        self._batches.append(Batch(at, seconds, interval, requests, lost, first, values, misses, running))
         self._ends.append(at)
         if at - self._ends[0] > HISTORY_SECONDS + _SPARE_SECONDS:
             old = bisect_left(self._ends, at - HISTORY_SECONDS)
@@ -151,6 +157,7 @@ class BatchHistory:
         if not batches:
             return None
         counts, doubt = [0.0] * len(self.bins), [0.0] * len(self.bins)
+        running = [batch.running for batch in batches if batch.requests]
         for batch in batches:
             if not any(batch.values):  # nothing was completed, as in most batches of most servers
                 continue
@@ -164,6 +171,7 @@ class BatchHistory:
             requests=sum([batch.requests for batch in batches]),
             counts=counts,
             doubt=doubt,
+            running=None if None in running else sum(seconds or 0.0 for seconds in running),
         )
 
     def slow_requests(self, start: float, until: float) -> SlowRequests | None:

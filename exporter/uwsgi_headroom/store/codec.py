@@ -27,7 +27,7 @@ from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, QUANTITIES, Of, Quantity
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record import STATES, AdviceSeverity, SocketHolders
-from uwsgi_headroom.response_times.bins import Bins
+from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, EARLIER_BOUNDS, Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
@@ -415,9 +415,9 @@ def _read_response_times(reader: _Reader, slo: Slo | None) -> ResponseTimeWindow
         return None
     interval = _TIME.decode(reader.take())
     size, first, length = reader.take(), reader.take_count(), reader.take_count()
-    bins = _bins(slo.threshold if slo else None)
-    if len(bins) != size or first + length > size:
-        raise ValueError("other bins")
+    bins = _bins(slo.threshold if slo else None, size)
+    if first + length > size:
+        raise ValueError("more bins than there are")
     counts, doubt = [0.0] * size, [0.0] * size
     counts[first : first + length] = [reader.take_count() / _PARTS for _ in range(length)]
     variance = 0
@@ -430,10 +430,15 @@ def _read_response_times(reader: _Reader, slo: Slo | None) -> ResponseTimeWindow
 
 
 @lru_cache(maxsize=64)
-def _bins(threshold: float | None) -> Bins:
+def _bins(threshold: float | None, size: int) -> Bins:
+    """The bins of a record, of which it says how many there are: those of version 1.0 are fewer."""
     if threshold is not None and threshold <= 0:
         raise ValueError("an impossible threshold")
-    return Bins(() if threshold is None else (threshold,))
+    for buckets in (BUCKET_BOUNDS, EARLIER_BOUNDS):
+        bins = Bins(() if threshold is None else (threshold,), buckets)
+        if len(bins) == size:
+            return bins
+    raise ValueError("other bins")
 
 
 def _write_routes(writer: _Writer, window: RouteWindow | None) -> None:

@@ -26,7 +26,7 @@ from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
-from uwsgi_headroom.watch.pace import CpuBudget, LoopLag
+from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.tasks import Progress, supervise
@@ -44,7 +44,7 @@ CLOSE_SECONDS = 2.0
 
 
 class Fleet:
-    """Makes and keeps the watch of every server."""
+    """Makes and keeps the watch of every server. most_cpu: the share of a CPU that sampling them may take."""
 
     def __init__(
         self,
@@ -55,13 +55,14 @@ class Fleet:
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
         probe: ProbeConfig | None = None,
         memory: Memory = NO_MEMORY,
+        most_cpu: float = MOST_CPU,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
         self.writer = writer
         self.lag = LoopLag(self.clock.monotonic)
         self.reload = LastReload(is_successful=True, succeeded_at=self.clock.epoch())
-        self._maker = WatchMaker(settings, self.clock, self.lag, writer)
+        self._maker = WatchMaker(settings, self.clock, self.lag, writer, most_cpu)
         self.restarts: Counter[str] = Counter()
         self._log_reader = LogReader(self.watches, self.clock.monotonic)
         self._progress = Progress(self.clock.monotonic, on_turn)
@@ -252,11 +253,13 @@ class WatchMaker:
     the writer of the history among all watches. Uses the settings with which the exporter started, but for the
     objective."""
 
-    def __init__(self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, lag: LoopLag, writer: HistoryWriter | None, most_cpu: float
+    ) -> None:
         self._settings, self._clock, self._lag, self._writer = settings, clock, lag, writer
         self._machine_cpu = MachineCpu(clock.monotonic)
         self._listeners = ListenerDumps(clock.monotonic)
-        self._budget = CpuBudget(clock.monotonic)
+        self._budget = CpuBudget(clock.monotonic, most_cpu)
         self._waits = WaitSetting(
             enabled=settings.waits,
             backends={address: name for name, address in settings.backends},

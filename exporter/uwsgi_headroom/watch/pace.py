@@ -40,6 +40,10 @@ LONGEST_INTERVAL = 4.0
 LONGEST_STEP = 5.0
 """Longest time between two samples, in seconds, that integrals ever bridge."""
 
+LATE_SECONDS = 3.0
+"""A step of this length is bridged at any rate of samples: a master that ends a worker answers up to 3 s late, once for
+each worker. In a storm of harakiris such steps are most of the time."""
+
 RETRY_SECONDS = (1.0, 5.0)
 """First and longest pause after failed reads."""
 
@@ -90,6 +94,10 @@ class Pace:
         self._failures = 0
         self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
+    def set_rate(self, samples_per_second: float) -> None:
+        """From now on, sample this often, if the budgets permit it."""
+        self._wanted = 1 / samples_per_second
+
     @property
     def interval(self) -> float:
         """Mean seconds between samples: as configured, or longer for the budgets, but at most LONGEST_INTERVAL."""
@@ -109,7 +117,7 @@ class Pace:
     @property
     def longest_step(self) -> float:
         """Longest time between two samples, in seconds, that integrals bridge now."""
-        return min(LONGEST_STEP, max(1.0, 3 * self.interval))
+        return min(LONGEST_STEP, max(LATE_SECONDS, 3 * self.interval))
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
@@ -155,10 +163,10 @@ _WORTH_A_LINE = 1.2
 
 class CpuBudget:
     """The factor by which the sampling intervals of all servers are stretched, at least 1. CPU time is inversely
-    proportional to it, so each period multiplies it by the share that was used over the share that may be."""
+    proportional to it, so each period multiplies it by the share that was used over `most`, the share that may be."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, monotonic: Callable[[], float], most: float = MOST_CPU) -> None:
+        self._monotonic, self._most = monotonic, most
         self._began = monotonic()
         self._spent = 0.0
         self._factor = 1.0
@@ -173,7 +181,7 @@ class CpuBudget:
         """The present factor."""
         elapsed = self._monotonic() - self._began
         if elapsed >= PERIOD_SECONDS:
-            used = self._spent / elapsed / MOST_CPU
+            used = self._spent / elapsed / self._most
             self._factor = min(MOST_STRETCHED, max(1.0, self._factor * used))
             self._began, self._spent = self._began + elapsed, 0.0
             self._say()
@@ -184,7 +192,7 @@ class CpuBudget:
             return
         self._said = not self._said
         if self._said:
-            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": MOST_CPU}
+            fields = {"factor": f"{self._factor:.1f}", "share_of_a_cpu": self._most}
             _log.warning("sampling all servers less often, to limit its CPU time", extra={"fields": fields})
         else:
             _log.info("sampling all servers as often as configured again")

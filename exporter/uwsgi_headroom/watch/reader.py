@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import traceback
 from collections import Counter, deque
@@ -18,6 +19,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
@@ -35,7 +37,9 @@ class Reader:
     outcome; `attempts` counts finished reads, `errors` failed reads by reason; `faults` contains each internal error.
     Each outcome is passed to `on_outcome` once, with its monotonic time. A change from readable to unreadable or back,
     or of the reason, is logged, a few times a minute at most; a repeated failure is not. routes: names the routes of
-    requests in service; None if they are off. timeout and size_cap may be changed: they apply from the next read.
+    requests in service; None if they are off. timeout, size_cap and `facts_every`, the seconds
+    between readings of the kernel's facts, may be changed: they apply from the next read. Readings in between are
+    partial.
     on_cpu is called with the CPU seconds that each reading took once its document was received.
     """
 
@@ -66,6 +70,9 @@ class Reader:
         self._on_cpu = on_cpu
         self._cpu_began = 0.0
         self._routes = routes
+        self.facts_every = 0.0
+        self._facts = HostFacts()
+        self._facts_at = -math.inf
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
@@ -157,6 +164,9 @@ class Reader:
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
+        partial = at - self._facts_at < self.facts_every
+        if not partial:
+            self._facts, self._facts_at = self._host.read_facts(snapshot, answer), at
         return Reading(
             at=at,
             time=epoch,
@@ -164,9 +174,10 @@ class Reader:
             transfer_seconds=answer.transfer_seconds,
             document_bytes=len(answer.body),
             snapshot=snapshot,
-            host=self._host.read_facts(snapshot, answer),
+            host=self._facts,
             routes=self._routes.find_routes(snapshot, at) if self._routes else None,
             address=self._printed_address,
+            partial=partial,
         )
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:

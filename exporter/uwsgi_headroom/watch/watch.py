@@ -293,6 +293,9 @@ class Watch:
         return count_all(history, window.until - window.seconds, window.until, requests)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
+        if isinstance(outcome, Reading) and outcome.partial:
+            self.integrals.add_partial(outcome)
+            return
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)

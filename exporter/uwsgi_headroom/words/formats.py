@@ -105,6 +105,11 @@ def mean_count(value: float) -> str:
     return fixed(value, 1 if abs(value) < 99.95 else 0, grouped=True)
 
 
+def mean_threads(value: float | None) -> str:
+    """A mean number of threads, beside which other means stand: 8 is `8`, 7.62 is `7.6`, and unknown is `0`."""
+    return mean_count(value or 0.0).removesuffix(".0")
+
+
 def significant(value: float, digits: int) -> str:
     """A number with at most so many digits, without zeros at its end and never as a power of ten: 0.0400 is `0.04`."""
     number = Decimal(value)

@@ -20,8 +20,10 @@ from tools.bench.accuracy.generator import Load
 from tools.bench.accuracy.programs import SERVER, exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
+from tools.support.promql import histogram_quantile
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 RATES = (10, 5, 1)
 """Samples per second; all but the last have targets."""
@@ -114,6 +116,7 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
     for ours in document["response_times"]["percentiles"]:
         share = ours["share"]
         yield _judge_percentile(rate, ours, percentile(truth, share), percentile(other, share))
+        yield from _judge_quantile(rate, scrape, share, percentile(truth, share))
     for bound in BOUNDS:
         if bound < 2 * interval:
             continue
@@ -129,6 +132,18 @@ def _judge(rate: int, document: Any, scrape: Scrape, truth: Sequence[float], oth
             target,
             met,
         )
+
+
+def _judge_quantile(rate: int, scrape: Scrape, share: float, truth: float) -> Iterator[Line]:
+    """What PromQL makes of the exported histogram, from two sampling intervals on."""
+    if truth < 2 / rate:
+        return
+    counts = [scrape.value("uwsgi_response_time_seconds_bucket", le=str(bound)) for bound in BUCKET_BOUNDS]
+    ours = histogram_quantile(share, BUCKET_BOUNDS, counts, scrape.value("uwsgi_response_time_seconds_count"))
+    met = None if rate == RATES[-1] else abs(ours / truth - 1) <= FAR
+    name = f"{rate}/s p{100 * share:g} by PromQL"
+    target = "-" if met is None else f"{FAR:.0%}"
+    yield Line(name, f"{1000 * ours:.0f} ms", f"{1000 * truth:.0f} ms", f"{ours / truth - 1:+.1%}", target, met)
 
 
 def _judge_percentile(rate: int, percentile: Any, truth: float, other: float) -> Line:

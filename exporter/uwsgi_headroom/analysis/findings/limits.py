@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import counted, numbered, percent
+from uwsgi_headroom.words.formats import counted, mean_threads, numbered, percent
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -41,7 +41,8 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         return
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     full = window.full_seconds / window.observed_seconds
-    up = f" ({figures.available} of them up)" if figures.available not in (None, ceiling) else ""
+    existing = mean_threads(figures.threads)
+    up = f" ({existing} of them up)" if existing not in ("0", str(ceiling)) else ""
     slots = name_slots(figures.server)
     yield Finding(
         code="saturation",

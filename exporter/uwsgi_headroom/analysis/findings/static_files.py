@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
-from uwsgi_headroom.words.formats import counted, percent
+from uwsgi_headroom.words.formats import counted, mean_threads, percent
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -28,7 +28,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     requests = figures.flow.requests
     files = min(requests, sum(worker.static_requests for worker in figures.window.workers))
     held = _count_held(figures)
-    share = held / figures.available if held is not None and figures.available else 0.0
+    share = held / figures.threads if held is not None and figures.threads else 0.0
     few_threads = share < HOLD_MUCH
     if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and few_threads):
         return
@@ -39,7 +39,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="warning" if waits else "info",
         title="Most requests are static files, which uWSGI's workers serve themselves.",
         evidence=f"{percent(files / requests)} of {counted(requests, 'request')}"
-        + ("" if held is None else f"; they hold {held:.1f} of {figures.available or 0} threads")
+        + ("" if held is None else f"; they hold {held:.1f} of {mean_threads(figures.threads)} threads")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="uWSGI does not measure their time: "
         + (

@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, percent, rate
+from uwsgi_headroom.words.formats import duration, mean_threads, percent, rate
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -140,7 +140,7 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    threads, available = waits.threads.get("client", 0.0), figures.available or 0
+    threads, available = waits.threads.get("client", 0.0), figures.threads or 0
     known, warning = SLOW_CLIENTS
     if threads < LEAST_THREADS or threads < known * available:
         return
@@ -148,9 +148,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
         title="Threads wait for slow clients.",
-        evidence=f"{threads:.1f} of {available} threads on average; {percent(waits.share('client'))} of the "
-        f"threads' time goes into sending to clients and receiving "
-        f"from them{_each(waits, 'client')}.",
+        evidence=f"{threads:.1f} of {mean_threads(available)} threads on average; {percent(waits.share('client'))} of "
+        f"the threads' time goes into sending to clients and receiving from them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
         clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
         change="Let the web server in front buffer requests and responses, as nginx does by default: more threads "
@@ -267,7 +266,7 @@ def _is_held(worker: WorkerFigures) -> bool:
 
 def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """What the threads wait for outside of this server, by address and name."""
-    available, slots = figures.available or 0, name_slots(figures.server)
+    available, slots = figures.threads or 0, name_slots(figures.server)
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     are_most = waits.outside >= MOSTLY and is_used
     hanging = list_hanging(waits.destinations, available)
@@ -303,7 +302,7 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         code="backend_saturated",
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
-        evidence=f"{_by_destination(waits, figures.available or 0, slots)}. {_compare(saturation)}",
+        evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
         meaning="A backend with room to spare takes no longer with more requests in it. In this one they wait for "
         "each other.",
         clause=explained.cause,
@@ -324,12 +323,12 @@ _MOST_DESTINATIONS = 4
 """The most destinations that evidence lists."""
 
 
-def _by_destination(waits: WaitFigures, available: int, slots: str) -> str:
+def _by_destination(waits: WaitFigures, available: float, slots: str) -> str:
     """The share of each destination, its threads, and its part of the response time, as a list."""
     listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
     return "; ".join(
-        f"{percent(each.share)} of the {slots}' time: {each.threads:.1f} of {available} {slots} wait for {each.label}"
-        + _part_of_request(waits, each)
+        f"{percent(each.share)} of the {slots}' time: {each.threads:.1f} of {mean_threads(available)} "
+        f"{slots} wait for {each.label}" + _part_of_request(waits, each)
         for each in listed
     )
 

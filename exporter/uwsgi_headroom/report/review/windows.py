@@ -203,7 +203,7 @@ unknown."""
 
 
 def _wait_factor(server: ServerData, places: Places) -> float:
-    """How the response times vary, as for `check` but by the coarse buckets that a history keeps: see `variation`."""
+    """How the response times vary, as for `check` but by the buckets of the histogram: see `variation`."""
     counts = [STEP * float(np.nansum(column[places])) for column in server.by_time]
     if sum(counts) < LEAST_REQUESTS:
         return 1.0

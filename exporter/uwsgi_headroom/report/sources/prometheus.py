@@ -59,8 +59,8 @@ ACCEPTING = 0.5
 mode's reserve."""
 
 TOGETHER = 8
-"""The most servers that are asked for at once: 4 workers each are 32 series, or 100 by wait state. Scraped every 15 s,
-these have 4 million samples in a piece; Prometheus refuses queries of more than 50 million."""
+"""The most servers that are asked for at once: 4 workers each are 32 series, or 380 by response time. Scraped every 15
+s, these have 15 million samples in a piece; Prometheus refuses queries of more than 50 million."""
 
 
 def load_prometheus(

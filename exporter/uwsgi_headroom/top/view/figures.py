@@ -65,11 +65,12 @@ def percentile(figure: Percentile | None) -> str:
     return describe_percentile(figure, interval=False).replace("under ", "<")
 
 
-def in_service(observed: float | None, available: int | None) -> str:
-    """Write mean requests in service and available threads: `4.8 of 32`."""
+def in_service(observed: float | None, threads: float | None) -> str:
+    """Write mean requests in service and the mean number of threads: `4.8 of 32`."""
     if observed is None:
         return UNKNOWN
-    return formats.mean_count(observed).replace(",", "") + ("" if available is None else f" of {available}")
+    of = "" if threads is None else f" of {formats.mean_threads(threads)}"
+    return f"{formats.mean_count(observed)}{of}".replace(",", "")
 
 
 def cut_middle(text: str, columns: int) -> str:

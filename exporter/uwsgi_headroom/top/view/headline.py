@@ -30,7 +30,7 @@ from uwsgi_headroom.documents.sentences import (
 from uwsgi_headroom.terminal_text import downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
 from uwsgi_headroom.top.view.figures import MOST_HEADROOM, age, cut_middle
-from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, rate
+from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, mean_threads, rate
 from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES, WAITS
 
 _LABEL = 13  # columns of the name of a line
@@ -164,7 +164,8 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     line = _label("in service")
     if flow and flow.observed is not None:
         line.append(mean_count(flow.observed), "bold")
-        line.append(f" of {threads.available} threads" if threads.available is not None else "")
+        mean = threads.available if threads.mean is None else threads.mean
+        line.append(f" of {mean_threads(mean)} threads" if mean is not None else "")
         line.append(f" ({mean_count(flow.littles_law)} by Little's law)" if flow.littles_law is not None else "")
         line.append(", ")
     elif flow and flow.littles_law is not None:

@@ -151,9 +151,14 @@ def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_wid
 
 def _total_in_service(summaries: Sequence[Summary]) -> str:
     known = [summary for summary in summaries if summary.observed is not None]
-    complete = all(summary.available is not None for summary in known)
-    available = sum(summary.available or 0 for summary in known) if complete else None
-    return in_service(sum(summary.observed or 0.0 for summary in known), available) if known else ""
+    complete = all(_threads(summary) is not None for summary in known)
+    threads = sum(_threads(summary) or 0 for summary in known) if complete else None
+    return in_service(sum(summary.observed or 0.0 for summary in known), threads) if known else ""
+
+
+def _threads(summary: Summary) -> float | None:
+    """The mean number of threads; of an exporter that does not say it, those of now."""
+    return summary.available if summary.threads is None else summary.threads
 
 
 def _total_rate(summaries: Sequence[Summary]) -> str:
@@ -177,7 +182,7 @@ _STATUS = _Column("STATUS", 8, 0, status_word)
 _COLUMNS = (
     _STATUS,
     _Column("HEADROOM", 8, 1, growth),
-    _Column("IN SERVICE", 11, 2, lambda summary: in_service(summary.observed, summary.available), _total_in_service),
+    _Column("IN SERVICE", 11, 2, lambda summary: in_service(summary.observed, _threads(summary)), _total_in_service),
     _Column("REQ/S", 6, 3, lambda summary: rate(summary.throughput), _total_rate),
     _Column("RESP", 6, 4, lambda summary: seconds_of(summary.response_time), _mean_response),
     _Column("P95", 7, 5, lambda summary: percentile(summary.p95), least=_WIDE),

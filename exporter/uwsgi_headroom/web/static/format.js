@@ -53,6 +53,9 @@ export const finePercent = (part, digits = 2) =>
 /** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (Math.abs(value) < 99.95 ? value.toFixed(1) : grouped(value.toFixed(0))));
 
+/** A mean number of threads, beside which other means stand: `8`, `7.6`. */
+export const meanThreads = when(NOT_KNOWN, (value) => mean(value).replace(/\.0$/, ""));
+
 /** A mean number of threads, of which a part of one counts. */
 export const threads = when(NOT_KNOWN, (value) => (value < 9.995 ? value.toFixed(2) : mean(value)));
 

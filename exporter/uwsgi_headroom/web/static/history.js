@@ -1,9 +1,10 @@
 // Keeps the time that the charts show as columns: fetches a range whole once, then only what is new, also after a gap.
 
-import { flatten, withGaps } from "./history_columns.js";
+import { flatten, isGap, withGaps } from "./history_columns.js";
 import { RANGES } from "./ranges.js";
 
 const OLD_STEPS = 3; // older figures mean an outage
+const LEAST_SLICES = 30; // the charts of an exporter that has just started are no narrower
 const MINUTE = 60; // seconds: slices of this length or longer come from the exporter's file
 const WRITTEN = 6; // seconds after its end, a minute is in the file
 const MOST_PAUSE = 30; // seconds between two requests that brought nothing new
@@ -46,10 +47,26 @@ export class History {
     return this.column(name)?.at(-1) ?? null;
   }
 
-  /** The first and last instant shown, in epoch seconds: up to the newest figures, or up to now if those are old. */
+  /** The first and last instant shown, in epoch seconds: from the first figures of the range that was chosen, or from its
+   * beginning; up to the newest figures, or up to now if those are old. */
   get span() {
-    const until = this.range.until ?? this.#newest();
-    return [until - this.range.seconds, until];
+    const { seconds, until } = this.range;
+    if (until) return [until - seconds, until];
+    const newest = this.#newest();
+    const first = Math.min((this.time[0] ?? -Infinity) - this.step, newest - LEAST_SLICES * this.step);
+    return [Math.max(newest - seconds, first), newest];
+  }
+
+  /** The seconds that the charts show without figures, after the first ones. */
+  get blank() {
+    const known = this.column("throughput") ?? [];
+    const first = known.findIndex((value) => value !== null);
+    const { time, step } = this;
+    return time.reduce((sum, end, at) => {
+      if (first < 0 || at <= first) return sum;
+      const begin = time[at - 1];
+      return sum + (known[at] === null ? end - begin : isGap(begin, end, step) ? end - begin - step : 0);
+    }, 0);
   }
 
   /** Whether the columns are those of the range that was asked for last. */
@@ -151,7 +168,7 @@ export class History {
     if (first < 0) return;
     for (const column of fetched.values()) column.splice(0, first);
     // A line breaks where samples are missing.
-    const gap = times[0] - last > 1.5 * this.step && Number.isFinite(last) ? [null] : [];
+    const gap = Number.isFinite(last) && isGap(last, times[0], this.step) ? [null] : [];
     const more = withGaps(fetched, this.step);
     const known = this.time.length;
     const added = more.get("time");

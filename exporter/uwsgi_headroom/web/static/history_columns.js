@@ -1,6 +1,7 @@
 // Turns a history document into columns by name, each as long as `time`.
 
 const MINUTE = 60;
+const LATE = 3.1; // seconds: a sample that is up to three seconds late joins the one before
 
 /** The columns of a document. Slices of minutes end at multiples of their step, also where the last sample is earlier. */
 export function flatten(document) {
@@ -26,10 +27,13 @@ export function flatten(document) {
   return columns;
 }
 
+/** Whether a line breaks between slices that end at these times: with a late sample, one is longer than the others. */
+export const isGap = (before, time, step) => time - before > Math.max(1.5 * step, step + LATE);
+
 /** The columns with an unknown slice in each gap: there are no slices while the exporter is not running. */
 export function withGaps(columns, step) {
   const times = columns.get("time");
-  const places = times.flatMap((time, at) => (at && time - times[at - 1] > 1.5 * step ? [null, at] : [at]));
+  const places = times.flatMap((time, at) => (at && isGap(times[at - 1], time, step) ? [null, at] : [at]));
   if (places.length === times.length) return columns;
   const filled = new Map();
   for (const [name, column] of columns) filled.set(name, places.map((at) => (at === null ? null : column[at])));

@@ -108,5 +108,5 @@ const COLUMNS = [
   { head: "Queue wait", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
   { head: "Response", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
   { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
-  { head: "Concurrency", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.count(server.available)}` },
+  { head: "Concurrency", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}` },
 ];

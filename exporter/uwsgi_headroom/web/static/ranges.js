@@ -133,9 +133,12 @@ export class Ranges {
   }
 }
 
-function remark({ time, step, range }) {
+function remark({ time, step, range, blank }) {
   if (!time.length) return range.until ? "No figures are kept of this time." : "No figures of this time yet.";
-  return step >= LONG_STEP ? `Each point is a mean over ${duration(step)}, which is lower than the peaks in it: zoom in to see them.` : "";
+  const remarks = [];
+  if (blank >= 1) remarks.push(`Charts are empty for ${duration(blank)}: uWSGI's master did not answer, or the exporter did not run.`);
+  if (step >= LONG_STEP) remarks.push(`Each point is a mean over ${duration(step)}, which is lower than the peaks in it: zoom in to see them.`);
+  return remarks.join(" ");
 }
 
 function about(kept, now) {

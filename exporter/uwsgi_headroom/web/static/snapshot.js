@@ -21,7 +21,7 @@ export function text(document, url, trouble = null) {
   if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${amount(document.headroom)}, first limit ${LIMITS[document.headroom.first]} (${limits(document)})`);
   if (flow) {
     lines.push(
-      `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.count(threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
+      `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.meanThreads(threads?.mean ?? threads?.available)} threads, ${format.count(threads?.busy)} busy now`,
     );
   }
   lines.push(...[percentiles.line(document), objective.line(document), time(document), routes.line(document)].filter(Boolean));

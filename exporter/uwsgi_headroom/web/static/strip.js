@@ -49,7 +49,9 @@ export class Strip {
   }
 
   #slots() {
-    return this.#history?.step ? Math.round(this.#history.range.seconds / this.#history.step) : 0;
+    if (!this.#history?.step) return 0;
+    const [from, until] = this.#history.span;
+    return Math.round((until - from) / this.#history.step);
   }
 
   // The position of a slice in the range: a gap is as wide as it was long.
