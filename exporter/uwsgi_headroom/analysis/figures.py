@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import RouteWindow, Window
+from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
 from uwsgi_headroom.record import Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -57,6 +57,8 @@ class Figures:
     """None if the server has none."""
     routes: RouteFigures | None = None
     """None while they are off."""
+    code: CodeWindow | None = None
+    """Where the busy threads are in the code; None while it is not looked at."""
     stuck_seconds: float = STUCK_SECONDS
     """The age from which on a request in service counts as stuck."""
     outage: Outage | None = None
@@ -75,12 +77,13 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     *,
     wait_factor: float | None = None,
     destinations: Mapping[Destination, float] | None = None,
+    code: CodeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
     programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
     off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
     wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
-    window."""
+    window. code: of the same window; None while it is not looked at."""
     workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
     ceiling = count_ceiling(
@@ -130,6 +133,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         saturation=find_saturated(waits, backends),
         response_times=compute_percentiles(response_times),
         routes=compute_routes(routes),
+        code=code,
         stuck_seconds=stuck_seconds,
         outage=outage,
     )

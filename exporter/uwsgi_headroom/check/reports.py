@@ -40,7 +40,17 @@ from uwsgi_headroom.documents.sentences import (
     split_request_time,
 )
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
-from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, factor, mean_count, percent, rate
+from uwsgi_headroom.words.formats import (
+    amount,
+    byte_size,
+    code_place,
+    counted,
+    duration,
+    factor,
+    mean_count,
+    percent,
+    rate,
+)
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import WAITS, WORKERS
 
@@ -224,7 +234,7 @@ def _code_line(line: CodeLine) -> str:
     if not line.line:
         return f"outside of Python code: {waits}"
     callee = f", in {line.callee}" if line.callee else ""
-    return f"{line.function} ({'/'.join(line.file.split('/')[-2:])}:{line.line}){callee}: {waits}"
+    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
 
 
 def _emperor(server: Server) -> Iterator[str]:

@@ -311,7 +311,7 @@ class Server(Struct, frozen=True, kw_only=True):
     kernel does not report them; `unknown` says why. events: the latest, newest first; the journal has all.
     response_times: null without completed requests, or with stats-no-cores. objective: null if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
-    in the output of `check` with a what-if; the API has a path of its own. code: only in the output of `check --code`.
+    in the output of `check` with a what-if; the API has a path of its own. code: null while it is off.
     """
 
     name: str

@@ -38,7 +38,7 @@ def print_table(compared: Compared, seconds: float) -> None:
     whole = use.threads + use.changed
     print(f"{use.looks} looks, at {use.threads:.0f} busy threads: {use.unread / use.threads:.2%} not read", end="; ")
     print(f"{use.changed} of {whole:.0f} dropped, because the thread went on ({use.changed / whole:.2%})")
-    cost = use.seconds / use.looks
+    cost = use.cpu_seconds / use.looks
     print(f"{1e3 * cost:.2f} ms of CPU for one look at the server, with {use.threads / use.looks:.1f} busy threads")
     for name, looks in LOOKS_A_SECOND.items():
         print(f"{name}: {looks * cost:.2%} of a CPU")

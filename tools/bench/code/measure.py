@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import random
@@ -19,8 +20,10 @@ from typing import NoReturn
 
 from tools.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks, CodeUse
+from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.record import State
 from uwsgi_headroom.source import Answer
@@ -46,7 +49,7 @@ class Compared:
     seen: dict[str, float]
     states: dict[tuple[str, State], float]
     elsewhere: float
-    use: CodeUse
+    use: CodeWindow
 
     @property
     def largest_difference(self) -> float:
@@ -65,10 +68,11 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float)
         options += ["--processes", str(processes), "--threads", str(threads)]
         with uwsgi(*options, app=APP) as server, _load(server.http, clients, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
-            host, looks = Host(waits=WaitSetting()), CodeLooks()
+            host, looks, history = Host(waits=WaitSetting()), CodeLooks(), CodeHistory()
             before = read_record(record)
-            due = time.monotonic()
-            while looks.report().threads < kept:
+            began = due = time.monotonic()
+            use = CodeWindow()
+            while use.threads < kept:
                 snapshot = stats.decode(server.document())
                 assert isinstance(snapshot, Snapshot)
                 facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
@@ -76,12 +80,12 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float)
                     # At times that do not depend on how long the last look or reading took, as on a busy machine.
                     due += random.uniform(0.5, 1.5) * pause
                     time.sleep(max(0.0, due - time.monotonic()))
-                    looks.look(snapshot, facts)
-                use = looks.report()
+                    history.add(time.monotonic(), asyncio.run(looks.look(snapshot, facts)), 0.0)
+                use = history.of(began, time.monotonic())
                 assert use.off is None, use.off
             after = read_record(record)
     spent = {function: after[function] - before[function] for function in FUNCTIONS}
-    return _compare(spent, looks.report())
+    return _compare(spent, use)
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -91,7 +95,7 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: dict[str, float], use: CodeUse) -> Compared:
+def _compare(spent: dict[str, float], use: CodeWindow) -> Compared:
     lines = [line for line in use.lines if line.line.function in FUNCTIONS]
     recorded, looks = sum(spent.values()), sum(line.looks for line in lines)
     seen: dict[str, float] = defaultdict(float)
