@@ -70,7 +70,10 @@ def test_series_are_few_and_stay() -> None:
     chance = random.Random(7)
     history = CodeHistory(300.0)
     for second in range(600):
-        seen = [sight(f"made_up_{second}_{place}", chance.choice(STATES)) for place in range(30)]
+        seen = [sight(f"made_up_{second}_{place}", chance.choice(STATES)) for place in range(20)]
+        seen += [
+            each._replace(line=Line(OTHER, f"/srv/{second}_{place}.py", 3)) for place, each in enumerate(seen[:10])
+        ]
         history.add(float(second), look(*seen), LONGEST_STEP)
     assert len(history.totals.seconds) <= MOST_SERIES + len(STATES)
     assert max(len(each.known) for each in list(history._slices)[:-1]) <= MOST_IN_SLICE
@@ -82,7 +85,7 @@ def test_series_are_few_and_stay() -> None:
         seen = [sight(name, number=second) for name in chance.choices(names, weights, k=10)]
         history.add(float(second), look(*seen), LONGEST_STEP)
         if second >= 1200 and second % 60 == 0:
-            places.append({place for place in history.totals.seconds if place.function != OTHER})
+            places.append({place for place in history.totals.seconds if not place.is_rest})
     assert {f"f{place}" for place in range(8)} <= {place.function for place in places[-1]}
     new = [len(after - before) for before, after in pairwise(places)]
     assert sum(new) <= 0.2 * len(new), "a series in five minutes"

@@ -208,7 +208,7 @@ def _code(code: Code) -> Iterator[str]:
     if code.why is not None:
         yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
         return
-    if not code.lines:
+    if not code.threads:
         yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")

@@ -47,6 +47,11 @@ class CodePlace(NamedTuple):
     file: str
     state: State
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it stands for all that have no counter. No function has an empty file."""
+        return self.function == OTHER and not self.file
+
 
 class _Key(NamedTuple):
     line: Line
@@ -147,7 +152,7 @@ class CodeHistory:
                 known[key] += number
         unread = sum(each.unread for each in slices)
         return CodeWindow(
-            seconds=min(until - start, until - slices[0].began),
+            seconds=max(0.0, min(until - start, until - slices[0].began)),
             looks=looks,
             threads=sum(known.values()) + unread + sum(each.other for each in slices),
             lines=sort_lines(known),
@@ -180,7 +185,7 @@ class CodeHistory:
             for key, number in each.known.items():
                 seen[_place_of(key.line, key.state)] += number
         seconds, whole = self.totals.seconds, sum(seen.values())
-        named = {place for place in seconds if place.function != OTHER}
+        named = {place for place in seconds if not place.is_rest}
         for place in _by_number(seen)[:MOST_SERIES]:
             if place in named or seen[place] < LEAST_SHARE * whole:
                 continue

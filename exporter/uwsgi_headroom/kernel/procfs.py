@@ -238,9 +238,13 @@ class Patience:
         loop = asyncio.get_running_loop()
         is_done: asyncio.Future[None] = loop.create_future()
 
+        def note() -> None:
+            if not is_done.done():
+                is_done.set_result(None)
+
         def wake(_answer: Future[T]) -> None:
             with suppress(RuntimeError):  # the event loop is closed
-                loop.call_soon_threadsafe(lambda: is_done.done() or is_done.set_result(None))
+                loop.call_soon_threadsafe(note)
 
         answer.add_done_callback(wake)
         await asyncio.wait({is_done}, timeout=seconds)  # `wait_for` may swallow a cancellation up to Python 3.11

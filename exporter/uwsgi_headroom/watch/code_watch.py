@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -66,6 +65,7 @@ class CodeWatch:
         self._watch = watch
         self._monotonic = monotonic
         self._budget = budget
+        self._turns = budget.looks if budget else asyncio.Semaphore()
         self._looks = CodeLooks(setting.prefixes, monotonic)
         self._off: str | None = None
         self._log_limit = LogLimit()
@@ -84,7 +84,7 @@ class CodeWatch:
 
     async def look(self) -> None:
         """Look once, if the server is up."""
-        async with self._budget.looks if self._budget else nullcontext():
+        async with self._turns:
             reading = self._watch.reader.outcome
             if not isinstance(reading, Reading) or self._watch.state != "up":
                 return

@@ -54,7 +54,6 @@ _PATIENCE = 2.0
 
 _MOST_WORKERS = 1024
 
-
 _CONTENDED_SECONDS = 10.0
 """For so long a function counts as one in which threads wait for a lock."""
 
@@ -285,9 +284,11 @@ class CodeLooks:
                     continue
                 if decision.result == "running":
                     waiting = self._delays.part_waiting(seen.by.process.pid, thread)
-                    yield CodeSight(worker_id, thread, line, "cpu_wait", "", waiting, inside)
-                    yield CodeSight(worker_id, thread, line, "cpu", "", 1 - waiting, inside)
-                else:
+                    if waiting:
+                        yield CodeSight(worker_id, thread, line, "cpu_wait", "", waiting, inside)
+                    if waiting < 1:
+                        yield CodeSight(worker_id, thread, line, "cpu", "", 1 - waiting, inside)
+                elif part:
                     yield CodeSight(worker_id, thread, line, decision.result, decision.address, part, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
         with suppress(RefusedError):
