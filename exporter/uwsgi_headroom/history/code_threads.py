@@ -76,16 +76,16 @@ def add_up(many: Iterable[Mapping[Line, LockCounts]]) -> tuple[LockedLine, ...]:
             for key, number in counts.holders.items():
                 total.holders[key] = total.holders.get(key, 0.0) + number
     return tuple(
-        LockedLine(waited, counts.looks, counts.several, sort_lines(counts.holders))
+        LockedLine(waited, counts.looks, counts.several, sort_lines(counts.holders.items()))
         for waited, counts in sorted(sums.items(), key=lambda item: -item[1].looks)
     )
 
 
-def sort_lines(known: Mapping[tuple[Line, State, str], float]) -> tuple[LineUse, ...]:
+def sort_lines(known: Iterable[tuple[tuple[Line, State, str], float]]) -> tuple[LineUse, ...]:
     """The lines of these numbers, by line, state and address; that with the largest number first."""
     states: dict[Line, dict[State, float]] = defaultdict(lambda: defaultdict(float))
     addresses: dict[Line, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for (line, state, address), number in known.items():
+    for (line, state, address), number in known:
         states[line][state] += number
         if address:
             addresses[line][address] += number

@@ -155,7 +155,7 @@ class CodeHistory:
             seconds=max(0.0, min(until - start, until - slices[0].began)),
             looks=looks,
             threads=sum(known.values()) + unread + sum(each.other for each in slices),
-            lines=sort_lines(known),
+            lines=sort_lines(known.items()),
             unread=unread,
             changed=sum(each.changed for each in slices),
             cpu_seconds=sum(each.cpu_seconds for each in slices),
