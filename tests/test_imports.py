@@ -34,7 +34,7 @@ DOORS: dict[str, str] = {
     "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
     "discover": "command",
     "documents": "build history openapi predict response_times schema sentences",
-    "history": "destinations hour integrals route_time rows totals window",
+    "history": "code_time destinations hour integrals route_time rows totals window",
     "journal": "events recorder",
     "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
@@ -50,7 +50,7 @@ DOORS: dict[str, str] = {
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",
-    "watch": "fleet globbed observation probed retire_command suspend tasks turns watch",
+    "watch": "code_watch fleet globbed observation probed retire_command suspend tasks turns watch",
     "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
         security.live_config shared_builds""",
     "words": "colours formats states",

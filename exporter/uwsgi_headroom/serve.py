@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from uwsgi_headroom.web.connection_slots import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
-from uwsgi_headroom.web.listeners import announce, open_listener, refuse_exposed_routes
+from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, open_listener, refuse_exposed
 from uwsgi_headroom.web.request_turns import RequestTurns
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
@@ -75,9 +76,8 @@ def run(options: argparse.Namespace) -> None:
     settings = source.with_servers(settings)
     live = _open_web_config(settings.web_config_file)
     sockets = _open_listeners(settings.listen)
-    has_login = live is not None and live.config.needs_identity
-    if settings.settings.routes and not settings.routes_beyond_loopback and not has_login:
-        refuse_exposed_routes(sockets)
+    refuse = partial(_refuse_exposure, sockets, live)
+    refuse(settings)
     announce(sockets, live)
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
     # Before the writer creates a file, which would be empty.
@@ -93,8 +93,21 @@ def run(options: argparse.Namespace) -> None:
         probe=settings.probe,
         memory=memory,
     )
-    reloader = Reloader(source.read_again, settings, fleet, manager)
+    reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager)
     serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
+
+
+def _refuse_exposure(sockets: Sequence[socket.socket], live: LiveConfig | None, settings: Config) -> Config:
+    """Return these settings. Raises ConfigError if they would show to other machines, without a login, what is opt-in
+    and not for everybody."""
+    if live is not None and live.config.needs_identity:
+        return settings
+    watching = settings.settings
+    if watching.routes and not settings.routes_beyond_loopback:
+        refuse_exposed(ROUTES, sockets)
+    if (watching.code or any(server.code for server in settings.servers)) and not settings.code_beyond_loopback:
+        refuse_exposed(CODE, sockets)
+    return settings
 
 
 def _open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:

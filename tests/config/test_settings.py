@@ -44,6 +44,9 @@ SAMPLES = {
     "routes": ("true", lambda result: result.settings.routes, True),
     "route_template": ("/orders/new", lambda result: result.settings.route_templates, ("/orders/new",)),
     "routes_beyond_loopback": ("true", lambda result: result.routes_beyond_loopback, True),
+    "code": ("true", lambda result: result.settings.code, True),
+    "code_prefix": ("/srv/shop/", lambda result: result.settings.code_prefixes, ("/srv/shop/",)),
+    "code_beyond_loopback": ("true", lambda result: result.code_beyond_loopback, True),
     "history": ("/var/lib/h.sqlite", lambda result: result.history, "/var/lib/h.sqlite"),
     "history_max_size": ("1.5GB", lambda result: result.history_max_size, 1_500_000_000),
     "log": ("a=/var/log/a.log", lambda result: result.settings.logs, (("a", "/var/log/a.log"),)),
@@ -77,6 +80,7 @@ NO_VALUE = {
     "settings.slo",
     "settings.backends",
     "settings.route_templates",
+    "settings.code_prefixes",
 }
 """The fields of settings that are empty by default."""
 

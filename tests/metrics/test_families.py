@@ -291,8 +291,8 @@ def test_workers_sharing_one_cpu() -> None:
 def test_series_of_a_worker(name: str) -> None:
     """A worker has at most 25 series and a server 170 more, 17 of them for waits, 49 for the histogram of response
     times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend, each
-    route and each rule about the settings that speaks adds one."""
-    apart = re.compile(r"uwsgi_(backend_|route_|settings_advice)")
+    route and each rule about the settings that speaks adds one. Code has 34 at most (`history.code_time`)."""
+    apart = re.compile(r"uwsgi_(backend_|route_|code_|settings_advice)")
     values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
@@ -337,6 +337,17 @@ def test_routes_are_opt_in() -> None:
     name, server = "uwsgi_route_busy_thread_seconds_total", 'server="threads_4x8_busy"'
     assert found == {f'{name}{{route="{route}",{server}}}' for route in ("other", "POST /export", "GET /orders/{id}")}
     assert not [key for key in series(up("threads_4x8_busy")) if "route" in key]
+
+
+def test_code_is_opt_in() -> None:
+    """Each function and state is a series while code is looked at, without the line; off, there is none."""
+    values = series(proven("threads_4x8_busy"))
+    found = {key: value for key, value in values.items() if key.startswith("uwsgi_code_")}
+    place = 'file="/srv/shop/orders.py",function="query_orders",server="threads_4x8_busy",state="backend"'
+    assert found.pop('uwsgi_code_observed_seconds_total{server="threads_4x8_busy"}') == 60
+    assert found[f"uwsgi_code_busy_thread_seconds_total{{{place}}}"] == 12.5
+    assert sum(found.values()) == 15
+    assert not [key for key in series(up("threads_4x8_busy")) if "code" in key]
 
 
 def test_names_and_types_agree() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from tests.web.security.certificates import write_certificates
 from tests.web.security.secure_server import MUTUAL, TLS, USERS
 from uwsgi_headroom import cli, serve
+from uwsgi_headroom.config.yaml_file import load_file
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import describe_exposure
 from uwsgi_headroom.web.security.live_config import LiveConfig
@@ -50,10 +53,28 @@ def exposed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("exposed")
 @pytest.mark.parametrize(("text", "status"), [("", 2), (TLS, 2), (USERS, 0), (MUTUAL, 0)])
-def test_routes_need_a_login(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, status: int) -> None:
-    """Beyond loopback, routes are served to those who log in, in either way."""
+@pytest.mark.parametrize("flag", ["--routes", "--code"])
+def test_what_is_opt_in_needs_a_login(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, status: int, flag: str
+) -> None:
+    """Beyond loopback, routes and lines of code are served to those who log in, or if that is allowed."""
     write_certificates(tmp_path)
     (tmp_path / "web.yml").write_text(text)
-    arguments = ["--stats", "/a", "--routes", "--web.listen-address", "127.0.0.1:0"]
+    arguments = ["--stats", "/a", flag, "--web.listen-address", "127.0.0.1:0"]
     assert cli.main([*arguments, "--web.config.file", str(tmp_path / "web.yml")]) == status
-    assert ("--routes: other machines can reach" in capfd.readouterr().err) == (status == 2)
+    assert (f"{flag}: other machines can reach" in capfd.readouterr().err) == (status == 2)
+    assert cli.main([*arguments, f"{flag}-beyond-loopback"]) == 0
+
+
+@pytest.mark.usefixtures("exposed")
+def test_code_of_one_server_needs_a_login(tmp_path: Path) -> None:
+    """A reload reads the same settings, and is refused as a start is."""
+    file = tmp_path / "headroom.yml"
+    file.write_text("servers:\n  - {name: shop, stats: /a, code: true}\n")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(ConfigError, match="--code: other machines can reach"):
+            serve._refuse_exposure([listener], None, load_file(file))
+        file.write_text(f"{file.read_text()}code: {{enabled: false, beyond_loopback: true}}\n")
+        config = load_file(file)
+        assert serve._refuse_exposure([listener], None, config) is config
+        assert not config.settings.code

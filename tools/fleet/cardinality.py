@@ -80,6 +80,7 @@ class Shape:
     waits: bool = True
     backends: int = 0
     routes: int = 0
+    functions: int = 0
     cpus: int = 0
     objective: bool = False
     apps: int = 1
@@ -114,6 +115,8 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_lock_held": shape.locks,
         "uwsgi_exporter_read_errors_total": len(REASONS),
         "uwsgi_route_busy_thread_seconds_total": shape.routes,
+        "uwsgi_code_busy_thread_seconds_total": shape.functions,
+        "uwsgi_code_observed_seconds_total": 1 if shape.functions else 0,
         "uwsgi_process_cpu_seconds_total": shape.roles,
         "uwsgi_process_resident_memory_bytes": shape.roles,
         "uwsgi_settings_advice": shape.rules,

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason, SourceError
+from uwsgi_headroom.history.code_time import OTHER, OUTSIDE_OF_PYTHON, CodePlace, CodeTotals
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
@@ -37,6 +38,16 @@ WHEN = 1795250100.25
 
 UNPROVEN = HostFacts(off="the stats did not come from a socket")
 
+
+CODE = CodeTotals(
+    {
+        CodePlace("query_orders", "/srv/shop/orders.py", "backend"): 12.5,
+        CodePlace("query_orders", "/srv/shop/orders.py", "cpu"): 0.5,
+        CodePlace(OUTSIDE_OF_PYTHON, "", "cpu"): 0.25,
+        CodePlace(OTHER, "", "lock"): 1.75,
+    },
+    observed_seconds=60.0,
+)
 
 ROUTES = ServedRoutes(("other", "POST /export", "GET /orders/{id}"), (1, 1, 1), {1: {0: 1, 1: 2}})
 
@@ -83,7 +94,8 @@ def down(name: str) -> Observation:
 
 
 def proven(name: str, called: str = "") -> Observation:
-    """A server with an objective, whose processes and queues are known from the kernel, and whose routes are on."""
+    """A server with an objective, whose processes and queues are known from the kernel, and whose routes and code are
+    on."""
     body = document(name)
     snapshot = stats.decode(body)
     assert isinstance(snapshot, Snapshot)
@@ -128,7 +140,7 @@ def proven(name: str, called: str = "") -> Observation:
         ),
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
-    return up(called or name, body, host, ROUTES, SLO)
+    return replace(up(called or name, body, host, ROUTES, SLO), code=CODE)
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:

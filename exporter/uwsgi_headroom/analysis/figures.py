@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import RouteWindow, Window
+from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
 from uwsgi_headroom.record import Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -59,6 +59,8 @@ class Figures:
     """None if the server has none."""
     routes: RouteFigures | None = None
     """None while they are off."""
+    code: CodeWindow | None = None
+    """Where the busy threads are in the code; None while it is not looked at."""
     stuck_seconds: float = STUCK_SECONDS
     """The age from which on a request in service counts as stuck."""
     outage: Outage | None = None
@@ -86,12 +88,14 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     wait_factor: float | None = None,
     destinations: Mapping[Destination, float] | None = None,
     queue_waits: ResponseTimeWindow | None = None,
+    code: CodeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
     programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
     off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
     wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
-    window. queue_waits: all requests of the window by their wait; None if none was seen waiting."""
+    window. queue_waits: all requests of the window by their wait; None if none was seen waiting. code: of the same
+    window; None while it is not looked at."""
     workers, cpus = server.workers, server.cpus
     seconds = window.observed_seconds
     presence = _find_presence(window, workers)
@@ -143,6 +147,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         response_times=compute_percentiles(response_times, flow.response_time),
         queue_waits=compute_percentiles(queue_waits),
         routes=compute_routes(routes),
+        code=code,
         stuck_seconds=stuck_seconds,
         outage=outage,
         threads=sum_if_all_known(

@@ -64,7 +64,7 @@ async def _judge(
     if targets.exporters and request.read_pollfds is not None:
         raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
     if targets.exporters and request.code is not None:
-        raise ConfigError("--code: an exporter does not look at code; check the stats server itself")
+        raise ConfigError("--code: an exporter looks at code by its own setting of that name; set it there")
     documents = await judge_targets(
         targets,
         request.seconds,

@@ -45,6 +45,7 @@ from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.words.formats import (
     amount,
     byte_size,
+    code_place,
     counted,
     duration,
     factor,
@@ -218,7 +219,7 @@ def _code(code: Code) -> Iterator[str]:
     if code.why is not None:
         yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
         return
-    if not code.lines:
+    if not code.threads:
         yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
@@ -244,7 +245,7 @@ def _code_line(line: CodeLine) -> str:
     if not line.line:
         return f"outside of Python code: {waits}"
     callee = f", in {line.callee}" if line.callee else ""
-    return f"{line.function} ({'/'.join(line.file.split('/')[-2:])}:{line.line}){callee}: {waits}"
+    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
 
 
 def _emperor(server: Server) -> Iterator[str]:

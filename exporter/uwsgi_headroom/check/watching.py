@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from uwsgi_headroom.analysis.what_if import Setting
-from uwsgi_headroom.check.code_looks import look_until_cancelled
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
@@ -26,17 +25,17 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_names,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
-from uwsgi_headroom.documents import WhatIf, build, build_code
+from uwsgi_headroom.documents import WhatIf, build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
 from uwsgi_headroom.history.hour import ROW_SECONDS
-from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend
+from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
@@ -276,10 +275,13 @@ async def judge_targets(
     watches = fleet.watches()
     share_samples(watches)
     _set_logs(watches, logs)
+    if code is not None:
+        for watch in watches:
+            watch.set_code(replace(CHECK, prefixes=tuple(code), kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
     progress = _Progress(len(watches))
     watching = [
-        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings, code))
+        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings))
         for watch in watches
     ]
     reading = [asyncio.create_task(read_page(page, seconds, settings)) for page in targets.exporters]
@@ -328,9 +330,8 @@ async def _judge_and_predict(
     seconds: float,
     progress: Callable[[float], None],
     settings: Sequence[Setting],
-    code: Sequence[str] | None,
 ) -> Server:
-    document = await _judge_with_code(watch, clock, seconds, progress, code)
+    document = await judge(watch, clock, seconds, progress)
     if not settings:
         return document
     try:
@@ -338,23 +339,6 @@ async def _judge_and_predict(
     except asyncio.CancelledError:
         what_if = WhatIf(name=watch.name, time=clock.epoch(), refusal="It was interrupted.")
     return msgspec.structs.replace(document, what_if=what_if)
-
-
-async def _judge_with_code(
-    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], code: Sequence[str] | None
-) -> Server:
-    if code is None:
-        return await judge(watch, clock, seconds, progress)
-    looks = CodeLooks(code)
-    looking = asyncio.create_task(look_until_cancelled(watch, looks), name="look at code")
-    try:
-        document = await judge(watch, clock, seconds, progress)
-    finally:
-        looking.cancel()
-    if document.state != "up" or document.kind != "server":
-        return document
-    response_time = document.flow.response_time if document.flow else None
-    return msgspec.structs.replace(document, code=build_code(looks.report(), response_time))
 
 
 def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:

@@ -14,6 +14,9 @@ DEFAULT_SAMPLES_PER_SECOND = 5.0
 MOST_BACKENDS = 20
 """The most backends that can have a name: each has a time series, and a name of its own in all figures."""
 
+MOST_PREFIXES = 32
+"""The most prefixes of an application's files: each frame of each stack is compared with all of them."""
+
 STUCK_SECONDS = 30.0
 """A request in service for at least this long counts as stuck. Web servers in front give up after 60 s (nginx, Apache),
 so at 30 s there is time to look; few requests take that long unless they are meant to."""

@@ -17,6 +17,7 @@ from uwsgi_headroom.config.defaults import (
     JOURNAL,
     LISTEN_ADDRESS,
     MOST_BACKENDS,
+    MOST_PREFIXES,
     STUCK_SECONDS_RANGE,
 )
 from uwsgi_headroom.errors import ConfigError
@@ -215,6 +216,14 @@ def parse_templates(texts: Texts) -> tuple[str, ...]:
     for text, where in texts:
         templates = refuse_too_many([*templates, parse_template(text, where)], where)
     return templates
+
+
+def parse_prefixes(texts: Texts) -> tuple[str, ...]:
+    """Parse the beginnings of the paths of an application's files. Raises ConfigError."""
+    for text, where in texts:
+        if not text or len(texts) > MOST_PREFIXES:
+            raise ConfigError(f"{where}: {text!r}: write the beginning of a path; {MOST_PREFIXES} at most")
+    return tuple(text for text, _ in texts)
 
 
 def parse_size(text: str, where: str) -> int:

@@ -48,6 +48,12 @@ class ServerConfig:
     log: str = ""
     """The absolute path of uWSGI's log, or `journal:UNIT`; "" for none."""
 
+    code: bool | None = None
+    """Whether to look at its code; None for the setting of all servers."""
+
+    code_prefixes: tuple[str, ...] = ()
+    """Of its application's files; empty for those of all servers."""
+
     slo: Slo | None = None
     """None for the objective of all servers."""
 

@@ -57,6 +57,12 @@ class Settings:
     route_templates: tuple[str, ...] = ()
     """Paths such as `/orders/{id}`."""
 
+    code: bool = False
+    """Whether to look at the lines of code of the busy threads, on every server that does not say."""
+
+    code_prefixes: tuple[str, ...] = ()
+    """With what the paths of the application's files begin, on every server without its own; empty: by a rule."""
+
     logs: tuple[tuple[str, str], ...] = ()
     """Names of servers, and the path of uWSGI's log of each, or `journal:UNIT`."""
 
@@ -87,6 +93,9 @@ class Config:
     settings: Settings = DEFAULT_SETTINGS
     routes_beyond_loopback: bool = False
     """Whether routes may be shown to other machines."""
+
+    code_beyond_loopback: bool = False
+    """The same for lines of code."""
 
     history: str = ""
     """The path of the file with the history that lasts; "" for none."""
@@ -323,6 +332,34 @@ SETTINGS: tuple[SettingRow, ...] = (
         **_SWITCH,
     ),
     SettingRow(
+        field="settings.code",
+        flag="--code",
+        help="read from the workers' memory, about once a second, in which function and line the busy Python threads "
+        "are: names, files and lines, no values (default {default}). Only on loopback",
+        default="`false`",
+        key="code.enabled",
+        **_SWITCH,
+    ),
+    SettingRow(
+        field="settings.code_prefixes",
+        parse=parsers.parse_prefixes,
+        flag="--code-prefix",
+        metavar="PATH",
+        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
+        "in no site-packages, and not Python's own); repeatable",
+        default="by [a rule](code.md#which-line-of-a-stack)",
+        key="code.prefixes",
+        is_repeatable=True,
+    ),
+    SettingRow(
+        field="code_beyond_loopback",
+        flag="--code-beyond-loopback",
+        help="serve lines of code on addresses that other machines can reach, without a login (default {default})",
+        default="`false`",
+        key="code.beyond_loopback",
+        **_SWITCH,
+    ),
+    SettingRow(
         field="history",
         flag="--history",
         metavar="FILE",
@@ -378,6 +415,8 @@ SERVER_SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(key="timeout", field="timeout", parse=NumberRange(*defaults.TIMEOUT_RANGE)),
     SettingRow(key="size_cap", field="size_cap", parse=NumberRange(*defaults.SIZE_CAP_RANGE, is_whole=True)),
     SettingRow(key="log", field="log", parse=parsers.parse_log_path),
+    SettingRow(key="code", field="code", parse=parsers.parse_boolean),
+    SettingRow(key="code_prefixes", field="code_prefixes", parse=parsers.parse_prefixes, is_repeatable=True),
     SettingRow(key="slo"),
     SettingRow(key="stuck", field="stuck_seconds", parse=parsers.parse_stuck),
     SettingRow(key="expect"),

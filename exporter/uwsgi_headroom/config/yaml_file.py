@@ -22,13 +22,13 @@ from uwsgi_headroom.config.slo import Slo, parse_objective, parse_threshold
 from uwsgi_headroom.config.yaml_nodes import LARGEST, YamlNodes, compose
 from uwsgi_headroom.errors import AddressError, ConfigError
 
-_KEYS = ("servers", "sampling", "backends", "routes", "history", "web", "probe", "log")
+_KEYS = ("servers", "sampling", "backends", "routes", "code", "history", "web", "probe", "log")
 """The keys of the file, in the order in which messages list them."""
 
-_SECTIONS = ("sampling", "routes", "history", "web", "log")
+_SECTIONS = ("sampling", "routes", "code", "history", "web", "log")
 """Those of them that have keys of their own, each with a row."""
 
-_SHORT = {"routes": "enabled", "history": "file"}
+_SHORT = {"routes": "enabled", "code": "enabled", "history": "file"}
 """Sections that may be written as one value, and the key that it then stands for."""
 
 _STRING = "tag:yaml.org,2002:str"
@@ -60,6 +60,7 @@ class _File(YamlNodes):
             "servers": tuple(self._server(node) for node in self._list(top.get("servers"))),
             "probe": self._probe(top.get("probe")),
             "settings.routes": any(name.startswith("routes.") for name in nodes),
+            "settings.code": any(name.startswith("code.") for name in nodes),
         }
         for setting in SETTINGS:
             if node := nodes.get(setting.key):

@@ -5,7 +5,7 @@ in bytes, shares from 0 to 1. An unknown value is null, never 0, and `unknown` g
 any data of a request.
 """
 
-from uwsgi_headroom.documents.code import Code, CodeLine, build_code
+from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
@@ -27,5 +27,4 @@ __all__ = [
     "Waits",
     "WhatIf",
     "Worker",
-    "build_code",
 ]

@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu,
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
+from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
@@ -121,6 +122,7 @@ def _build_server(
         objective=build_objective(figures.objective, figures.flow.queue_wait)
         if figures and figures.objective
         else None,
+        code=build_code(figures.code, figures.flow.response_time) if figures and figures.code else None,
         kept_history=sections.build_kept_history(watch),
     )
 

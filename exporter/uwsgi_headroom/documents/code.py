@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from uwsgi_headroom.kernel.stacks import CodeUse, LineUse
+from uwsgi_headroom.history.window import CodeWindow, LineUse
 from uwsgi_headroom.record import State
 
 MOST_LINES = 20
@@ -41,7 +41,7 @@ class Code(Struct, frozen=True, kw_only=True):
     """Where the busy threads of a server were. why: the reason if nothing is known. samples: of the server; threads:
     samples of busy threads. lines: most of them first, 20 at most. unread: the share of samples without a line, because
     the stack could not be read. changed: the share of samples that were dropped, because the thread went on meanwhile.
-    cpu_seconds: of this program, for one sample of the server."""
+    cpu_seconds: of this program, for one sample of the server. seconds: the part of the window that was sampled."""
 
     why: str | None
     samples: int = 0
@@ -50,9 +50,10 @@ class Code(Struct, frozen=True, kw_only=True):
     unread: float = 0.0
     changed: float = 0.0
     cpu_seconds: float = 0.0
+    seconds: float = 0.0
 
 
-def build_code(use: CodeUse, response_time: float | None) -> Code:
+def build_code(use: CodeWindow, response_time: float | None) -> Code:
     """Build the section. response_time: seconds of a mean request, None without completed requests."""
     if use.off is not None:
         return Code(why=use.off)
@@ -63,11 +64,12 @@ def build_code(use: CodeUse, response_time: float | None) -> Code:
         lines=tuple(_list_lines(use, response_time)),
         unread=use.unread / use.threads if use.threads else 0.0,
         changed=use.changed / (use.changed + use.threads) if use.changed else 0.0,
-        cpu_seconds=use.seconds / use.looks,
+        cpu_seconds=use.cpu_seconds / use.looks if use.looks else 0.0,
+        seconds=use.seconds,
     )
 
 
-def _list_lines(use: CodeUse, response_time: float | None) -> Iterator[CodeLine]:
+def _list_lines(use: CodeWindow, response_time: float | None) -> Iterator[CodeLine]:
     for each in use.lines[:MOST_LINES]:
         share = each.looks / use.threads
         yield CodeLine(

@@ -318,7 +318,7 @@ class Server(Struct, frozen=True, kw_only=True):
     listen queue, in the same form; null if none was seen waiting in the window, or with stats-no-cores. objective: null
     if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
-    in the output of `check` with a what-if; the API has a path of its own. code: only in the output of `check --code`.
+    in the output of `check` with a what-if; the API has a path of its own. code: null while it is off.
     """
 
     name: str

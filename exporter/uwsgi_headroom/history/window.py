@@ -22,7 +22,7 @@ from uwsgi_headroom.history.totals import (
     WaitTotals,
     sum_if_all_known,
 )
-from uwsgi_headroom.record import STATES, State
+from uwsgi_headroom.record import STATES, Line, State
 
 
 class WorkerWindow(Struct, frozen=True, gc=False):
@@ -181,6 +181,68 @@ class RouteWindow:
 
     observed_seconds: float
     seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LineUse:
+    """How the busy threads that were seen in a line of code spend their time. looks: at such threads; states: the same
+    by what they wait for; addresses: the same by backend or name server, as far as those are known."""
+
+    line: Line
+    looks: float
+    states: Mapping[State, float]
+    addresses: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedLine:
+    """A line at which threads wait for a lock of the application.
+
+    waited: the line. looks: at workers of which a thread waited there. several: those that saw more than one thread
+    further down in the same function. holders: where the thread was in those that saw one, which is the one that has
+    the lock if that is the rule."""
+
+    waited: Line
+    looks: int
+    several: int
+    holders: tuple[LineUse, ...]
+
+
+class Lasting(NamedTuple):
+    """A thread that was in one function at each of the last looks, for so many seconds; line, state and address are
+    those of the last one."""
+
+    worker_id: int
+    line: Line
+    state: State
+    address: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CodeWindow:
+    """In which lines of code the busy threads were in a window."""
+
+    off: str | None = None
+    """Why nothing is known, as a sentence for an operator."""
+    seconds: float = 0.0
+    """The part of the window in which the code was looked at."""
+    looks: int = 0
+    """At the server."""
+    threads: float = 0.0
+    """Looks at busy threads."""
+    lines: tuple[LineUse, ...] = ()
+    """Where they were, most looks first."""
+    unread: float = 0.0
+    """How many of them have no line, because the stack was torn, or is none of CPython's."""
+    changed: int = 0
+    """Looks that were dropped, because the thread waited for something else after its stack was read."""
+    cpu_seconds: float = 0.0
+    """Of CPU time, for all looks."""
+    locks: tuple[LockedLine, ...] = ()
+    """Where threads wait for locks, most looks first."""
+    lasting: tuple[Lasting, ...] = ()
+    """The threads that have been in one function for a second or longer at the last look, those for longest first."""
 
 
 def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, Row], asked: float) -> Window:

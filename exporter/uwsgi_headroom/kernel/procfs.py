@@ -6,6 +6,7 @@ reads files that the watched process may keep from answering.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import resource
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, NoReturn, TypeVar
@@ -223,16 +225,43 @@ class Patience:
     def ask(self, question: Callable[[], T], seconds: float = MOST_SECONDS) -> T:
         """The result of `question`. Raises whatever it raises, or TimeoutError if it takes longer than `seconds` or an
         earlier one has not ended."""
-        if not self.may_ask:
-            raise TimeoutError("an earlier file was not read in time")
-        name = "reading a file"
-        answer = _ask_in_kept_thread(question, name) if self._keeps_thread else ask_in_thread(question, name)[1]
+        answer = self._begin(question)
         try:
             return answer.result(max(0.0, seconds))
         except FutureTimeoutError:
-            self._stuck = answer
-            self.pause()
-            raise TimeoutError("a file was not read in time") from None
+            raise self._give_up(answer) from None
+
+    async def wait(self, question: Callable[[], T], seconds: float) -> T:
+        """The same, while the event loop goes on. Cancelled, nothing else is asked until the question has ended."""
+        answer = self._begin(question)
+        self._stuck = answer  # until it is done
+        loop = asyncio.get_running_loop()
+        is_done: asyncio.Future[None] = loop.create_future()
+
+        def note() -> None:
+            if not is_done.done():
+                is_done.set_result(None)
+
+        def wake(_answer: Future[T]) -> None:
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(note)
+
+        answer.add_done_callback(wake)
+        await asyncio.wait({is_done}, timeout=seconds)  # `wait_for` may swallow a cancellation up to Python 3.11
+        if not answer.done():
+            raise self._give_up(answer)
+        return answer.result()
+
+    def _begin(self, question: Callable[[], T]) -> Future[T]:
+        if not self.may_ask:
+            raise TimeoutError("an earlier file was not read in time")
+        name = "reading a file"
+        return _ask_in_kept_thread(question, name) if self._keeps_thread else ask_in_thread(question, name)[1]
+
+    def _give_up(self, answer: Future[Any]) -> TimeoutError:
+        self._stuck = answer
+        self.pause()
+        return TimeoutError("a file was not read in time")
 
 
 def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:

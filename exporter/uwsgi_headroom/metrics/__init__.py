@@ -42,6 +42,7 @@ SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     waits.connection_families,
     waits.loop_families,
     waits.routes_families,
+    waits.code_families,
     window_figures.families,
     response_times.families,
     application.families,

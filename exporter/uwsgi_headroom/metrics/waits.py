@@ -1,6 +1,6 @@
-"""What threads with a request in service do, from samples: the states they are in, and the routes they serve.
+"""What threads with a request in service do, from samples: their states, their routes, and the functions they are in.
 
-Wait states are absent where the kernel does not permit the exporter to see them. Routes are opt-in.
+Wait states are absent where the kernel does not permit the exporter to see them. Routes and functions are opt-in.
 """
 
 from __future__ import annotations
@@ -106,4 +106,27 @@ def routes_families(scrape: Scrape) -> Iterator[Metric]:
             if (routes := server.observation.totals.routes)
             for route, seconds in routes.by_route().items()
         ],
+    )
+
+
+def code_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of functions, for every server of the scrape."""
+    known = [(server, server.observation.code) for server in scrape.servers]
+    yield counter(
+        "uwsgi_code_busy_thread_seconds_total",
+        "Time of busy threads by the function that they are in and what they do there, from about one sample a second. "
+        "The rate of all series together is the observed concurrency. The functions are those that were seen most; "
+        "`(other)` has the rest. A function that is seldom seen may lose its series to another one. Opt-in (code): 33 "
+        "series at most.",
+        [
+            (labels_of(server.observation, function=place.function, file=place.file, state=place.state), seconds)
+            for server, code in known
+            if code
+            for place, seconds in code.seconds.items()
+        ],
+    )
+    yield counter(
+        "uwsgi_code_observed_seconds_total",
+        "Time in which it is known in which functions the busy threads are. With gaps, divide by this time.",
+        [(server.labels, code.observed_seconds if code else None) for server, code in known],
     )

@@ -23,6 +23,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address
+from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
@@ -232,6 +233,7 @@ class Fleet:
             kept.reader.timeout, kept.reader.size_cap = config.timeout, config.size_cap
             kept.stuck_seconds = config.stuck_seconds or self.settings.stuck_seconds
             kept.set_log(find_log(config, name, self.settings))
+            kept.set_code(find_code(config, self.settings))
             return kept
         return self._maker.make(name, address, config, self.settings)
 
@@ -242,6 +244,13 @@ class Fleet:
 def find_log(config: ServerConfig, name: str, settings: Settings) -> str:
     """Return the path of a server's log: of its own entry, or of the flag with its name; "" for none."""
     return config.log or dict(settings.logs).get(name, "")
+
+
+def find_code(config: ServerConfig, settings: Settings) -> CodeSetting | None:
+    """Return how the code of a server is looked at: by its own entry, or by the settings of all; None if it is not."""
+    if not (settings.code if config.code is None else config.code):
+        return None
+    return CodeSetting(config.code_prefixes or settings.code_prefixes, kept_seconds=settings.windows[-1])
 
 
 def _identity(name: str, address: Address, slo: Slo | None) -> object:
@@ -289,4 +298,5 @@ class WatchMaker:
             writer=self._writer if keeps_history else None,
             budget=self._budget,
             log=find_log(config, name, settings),
+            code=find_code(config, settings),
         )

@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.history.code_time import CodeTotals
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
 from uwsgi_headroom.reading import Reading, describe_server
@@ -72,7 +73,7 @@ class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
-    stuck; log: the counters of its log, None if it is not configured."""
+    stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off."""
 
     name: str
     address: str
@@ -86,6 +87,7 @@ class Observation:
     slo: Slo | None = None
     stuck_seconds: float = STUCK_SECONDS
     log: LogTotals | None = None
+    code: CodeTotals | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -161,9 +161,14 @@ of all other servers. 64 workers of 16 threads take some 6 ms."""
 _WORTH_A_LINE = 1.2
 
 
+LOOKS_AT_ONCE = 2
+"""Of all servers. After a start each server is looked at for the first time, which takes the longest."""
+
+
 class CpuBudget:
     """The factor by which the sampling intervals of all servers are stretched, at least 1. CPU time is inversely
-    proportional to it, so each period multiplies it by the share that was used over `most`, the share that may be."""
+    proportional to it, so each period multiplies it by the share that was used over `most`, the share that may be.
+    looks: the turns of looks at code, which compute in threads of their own."""
 
     def __init__(self, monotonic: Callable[[], float], most: float = MOST_CPU) -> None:
         self._monotonic, self._most = monotonic, most
@@ -171,6 +176,7 @@ class CpuBudget:
         self._spent = 0.0
         self._factor = 1.0
         self._said = False
+        self.looks = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def note(self, seconds: float) -> None:
         """Note CPU time that a sample took."""

@@ -5,6 +5,7 @@ Beside `Watch` stand the parts that compute something from the history now and t
 * `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
 * `NeighbourSlices` judges whether CPU use by others follows the server's requests, from one-minute slices.
 * `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
+* `CodeWatch` (a module of its own) looks at the lines of code of the busy threads, if that is on.
 * `ObjectiveWatch` judges a service level objective, once for each batch of response times.
 """
 
@@ -57,6 +58,7 @@ from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.holding import HeldFindings
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
@@ -80,7 +82,7 @@ reason."""
 
 class Watch:
     """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer; beside it, `judge`
-    judges for the journal. A `LogReader` reads its log, if it has one.
+    judges for the journal, and `code` looks at the lines of code. A `LogReader` reads its log, if it has one.
 
     `reading` is the last successful one, None before the first; `reader.outcome` is the result of the last attempt;
     `writer` writes the history that lasts, None without one; `stuck_seconds` is the age from which on a request counts
@@ -104,6 +106,7 @@ class Watch:
         writer: HistoryWriter | None = None,
         budget: CpuBudget | None = None,
         log: str = "",
+        code: CodeSetting | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -145,6 +148,11 @@ class Watch:
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
         self.judge = Judge(self, self._clock.monotonic, **({"on_cpu": budget.note} if budget else {}))
+        self._budget = budget
+        self._is_sampled = False
+        self._looking: asyncio.Task[NoReturn] | None = None
+        self.code: CodeWatch | None = None
+        self.set_code(code)
 
     def set_log(self, path: str) -> None:
         """Read uWSGI's log at this path from here on; "" for none."""
@@ -152,18 +160,35 @@ class Watch:
             return
         self.log = UwsgiLog(path, reads_over_tcp=isinstance(self.address, Tcp | Http)) if path else None
 
+    def set_code(self, setting: CodeSetting | None) -> None:
+        """Look at the server's code in this way from here on; None: do not."""
+        if setting == (self.code.setting if self.code else None):
+            return
+        self.code = CodeWatch(self, setting, self._clock.monotonic, self._budget) if setting else None
+        if self._looking:
+            self._looking.cancel()
+        self._looking = self._begin_looking() if self._is_sampled else None
+
     def take_log(self, batch: Batch) -> None:
         """Take what was read of the log, and add it to the journal."""
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
     async def sample(self) -> None:
-        """Read the server on its own timer, and judge it beside that, until cancelled."""
+        """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
         judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
+        self._is_sampled = True
+        self._looking = self._begin_looking()
         try:
             await sample(self.reader, self.pace, self._lag)
         finally:
+            self._is_sampled = False
             judging.cancel()
+            if self._looking:
+                self._looking.cancel()
+
+    def _begin_looking(self) -> asyncio.Task[NoReturn] | None:
+        return asyncio.create_task(self.code.run(), name=f"look at {self.name}") if self.code else None
 
     @property
     def state(self) -> State:
@@ -217,6 +242,7 @@ class Watch:
             slo=self.slo,
             stuck_seconds=self.stuck_seconds,
             log=self.log.totals if self.log else None,
+            code=self.code.history.totals.copy() if self.code else None,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -238,6 +264,7 @@ class Watch:
                 self.backends.slices,
                 destinations=self.destinations.of(window),
                 queue_waits=self.queue_waits(window),
+                code=self.code.history.of(window.until - window.seconds, window.until) if self.code else None,
             )
             for window in windows_known
             if window

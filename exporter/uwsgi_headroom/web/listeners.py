@@ -1,7 +1,7 @@
 """Opens the sockets that the exporter listens on, logs their addresses, and warns about those that others can reach.
 
-A warning says what other machines can read or overhear at a listener. Routes of requests are refused there, not only
-warned about, unless there is a login.
+A warning says what other machines can read or overhear at a listener. Routes of requests and lines of code are refused
+there, not only warned about, unless there is a login.
 """
 
 from __future__ import annotations
@@ -85,16 +85,23 @@ def describe_exposure(config: WebConfig | None) -> str | None:
     return None if config.tls else _NO_TLS
 
 
-def refuse_exposed_routes(sockets: Sequence[socket.socket]) -> None:
-    """Raise ConfigError if other machines can reach one of these listeners, which have no login: routes come from the
-    paths of requests."""
+ROUTES, CODE = (
+    ("routes", "routes come from the paths of your users' requests"),
+    ("code", "the names of functions and files say much about an application"),
+)
+"""What is opt-in: its flag, and why not everybody may see it."""
+
+
+def refuse_exposed(what: tuple[str, str], sockets: Sequence[socket.socket]) -> None:
+    """Raise ConfigError if other machines can reach one of these listeners, which have no login."""
+    flag, why = what
     for listener in sockets:
         if listener.family == socket.AF_UNIX:
             continue  # its permissions decide who may connect
         host, port = listener.getsockname()[:2]
         if is_exposed(host):
             raise ConfigError(
-                f"--routes: other machines can reach {host}:{port}, where there is no login, and routes come from the "
-                "paths of your users' requests; configure a login with --web.config.file, listen on 127.0.0.1 behind "
-                "a proxy with a login, or allow it with --routes-beyond-loopback"
+                f"--{flag}: other machines can reach {host}:{port}, where there is no login, and {why}; configure a "
+                "login with --web.config.file, listen on 127.0.0.1 behind a proxy with a login, or allow it with "
+                f"--{flag}-beyond-loopback"
             )

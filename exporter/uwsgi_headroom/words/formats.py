@@ -135,6 +135,16 @@ def byte_size(count: float) -> str:
     return f"{_two_digits(count) if place else fixed(count)} {units[place]}"
 
 
+LONGEST_FUNCTION = 50
+"""In characters: of a longer name, the end is written."""
+
+
+def code_place(function: str, file: str, line: int) -> str:
+    """A line of code, with the last two parts of the path: `query_orders (shop/orders.py:3)`."""
+    short = function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"
+    return f"{short} ({'/'.join(file.split('/')[-2:])}:{line})"
+
+
 def counted(count: int, noun: str) -> str:
     """A count with its noun: `1 worker`, `2 workers`, `1,200 requests`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from tests.check.test_check import clients
 from tools.bench.code.measure import measure
 from tools.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.kernel.waits import WaitSetting
@@ -59,7 +62,7 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
             "    return [b'']\n"
         )
     mounts = [f"--mount=/{name}={tmp_path}/{name}.py" for name in ("first", "second")]
-    host, looks = Host(waits=WaitSetting()), CodeLooks()
+    host, looks, history = Host(waits=WaitSetting()), CodeLooks(), CodeHistory()
     with (
         uwsgi("--threads", "2", "--manage-script-name", *mounts, *options) as server,
         clients(server.http, path="/first"),
@@ -69,8 +72,9 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
         def is_known() -> bool:
             snapshot = stats.decode(server.document())
             assert isinstance(snapshot, Snapshot)
-            looks.look(snapshot, host.read_facts(snapshot, Answer(b"", peer_pid=server.pid)))
-            use = looks.report()
+            facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
+            history.add(time.monotonic(), asyncio.run(looks.look(snapshot, facts)), 0.0)
+            use = history.of(0.0, time.monotonic())
             lines = {line.line.function for line in use.lines if line.line.line == 3}
             return lines == {"first", "second"} if options else "single-interpreter" in (use.off or "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import os
@@ -70,6 +71,33 @@ def test_a_forked_process_has_a_thread_of_its_own() -> None:
     """Threads do not survive a fork."""
     assert Patient().ask(own_text) == [b"01"]
     assert in_child(lambda: Patient().ask(own_text) == [b"01"])
+
+
+def test_a_question_beside_the_event_loop() -> None:
+    """The event loop goes on meanwhile. If the answer does not come, or nobody waits for it any more, nothing else is
+    asked until it has come; what it raises is raised."""
+    may_answer = threading.Event()
+
+    async def ask() -> None:
+        patient = Patient(lambda: hands)
+        assert await patient.wait(own_text, 5) == [b"01"]
+        with pytest.raises(ZeroDivisionError):
+            await patient.wait(lambda: 1 // 0, 5)
+        assert await patient.wait(may_answer.wait, 0.01) is None
+        assert not patient.may_ask
+        other = Patient(lambda: hands)
+        waiting = asyncio.create_task(other.wait(may_answer.wait, 60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await other.wait(own_text, 5) is None
+        may_answer.set()
+        await asyncio.to_thread(wait_until, lambda: other.may_ask)
+        assert await other.wait(own_text, 5) == [b"01"]
+
+    hands = 0.0
+    asyncio.run(ask())
 
 
 def test_an_error_of_the_question() -> None:

@@ -1,10 +1,14 @@
-"""`python3 -m tools.bench.code`: prints where threads were seen beside the application's own record, and the cost."""
+"""`python3 -m tools.bench.code`: prints where threads were seen beside the application's own record, and the cost.
+
+With `--exporter SECONDS`, prints instead what an exporter with `--code` shows of the server, and the CPU that it takes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
 
+from tools.bench.code.exporter_cost import print_cost
 from tools.bench.code.measure import FUNCTIONS, Compared, measure
 from tools.bench.table import machine
 
@@ -17,8 +21,15 @@ def main() -> None:
     parser.add_argument("--size", default="8x8", help="PROCESSESxTHREADS (default 8x8)")
     parser.add_argument("--kept", type=int, default=3000, help="looks at busy threads to keep (default 3000)")
     parser.add_argument("--pause", type=float, default=0.1, help="mean seconds between looks (default 0.1)")
+    parser.add_argument(
+        "--exporter", type=int, metavar="SECONDS", help="watch with an exporter for so long, four times"
+    )
     options = parser.parse_args()
     processes, threads = map(int, options.size.split("x"))
+    if options.exporter:
+        print(machine())
+        print_cost(processes, threads, options.exporter)
+        return
     began = time.monotonic()
     compared = measure(processes, threads, processes * threads // 2, options.kept, options.pause)
     print(machine())
@@ -38,7 +49,7 @@ def print_table(compared: Compared, seconds: float) -> None:
     whole = use.threads + use.changed
     print(f"{use.looks} looks, at {use.threads:.0f} busy threads: {use.unread / use.threads:.2%} not read", end="; ")
     print(f"{use.changed} of {whole:.0f} dropped, because the thread went on ({use.changed / whole:.2%})")
-    cost = use.seconds / use.looks
+    cost = use.cpu_seconds / use.looks
     print(f"{1e3 * cost:.2f} ms of CPU for one look at the server, with {use.threads / use.looks:.1f} busy threads")
     for name, looks in LOOKS_A_SECOND.items():
         print(f"{name}: {looks * cost:.2%} of a CPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import random
@@ -17,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tools.support.real_uwsgi import uwsgi, wait_until
+from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks, CodeUse
+from uwsgi_headroom.kernel.stacks import CodeLooks
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.record import State
 from uwsgi_headroom.source import Answer
@@ -46,7 +49,7 @@ class Compared:
     seen: dict[str, float]
     states: dict[tuple[str, State], float]
     elsewhere: float
-    use: CodeUse
+    use: CodeWindow
 
     @property
     def largest_difference(self) -> float:
@@ -57,6 +60,30 @@ class Compared:
 def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
     """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
     requests at a time; pause: mean seconds between two looks at the server."""
+    with busy_server(processes, threads, clients) as (server, record):
+        host, looks, history = Host(waits=WaitSetting()), CodeLooks(), CodeHistory()
+        before = read_record(record)
+        began = due = time.monotonic()
+        use = CodeWindow()
+        while use.threads < kept:
+            snapshot = stats.decode(server.document())
+            assert isinstance(snapshot, Snapshot)
+            facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
+            for _ in range(_LOOKS_A_READING):
+                # At times that do not depend on how long the last look or reading took, as on a busy machine.
+                due += random.uniform(0.5, 1.5) * pause
+                time.sleep(max(0.0, due - time.monotonic()))
+                history.add(time.monotonic(), asyncio.run(looks.look(snapshot, facts)), 0.0)
+            use = history.of(began, time.monotonic())
+            assert use.off is None, use.off
+        after = read_record(record)
+    spent = {function: after[function] - before[function] for function in FUNCTIONS}
+    return _compare(spent, use)
+
+
+@contextlib.contextmanager
+def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uwsgi, Path]]:
+    """A server of that size that serves so many requests at a time, and the path of its application's record."""
     with tempfile.TemporaryDirectory(prefix="code-") as folder, socket.create_server(LOOPBACK, backlog=512) as backend:
         port = backend.getsockname()[1]
         record = Path(folder, "record")
@@ -65,23 +92,7 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float)
         options += ["--processes", str(processes), "--threads", str(threads)]
         with uwsgi(*options, app=APP) as server, _load(server.http, clients, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
-            host, looks = Host(waits=WaitSetting()), CodeLooks()
-            before = read_record(record)
-            due = time.monotonic()
-            while looks.report().threads < kept:
-                snapshot = stats.decode(server.document())
-                assert isinstance(snapshot, Snapshot)
-                facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
-                for _ in range(_LOOKS_A_READING):
-                    # At times that do not depend on how long the last look or reading took, as on a busy machine.
-                    due += random.uniform(0.5, 1.5) * pause
-                    time.sleep(max(0.0, due - time.monotonic()))
-                    looks.look(snapshot, facts)
-                use = looks.report()
-                assert use.off is None, use.off
-            after = read_record(record)
-    spent = {function: after[function] - before[function] for function in FUNCTIONS}
-    return _compare(spent, looks.report())
+            yield server, record
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -91,7 +102,7 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: dict[str, float], use: CodeUse) -> Compared:
+def _compare(spent: dict[str, float], use: CodeWindow) -> Compared:
     lines = [line for line in use.lines if line.line.function in FUNCTIONS]
     recorded, looks = sum(spent.values()), sum(line.looks for line in lines)
     seen: dict[str, float] = defaultdict(float)

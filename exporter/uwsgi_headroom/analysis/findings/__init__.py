@@ -9,6 +9,7 @@ from uwsgi_headroom.analysis.findings import (
     accepting,
     causes,
     clients,
+    code_lines,
     diagnosis,
     emperor,
     evenness,
@@ -76,6 +77,7 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [finding for finding in collected if finding.code != "request_stuck"]
     if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
         collected = [finding for finding in collected if finding.code != "slow_clients"]
+    collected = code_lines.name_lines(figures, collected)
     ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
     return diagnosis.diagnose(figures, ranked)
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.stacks.application import choose_frame
-from uwsgi_headroom.kernel.stacks.reader import StackReader, TornError
+from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
 from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.waits.memory import Patient, read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import Generation, read_generation
@@ -41,11 +41,8 @@ from uwsgi_headroom.kernel.waits.worker_threads import (
     list_threads,
     no_right,
 )
-from uwsgi_headroom.record import Options, State
+from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, Options
 from uwsgi_headroom.stats.server import Snapshot
-
-MOST_LINES = 1000
-"""How many different lines are counted. Beyond, a look at a new one counts as not read."""
 
 MOST_SECONDS = 0.1
 """How long one look may take. Threads that are left are not looked at: their order is random."""
@@ -53,68 +50,44 @@ MOST_SECONDS = 0.1
 _TRIES = 3
 """How often a stack is read that is torn, and a thread is looked at that goes on meanwhile."""
 
+_PATIENCE = 2.0
+"""Seconds for an answer: a look takes MOST_SECONDS at most, and that of a new program reads files first."""
+
 _MOST_WORKERS = 1024
-_MOST_ADDRESSES = 20  # of one line
+
+_CONTENDED_SECONDS = 10.0
+"""For so long a function counts as one in which threads wait for a lock."""
+
+_MOST_CONTENDED = 20
+"""Of such functions of a worker."""
 
 
-class Line(NamedTuple):
-    """A line of code that a thread is in. callee: the function of a library that the line has called, such as `psycopg2
-    execute`; empty if it called none. All are empty, and the line 0, for a thread that runs no Python code."""
+class _Place(NamedTuple):
+    """Where a thread is: see `CodeSight`."""
 
-    function: str = ""
-    file: str = ""
-    line: int = 0
-    callee: str = ""
-
-
-OUTSIDE = Line()
-
-
-@dataclass(frozen=True, slots=True)
-class LineUse:
-    """How the threads that were seen in a line spend their time. looks: at such threads; states: the same by what they
-    wait for; addresses: the same by backend or name server, as far as those are known."""
-
-    line: Line
-    looks: float
-    states: Mapping[State, float]
-    addresses: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class CodeUse:
-    """In which lines the busy threads of a server were. off: why nothing is known, as a sentence for an operator.
-
-    looks: at the server. threads: looks at busy threads that were kept; lines: where, most looks first; unread: how
-    many of them have no line, because the stack was torn, or is none of CPython's. changed: looks that were dropped,
-    because the thread waited for something else after its stack was read. seconds: of CPU time, for all looks."""
-
-    off: str | None = None
-    looks: int = 0
-    threads: float = 0.0
-    lines: tuple[LineUse, ...] = ()
-    unread: float = 0.0
-    changed: int = 0
-    seconds: float = 0.0
+    line: Line | None = None
+    inside: Line | None = None
 
 
 class _Sight(NamedTuple):
-    """A thread, what it waits for, and its line; None if that could not be read."""
+    """A thread, what it waits for, and where it is."""
 
     seen: Seen
-    line: Line | None
+    place: _Place
 
 
 @dataclass(slots=True)
 class _Worker:
-    """The stacks of one worker process. ids: of its threads, as they know them, by those that they have here."""
+    """The stacks of one worker process. ids: of its threads, as they know them, by those that they have here.
+    contended: the functions in which threads wait for a lock, by name and file, and until when they count as such."""
 
     reader: StackReader
     ids: Mapping[int, int]
+    contended: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 class CodeLooks:
-    """Looks at one server again and again, and counts. prefixes: those of the application's files (`application`)."""
+    """Looks at one server, again and again. prefixes: those of the application's files (`application`)."""
 
     def __init__(
         self,
@@ -133,58 +106,31 @@ class CodeLooks:
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
         self._workers: dict[int, _Worker] = {}
-        self._off: str | None = None  # why the last look saw nothing
-        self._never: str | None = None  # why no look at a busy thread will see anything
-        self._looks = 0
-        self._by_line: dict[Line, dict[State, float]] = {}
-        self._addresses: dict[Line, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        self._unread = 0.0
-        self._changed = 0
-        self._seconds = 0.0
+        self._never: str | None = None  # why the code of these workers cannot be read
+        self._of: Collection[int] = ()
 
-    def look(self, snapshot: Snapshot, facts: HostFacts) -> float:
-        """Look at all request threads once; returns the CPU seconds that it took. facts: about the processes of this
-        document. Never raises because of what it reads."""
-        began, self._off = time.thread_time(), self._find_doubt(snapshot, facts)
-        cost = 0.0
-        if self._off is None:
-            local = {
-                worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))
-            }
-            try:
-                found = self._memory.ask(partial(self._look_at_all, snapshot, facts, local))
-            except NoRuntimeError as error:
-                self._never = self._off = str(error)
-                found = None
-            except RefusedError as error:
-                self._off, found = str(error), None
-            else:
-                if found is None:
-                    self._off = _REFUSED if self._memory.refused else _SILENT
-            if found is not None:
-                sights, changed, cost = found
-                self._looks += 1
-                self._changed += changed
-                self._count(snapshot, facts.master_pid or 0, sights)
-        cost += time.thread_time() - began
-        self._seconds += cost
-        return cost
-
-    def report(self) -> CodeUse:
-        """What was counted so far."""
-        lines = [
-            LineUse(line, sum(states.values()), dict(states), dict(self._addresses.get(line, {})))
-            for line, states in self._by_line.items()
-        ]
-        return CodeUse(
-            off=self._never or (None if self._looks else self._off or _NOT_YET),
-            looks=self._looks,
-            threads=sum(use.looks for use in lines) + self._unread,
-            lines=tuple(sorted(lines, key=lambda use: -use.looks)),
-            unread=self._unread,
-            changed=self._changed,
-            seconds=self._seconds,
-        )
+    async def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
+        """Look at all request threads once, without blocking the event loop; one look at a time. facts: about the
+        processes of this document. Never raises because of what it reads."""
+        if off := self._find_doubt(snapshot, facts):
+            return CodeLook(off=off)
+        local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
+        if self._never and not local.keys().isdisjoint(self._of):
+            return CodeLook(off=self._never)
+        try:
+            found = await self._memory.wait(partial(self._look_at_all, snapshot, facts, local), _PATIENCE)
+        except NoRuntimeError as error:
+            self._never, self._of = str(error), frozenset(local)  # until a reload has replaced all of them
+            return CodeLook(off=self._never)
+        except RefusedError as error:
+            return CodeLook(off=str(error))
+        if found is None:
+            return CodeLook(off=_REFUSED if self._memory.refused else _SILENT)
+        sights, changed, seconds = found
+        began = time.thread_time()
+        busy = tuple(self._leave_out_idle(snapshot, facts.master_pid or 0, sights))
+        self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, _ in sights})
+        return CodeLook(None, busy, changed, seconds + time.thread_time() - began)
 
     def _find_doubt(self, snapshot: Snapshot, facts: HostFacts) -> str | None:
         if facts.off:
@@ -212,12 +158,15 @@ class CodeLooks:
             at = self._threads.find(worker, local[worker.pid or 0], process.start_time if process else None, options)
             if at is None:
                 continue
-            at.process.is_equal = True  # its memory may be read at once: this thread may wait for it
-            for sight in self._look_at_worker(at, end):
-                if sight is None:
-                    changed += 1
-                else:
-                    sights.append(sight)
+            is_equal, at.process.is_equal = at.process.is_equal, True  # this thread may wait for its memory
+            try:
+                for sight in self._look_at_worker(at, end):
+                    if sight is None:
+                        changed += 1
+                    else:
+                        sights.append(sight)
+            finally:
+                at.process.is_equal = is_equal
         return sights, changed, time.thread_time() - began
 
     def _look_at_worker(self, at: LookedAt, end: float) -> Iterator[_Sight | None]:
@@ -231,12 +180,12 @@ class CodeLooks:
                     break
                 if self._clock() > end:
                     return
-                line: Line | None = None
+                place = _Place()
                 with suppress(TornError, OSError, ValueError):
                     states = states or self._find_states(at.process.pid)
-                    line = self._read_line(at.process.pid, thread, states)
+                    place = self._read_place(at.process.pid, thread, states)
                 if self._read_call(at, thread) == before:
-                    yield _Sight(Seen(at, thread, self._classify(at, thread, before)), line)
+                    yield _Sight(Seen(at, thread, self._classify(at, thread, before)), place)
                     break
             else:
                 yield None
@@ -280,23 +229,42 @@ class CodeLooks:
             states = worker.reader.find_threads(worker.ids)
         return {worker.ids[own]: state for own, state in states.items()}
 
-    def _read_line(self, pid: int, thread: int, states: Mapping[int, int]) -> Line | None:
-        """The line that a thread is in. Raises RefusedToReadError, or TornError if that cannot be read."""
+    def _read_place(self, pid: int, thread: int, states: Mapping[int, int]) -> _Place:
+        """Where a thread is. Raises RefusedToReadError, or TornError if that cannot be read."""
         state = states.get(thread)
         if state is None:
-            return None
-        reader = self._workers[pid].reader
+            return _Place()
+        worker = self._workers[pid]
+        reader = worker.reader
         for _ in range(_TRIES):
             with suppress(TornError):
-                choice = choose_frame(reader.walk(state), self._prefixes)
+                frames = reader.walk(state)
+                choice = choose_frame(frames, self._prefixes)
                 if choice is None:
-                    return OUTSIDE
-                code = choice.frame.code
-                return Line(code.function, code.file, reader.find_line(choice.frame), choice.callee)
+                    return _Place(OUTSIDE)
+                line = _line_of(reader, choice.frame, choice.callee)
+                if not worker.contended:
+                    return _Place(line)
+                around = (frame for frame in chain((choice.frame,), frames) if _name_of(frame) in worker.contended)
+                inside = next(around, None)
+                return _Place(line, _line_of(reader, inside) if inside else None)
         raise TornError
 
-    def _count(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> None:
-        """Add a look's threads to the sums, without those that are idle."""
+    def _note_contended(self, sights: Collection[CodeSight], pids: Mapping[int, int]) -> None:
+        """Record in which functions threads wait for a lock. pids: of the workers, by id."""
+        now = self._clock()
+        for worker in self._workers.values():
+            for name in [name for name, until in worker.contended.items() if until < now]:
+                del worker.contended[name]
+        for sight in sights:
+            worker_of = self._workers.get(pids.get(sight.worker_id, 0))
+            if sight.state == "lock" and sight.line and sight.line != OUTSIDE and worker_of:
+                name = sight.line.function, sight.line.file
+                if name in worker_of.contended or len(worker_of.contended) < _MOST_CONTENDED:
+                    worker_of.contended[name] = now + _CONTENDED_SECONDS
+
+    def _leave_out_idle(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> Iterator[CodeSight]:
+        """The busy threads of a look."""
         elsewhere = None if shares_network_namespace(master_pid) else master_pid
         processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
@@ -304,7 +272,8 @@ class CodeLooks:
             waits, lambda: [each for process in processes for each in process.sockets], elsewhere=elsewhere
         )
         certain = 0.0
-        for seen, line in sights:
+        for seen, (line, inside) in sights:
+            worker_id, thread = seen.by.worker.worker_id, seen.thread
             for part, decision in self._decisions.decide(seen.wait):
                 if decision.result == "idle" or (seen.wait.epoll is not None and line == OUTSIDE):
                     seen.by.note_idle(seen)
@@ -315,24 +284,25 @@ class CodeLooks:
                 if self._threads.is_idle(seen.wait, snapshot):
                     continue
                 if decision.result == "running":
-                    waiting = self._delays.part_waiting(seen.by.process.pid, seen.thread)
-                    self._add(line, "cpu_wait", "", waiting)
-                    self._add(line, "cpu", "", 1 - waiting)
-                else:
-                    self._add(line, decision.result, decision.address, part)
+                    waiting = self._delays.part_waiting(seen.by.process.pid, thread)
+                    if waiting:
+                        yield CodeSight(worker_id, thread, line, "cpu_wait", "", waiting, inside)
+                    if waiting < 1:
+                        yield CodeSight(worker_id, thread, line, "cpu", "", 1 - waiting, inside)
+                elif part:
+                    yield CodeSight(worker_id, thread, line, decision.result, decision.address, part, inside)
         self._threads.learn([sight.seen for sight in sights], certain, snapshot, are_all=True)
         with suppress(RefusedError):
             self._threads.look_at_strangers({sight.seen.by.process.pid: sight.seen.by for sight in sights}.values())
 
-    def _add(self, line: Line | None, state: State, address: str, part: float) -> None:
-        if line is None or (line not in self._by_line and len(self._by_line) >= MOST_LINES):
-            self._unread += part
-            return
-        if part:
-            self._by_line.setdefault(line, defaultdict(float))[state] += part
-        addresses = self._addresses[line]
-        if address and (address in addresses or len(addresses) < _MOST_ADDRESSES):
-            addresses[address] += part
+
+def _name_of(frame: Frame) -> tuple[str, str]:
+    return frame.code.function, frame.code.file
+
+
+def _line_of(reader: StackReader, frame: Frame, callee: str = "") -> Line:
+    """Raises TornError."""
+    return Line(frame.code.function, frame.code.file, reader.find_line(frame), callee)
 
 
 def _list_own_ids(pid: int) -> dict[int, int]:
@@ -353,5 +323,4 @@ _REFUSED = (
     "which right it takes (docs/waits.md#rights)"
 )
 _SILENT = "the memory of a worker is not readable: it answers too late, or not at all"
-_NOT_YET = "no thread was looked at yet"
 _UNTRIED = "the system calls of this machine's architecture were never tried"

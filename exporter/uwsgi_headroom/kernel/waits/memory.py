@@ -81,11 +81,23 @@ class Patient:
         """The answer; None without one, or without one in time. Raises what the question raises, other than OSError and
         RefusedToReadError."""
         try:
-            result = self._patience.ask(question, MOST_SECONDS)
+            return self._take(self._patience.ask(question, MOST_SECONDS))
         except RefusedToReadError:
             self.note_refusal()
-            return None
         except OSError:
-            return None
+            pass
+        return None
+
+    async def wait(self, question: Callable[[], T], seconds: float) -> T | None:
+        """The same, while the event loop goes on: the answer may take so many seconds."""
+        try:
+            return self._take(await self._patience.wait(question, seconds))
+        except RefusedToReadError:
+            self.note_refusal()
+        except OSError:
+            pass
+        return None
+
+    def _take(self, result: T) -> T:
         self.refused = False
         return result

@@ -1,5 +1,6 @@
 // The panels of a server's page, in their order.
 
+import { code } from "./code.js";
 import { Columns } from "./columns.js";
 import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
@@ -36,6 +37,7 @@ function ofServer(timeline) {
   return [
     objective(),
     requestBar(),
+    code(),
     { node: advice, now: (server) => findings.show(server) },
     whatIf(),
     routes.table(),

@@ -1,0 +1,211 @@
+"""Counts in which lines of code the busy threads of one server were, for windows and for metrics.
+
+A window is made of slices of a few seconds, of which each keeps the lines that were seen most: lines come and go while
+the shape of a server does not, so they are no part of the rows of an hour. A counter for Prometheus is of a function,
+file and state, not of a line: an edit moves lines, and each would be a new series. It keeps its place until another one
+is seen twice as often, so that series seldom change.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.history.code_threads import Locks, Streaks, add_up, count_locks, sort_lines
+from uwsgi_headroom.history.window import CodeWindow
+from uwsgi_headroom.record import OUTSIDE, CodeLook, Line, State
+
+_Thing = TypeVar("_Thing")
+
+SLICE_SECONDS = 15.0
+"""Of a slice. A window has those that have ended since its beginning."""
+
+MOST_IN_SLICE = 100
+"""How many lines, with their states and addresses, a slice keeps: those that were seen most. The rest counts, without a
+name. In the slice of the moment, ten times as many."""
+
+MOST_SERIES = 20
+"""How many functions, with their states, have a counter. The rest counts together, by state."""
+
+LEAST_SHARE = 0.01
+"""Of all busy threads in the history, from which on a function has a counter."""
+
+DISPLACES = 2.0
+"""How many times as often a function is seen as the one whose place it takes."""
+
+OUTSIDE_OF_PYTHON, OTHER = "(outside of Python)", "(other)"
+"""Stand in for the name of a function in counters."""
+
+
+class CodePlace(NamedTuple):
+    """What a counter is about."""
+
+    function: str
+    file: str
+    state: State
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether it stands for all that have no counter. No function has an empty file."""
+        return self.function == OTHER and not self.file
+
+
+class _Key(NamedTuple):
+    line: Line
+    state: State
+    address: str
+
+
+@dataclass(slots=True)
+class CodeTotals:
+    """Seconds of busy threads by place, since it has its counter. They never decrease, but a place may lose its
+    counter."""
+
+    seconds: dict[CodePlace, float] = field(default_factory=dict)
+    observed_seconds: float = 0.0
+    """Time in which the code was looked at."""
+
+    def copy(self) -> CodeTotals:
+        """A copy, which later looks do not change."""
+        return CodeTotals(dict(self.seconds), self.observed_seconds)
+
+
+@dataclass(slots=True)
+class _Slice:
+    began: float
+    looks: int = 0
+    with_threads: int = 0
+    """Looks that saw busy threads."""
+    failed: int = 0
+    """Looks that saw nothing, for a reason."""
+    changed: int = 0
+    cpu_seconds: float = 0.0
+    unread: float = 0.0
+    other: float = 0.0
+    """Busy threads in lines without a name."""
+    known: dict[_Key, float] = field(default_factory=dict)
+    """The same in each of the others."""
+    locks: Locks = field(default_factory=dict)
+
+    def add(self, look: CodeLook) -> None:
+        self.cpu_seconds += look.seconds
+        if look.off is not None:
+            self.failed += 1
+            return
+        self.looks += 1
+        self.with_threads += bool(look.sights)
+        self.changed += look.changed
+        count_locks(self.locks, look)
+        for sight in look.sights:
+            if sight.line is None:
+                self.unread += sight.part
+                continue
+            key = _Key(sight.line, sight.state, sight.address)
+            if key in self.known or len(self.known) < 10 * MOST_IN_SLICE:
+                self.known[key] = self.known.get(key, 0.0) + sight.part
+            else:
+                self.other += sight.part
+
+    def close(self) -> None:
+        """Keep the lines that were seen most."""
+        for key in _by_number(self.known)[MOST_IN_SLICE:]:
+            self.other += self.known.pop(key)
+
+
+class CodeHistory:
+    """The lines of code of one server. seconds: how long they are kept. Times are monotonic."""
+
+    def __init__(self, seconds: float = HISTORY_SECONDS) -> None:
+        self.totals = CodeTotals()
+        self._slices: deque[_Slice] = deque(maxlen=int(seconds / SLICE_SECONDS) + 2)
+        self._streaks = Streaks()
+        self._off: str | None = None  # why the last one that failed did
+        self._looked_at = float("-inf")
+
+    def add(self, at: float, look: CodeLook, longest_step: float) -> None:
+        """Count a look at the time `at`. longest_step: seconds since the one before for which it stands at most."""
+        if not self._slices or at - self._slices[-1].began >= SLICE_SECONDS:
+            self._begin_slice(at)
+        self._slices[-1].add(look)
+        self._streaks.add(at, look, longest_step)
+        if look.off is not None:
+            self._off, self._looked_at = look.off, float("-inf")
+            return
+        step, self._looked_at = at - self._looked_at, at
+        if step <= longest_step:
+            self._count(look, step)
+
+    def of(self, start: float, until: float) -> CodeWindow:
+        """The lines between two times, as long as they are kept, and to within a slice."""
+        slices = [each for each in self._slices if each.began + SLICE_SECONDS > start]
+        looks, failed = sum(each.looks for each in slices), sum(each.failed for each in slices)
+        if not looks and not failed:
+            return CodeWindow(off=_NOT_YET)
+        if failed > sum(each.with_threads for each in slices):
+            return CodeWindow(off=self._off)
+        known: dict[_Key, float] = defaultdict(float)
+        for each in slices:
+            for key, number in each.known.items():
+                known[key] += number
+        unread = sum(each.unread for each in slices)
+        return CodeWindow(
+            seconds=max(0.0, min(until - start, until - slices[0].began)),
+            looks=looks,
+            threads=sum(known.values()) + unread + sum(each.other for each in slices),
+            lines=sort_lines(known.items()),
+            unread=unread,
+            changed=sum(each.changed for each in slices),
+            cpu_seconds=sum(each.cpu_seconds for each in slices),
+            locks=add_up(each.locks for each in slices),
+            lasting=self._streaks.list(),
+        )
+
+    def _begin_slice(self, at: float) -> None:
+        if self._slices:
+            self._slices[-1].close()
+            self._give_places()
+        self._slices.append(_Slice(at))
+
+    def _count(self, look: CodeLook, step: float) -> None:
+        totals = self.totals
+        totals.observed_seconds += step
+        for sight in look.sights:
+            place = _place_of(sight.line, sight.state) if sight.line is not None else None
+            if place is None or place not in totals.seconds:
+                place = CodePlace(OTHER, "", sight.state)
+            totals.seconds[place] = totals.seconds.get(place, 0.0) + step * sight.part
+
+    def _give_places(self) -> None:
+        """Give counters to the places that were seen most, as long as there are some, or to take those of others."""
+        seen: dict[CodePlace, float] = defaultdict(float)
+        for each in self._slices:
+            for key, number in each.known.items():
+                seen[_place_of(key.line, key.state)] += number
+        seconds, whole = self.totals.seconds, sum(seen.values())
+        named = {place for place in seconds if not place.is_rest}
+        for place in _by_number(seen)[:MOST_SERIES]:
+            if place in named or seen[place] < LEAST_SHARE * whole:
+                continue
+            if len(named) >= MOST_SERIES:
+                least = min(named, key=lambda each: seen.get(each, 0.0))
+                if seen[place] < DISPLACES * seen.get(least, 0.0):
+                    return
+                named.remove(least)
+                del seconds[least]
+            named.add(place)
+            seconds[place] = 0.0
+
+
+def _place_of(line: Line, state: State) -> CodePlace:
+    return CodePlace(OUTSIDE_OF_PYTHON, "", state) if line == OUTSIDE else CodePlace(line.function, line.file, state)
+
+
+def _by_number(numbers: Mapping[_Thing, float]) -> list[_Thing]:
+    """The keys, that with the largest number first."""
+    return sorted(numbers, key=lambda key: -numbers[key])
+
+
+_NOT_YET = "no thread was looked at yet"

@@ -1,0 +1,104 @@
+"""Looks at the code of a server on a timer of its own, and keeps what it sees.
+
+Times of looks do not depend on how long the one before took: if busy moments had fewer, what happens in them would seem
+to be rare. A look that costs much lowers the rate, as does the budget of all servers. No error here costs a sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
+from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.kernel.stacks import CodeLooks
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import CodeLook
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.pace import CpuBudget
+from uwsgi_headroom.watch.reader import LogLimit
+
+if TYPE_CHECKING:
+    from uwsgi_headroom.watch.watch import Watch
+
+_JITTER = 0.2
+"""So that no periodic load hides between looks."""
+
+_MOST_BEHIND = 0.5
+"""How many seconds of looks that are late are made up for."""
+
+_LONGEST_STEP = 3.0
+"""For so many mean pauses a look stands at most, in counters."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSetting:
+    """How the code of a server is looked at."""
+
+    prefixes: tuple[str, ...] = ()
+    """Of the application's files; empty: by the rule of `kernel.stacks`."""
+    seconds: float = 1.0
+    """The mean time between two looks."""
+    most_cpu: float = 0.006
+    """Looks that cost more than this share of a CPU are made less often."""
+    kept_seconds: float = DEFAULT_WINDOWS[-1]
+    """The longest window."""
+
+
+CHECK = CodeSetting(seconds=0.1, most_cpu=0.05)
+"""As `check` looks: so that 30 seconds have 300 looks."""
+
+
+class CodeWatch:
+    """Looks at the code of the server of a watch. `pause` is the present mean time between two looks, in seconds."""
+
+    def __init__(self, watch: Watch, setting: CodeSetting, monotonic: Callable[[], float], budget: CpuBudget | None):
+        self.setting = setting
+        self.history = CodeHistory(setting.kept_seconds)
+        self.pause = setting.seconds
+        self._watch = watch
+        self._monotonic = monotonic
+        self._budget = budget
+        self._turns = budget.looks if budget else asyncio.Semaphore()
+        self._looks = CodeLooks(setting.prefixes, monotonic)
+        self._off: str | None = None
+        self._log_limit = LogLimit()
+
+    async def run(self) -> NoReturn:
+        """Look again and again, by the latest reading, until cancelled."""
+        due = self._monotonic()
+        while True:
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - an internal error about code must not end the watching
+                self._watch.reader.fault(error)
+            due += random.uniform(1 - _JITTER, 1 + _JITTER) * self.pause  # noqa: S311 - no secret
+            due = max(due, self._monotonic() - _MOST_BEHIND)
+            await asyncio.sleep(max(0.0, due - self._monotonic()))
+
+    async def look(self) -> None:
+        """Look once, if the server is up."""
+        async with self._turns:
+            reading = self._watch.reader.outcome
+            if not isinstance(reading, Reading) or self._watch.state != "up":
+                return
+            if isinstance(reading.snapshot, Snapshot):
+                self._note(await self._looks.look(reading.snapshot, reading.host))
+
+    def _note(self, look: CodeLook) -> None:
+        factor = 1.0
+        if self._budget:
+            self._budget.note(look.seconds)
+            factor = self._budget.factor
+        self.pause = max(self.setting.seconds * factor, look.seconds / self.setting.most_cpu)
+        self.history.add(self._monotonic(), look, _LONGEST_STEP * self.pause)
+        if look.off != self._off and look.off and self._log_limit.allows(self._monotonic()):
+            fields = {"server": self._watch.name, "detail": look.off, **self._log_limit.take_left_out()}
+            _log.info("the code is not visible", extra={"fields": fields})
+        self._off = look.off
