@@ -471,10 +471,9 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
             "listen_above_somaxconn",
             "warning",
             "uWSGI does not start on this machine: `listen` is above the kernel's limit.",
-            "uWSGI ends if its queue for TCP is longer than net.core.somaxconn.",
+            "uWSGI ends if a queue would be longer than net.core.somaxconn, that of a UNIX socket as well.",
             (f"listen = {seen.somaxconn}",),
-            "you raise net.core.somaxconn first, in the container's network namespace. UNIX sockets get the smaller of "
-            "both.",
+            "you raise net.core.somaxconn first, in the container's network namespace.",
             OPTIONS,
             seen=f"`listen` is {length}, and net.core.somaxconn is {seen.somaxconn} here.",
             sets=("listen",),

@@ -77,7 +77,8 @@ def _deploy_by_chain(scenario: Scenario) -> Scenario:
 
 
 def _raise_somaxconn(scenario: Scenario) -> Scenario:
-    return replace(scenario, server=replace(scenario.server, somaxconn=100))
+    raised = _options("--listen", "100", without=("--listen",))(scenario)
+    return replace(raised, server=replace(raised.server, somaxconn=100))
 
 
 def _without_map(scenario: Scenario) -> Scenario:
@@ -195,8 +196,8 @@ ROWS = (
         replace(
             _named(queues.ROWS, "a burst fills half of the queue"),
             name="a burst overflows the 40 of net.core.somaxconn",
-            server=Server(2, 1, ("--listen", "100"), somaxconn=40),
-            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=1, io_ms=100, start=8.0)),
+            server=Server(2, 1, queues.SHORT, somaxconn=40),
+            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=2, io_ms=100, start=8.0)),
             skip=why_no_somaxconn,
         ),
         _raise_somaxconn,
