@@ -191,7 +191,7 @@ def watched(observation: Observation) -> Observation:
         {},
         integrals.totals,
         observation.pace,
-        [replace(compute_figures(window, server), response_times=response_times)],
+        [replace(compute_figures(window, server), response_times=response_times, queue_waits=response_times)],
         others_follow=False,
         slo=slo,
     )
