@@ -19,9 +19,9 @@ ROUTER = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{direc
 """uWSGI's own `http` router, in front of its workers."""
 BURSTS = (
     Load(part=0.2, io_ms=50),
-    *[Load(clients=60, requests=1, io_ms=50, start=4.0 * number) for number in range(1, 9)],
+    *[Load(clients=60, requests=2, io_ms=50, start=6.0 * number) for number in range(1, 7)],
 )
-"""Every four seconds 60 clients come at once: whenever the check begins, it has some of them."""
+"""Every six seconds 60 clients come at once: whenever the check begins, it has some of them."""
 
 
 @dataclass(frozen=True)
