@@ -79,7 +79,8 @@ def follow(row: Applied) -> Result:
 def _follow(row: Applied) -> Result:
     scenario, steps = _open_loop(row.scenario), list[Step]()
     seen = see(scenario)
-    while len(steps) < STEPS and (_harms(seen) or (row.outside and seen.grave and not steps)):
+    most_steps = 1 if row.ends else STEPS
+    while len(steps) < most_steps and (_harms(seen) or (row.outside and seen.grave and not steps)):
         changed = _change(scenario, seen) if steps or not row.outside else _change_outside(row, scenario, seen)
         if changed is None:
             break

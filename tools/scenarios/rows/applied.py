@@ -17,13 +17,18 @@ from tools.scenarios.servers import why_no_quota, why_no_somaxconn
 SICK = Expected("critical")
 ROUTER = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")
 """uWSGI's own `http` router, in front of its workers."""
+BURSTS = (
+    Load(part=0.2, io_ms=50),
+    *[Load(clients=60, requests=2, io_ms=50, start=6.0 * number) for number in range(1, 7)],
+)
+"""Every six seconds 60 clients come at once: whenever the check begins, it has some of them."""
 
 
 @dataclass(frozen=True)
 class Applied:
     """A scenario whose advice is followed. outside: makes the change, which `what` names; None: the advised settings.
     Options of uWSGI in `what` must stand in the advice. ends: the codes that this change ends, if users still feel
-    something else; empty for all. quick: steady and short, for the tests."""
+    something else, whose advice is followed in other rows; empty for all. quick: steady and short, for the tests."""
 
     scenario: Scenario
     outside: Callable[[Scenario], Scenario] | None = None
@@ -183,21 +188,19 @@ ROWS = (
     ),
     Applied(_named(queues.ROWS, "one stuck request"), _options("--harakiri", "10"), "`harakiri` 10"),
     Applied(
-        replace(
-            _named(queues.ROWS, "a burst fills half of the queue"),
-            name="a burst overflows the queue of 40",
-            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=1, io_ms=100, start=8.0)),
-        ),
+        _row("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12.0),
         _options("--listen", "100", without=("--listen",)),
         "`listen` 100",
         ends=("clients_refused",),
     ),
     Applied(
         replace(
-            _named(queues.ROWS, "a burst fills half of the queue"),
-            name="a burst overflows the 40 of net.core.somaxconn",
-            server=Server(2, 1, queues.SHORT, somaxconn=40),
-            loads=(Load(part=0.2, io_ms=100), Load(clients=60, requests=2, io_ms=100, start=8.0)),
+            _row(
+                "bursts overflow the 40 of net.core.somaxconn",
+                Server(2, 1, queues.SHORT, somaxconn=40),
+                *BURSTS,
+                seconds=12.0,
+            ),
             skip=why_no_somaxconn,
         ),
         _raise_somaxconn,
