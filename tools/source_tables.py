@@ -25,6 +25,8 @@ MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
     "Routes": "uwsgi_headroom.routes.bounds",
     "Reading": "uwsgi_headroom.watch.pace",
+    "Lists of connections in listen queues": "uwsgi_headroom.kernel.accept_queues",
+    "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",
     "Probes": "uwsgi_headroom.watch.probed",

@@ -85,10 +85,13 @@ def test_exact_queues_of_a_busy_server() -> None:
         with busy(server):
             waiting = connect(server.socket, 7) + connect(("127.0.0.1", server.http), 5)
             wait_until(lambda: backlogs.read(server.pid, [http])[http].queue == 5, what="the handshakes")
-            assert Backlogs().read(server.pid, names(server)) == {
-                server.socket: Backlog(7, 24, None),
-                http: Backlog(5, 24, None),
-            }
+            knowing = Backlogs()
+            found = knowing.read(server.pid, names(server))
+            assert found == {server.socket: Backlog(7, 24, None), http: Backlog(5, 24, None)}
+            listed = knowing.list_waiting(server.pid, found)
+            assert {name: len(queue.connections) for name, queue in listed.items()} == {server.socket: 7, http: 5}
+            assert [age for _, age in listed[server.socket].connections] == [None] * 7
+            assert all(age is not None for _, age in listed[http].connections)
             for client in waiting:
                 client.close()
         wait_until(lambda: backlogs.read(server.pid, [server.socket])[server.socket].queue == 0)

@@ -124,6 +124,30 @@ def test_a_wait_that_hurts_comes_first(page: Tab, waiting: str, first: str, tone
     assert part(page, "keys.js", script % waiting) == [[first, tone], ["Throughput", None]]
 
 
+def test_what_users_wait(page: Tab) -> None:
+    """Service, then the queue, then both; with the percentiles of single waits and the oldest one, if there are any."""
+    script = """({ Keys }) => {
+        const keys = new Keys(), server = JSON.parse(heard);
+        const flow = { ...server.flow, response_time: 0.182, queue_wait: 0.508, total_time: 0.69 };
+        const percentiles = [[0.5, null], [0.95, 1.2], [0.99, 2.0]].map(([share, seconds]) => ({ share, seconds }));
+        const sockets = [{ ...server.sockets[0], oldest_wait: 3.1 }];
+        const text = (key) => keys.parts.find((part) => part.key === key).tile.node.textContent;
+        const show = (changes) => {
+            keys.show({ ...server, flow, ...changes });
+            return ["response_time", "queue_wait", "total_time"].map(text);
+        };
+        return [show({ queue_waits: { percentiles }, sockets }), show({ queue_waits: null })[1]];
+    }"""
+    assert part(page, "keys.js", script) == [
+        [
+            "Response time182 msmean, in service",
+            "Queue wait508 msp95 1.2 s, p99 2.0 s, oldest now 3.1 s",
+            "Users wait690 msin service + in the queue",
+        ],
+        "Queue wait508 msin the listen queue",
+    ]
+
+
 def test_order(page: Tab) -> None:
     """Numbers in names sort as numbers; unknown values come last in both directions."""
     script = """({ Table }) => {

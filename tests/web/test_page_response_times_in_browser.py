@@ -27,11 +27,11 @@ def response_times(*percentiles: Percentile, requests: int = 1000) -> str:
     return encode(ResponseTimes(requests=requests, interval=0.2, percentiles=percentiles))
 
 
-def burn(rate: float | None, seconds: float = 3600.0, requests: int = 1000, lost: int = 0) -> Burn:
+def burn(rate: float | None, seconds: float = 3600.0, requests: int = 1000, lost: int = 0, waited: float = 0) -> Burn:
     """A window of an objective of 99 %."""
     share = None if rate is None else rate / 100
-    slow = 0.0 if share is None else share * requests - lost
-    return Burn(seconds=seconds, requests=requests, slow=slow, lost=lost, share=share, rate=rate)
+    slow = 0.0 if share is None else share * requests - lost - waited
+    return Burn(seconds=seconds, requests=requests, slow=slow, lost=lost, waited=waited, share=share, rate=rate)
 
 
 def objective(*windows: Burn, **changes: object) -> str:
@@ -162,16 +162,16 @@ PANEL = """({ objective }) => {
 
 def test_the_objective_comes_and_goes(page: Tab) -> None:
     """Without an objective there is no panel."""
-    shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.25, lost=2))}, null")
+    shown = part(page, "objective.js", PANEL % f"null, {objective(burn(0.5), burn(0.4, lost=2, waited=1))}, null")
     assert shown == [
         None,
         [
             f"Objective: 99{SPACE}% of requests within 1 s",
             "✓ OK The objective is met in both windows.",
-            *["0.5", "0.3", "12 ms", DASH],
-            f"0.5{SPACE}% bad: 5 slow, 0 lost of 1,000",
-            f"0.25{SPACE}% bad: 1 slow, 2 lost of 1,000",
-            "on top of the response times",
+            *["0.5", "0.4", "12 ms", DASH],
+            f"0.5{SPACE}% bad: 5 slow of 1,000",
+            f"0.4{SPACE}% bad: 1 slow, 1 waited, 2 lost of 1,000",
+            "before the response times",
             "the last hour does not show it",
         ],
         None,
@@ -222,7 +222,7 @@ def test_a_young_history_says_how_long_it_is(page: Tab) -> None:
     assert isinstance(shown, list)
     assert shown[0][2:4] == ["2.0", DASH]
     assert shown[0][6:8] == [
-        f"4.2 min so far: 2{SPACE}% bad: 20 slow, 0 lost of 1,000",
+        f"4.2 min so far: 2{SPACE}% bad: 20 slow of 1,000",
         "4.2 min so far: 64 requests, 100 are needed",
     ]
 
@@ -233,7 +233,7 @@ def test_what_is_not_judged_has_no_figures(page: Tab) -> None:
     shown = part(page, "objective.js", PANEL % objective(burn(2.0), burn(2.0), queue_wait=3.2, **reason))
     assert isinstance(shown, list)
     assert shown[0][2:6] == [DASH, DASH, "3.2 s", DASH]
-    assert shown[0][6:] == ["not judged", "not judged", "on top of the response times", "not judged"]
+    assert shown[0][6:] == ["not judged", "not judged", "before the response times", "not judged"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ MOST_LISTED = 1000
 """How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""
 
 MOST_SECONDS = 0.02
-"""How long a list of TCP sockets may take. The kernel passes over all of them on the host: 0.4 ms with few."""
+"""How long a list of TCP sockets may take, in seconds. The kernel passes over all of them on the host: 0.8 ms with
+few."""
 
 MOST_TIME = 0.01
 """The share of a CPU that these lists may take; in between, the lengths of the queues are known."""

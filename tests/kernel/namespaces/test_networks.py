@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.namespaces import WHO_MAY_ASK, ask_in_network_of
 from uwsgi_headroom.kernel.setup import read_somaxconn
 from uwsgi_headroom.kernel.waits import peers as peers_module
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.source import Answer
 
 pytestmark = as_root
@@ -41,7 +41,8 @@ def names(server: Uwsgi) -> list[str]:
 
 @pytest.mark.integration
 def test_queues_of_a_real_uwsgi(there: tuple[Uwsgi, int]) -> None:
-    """The queues of sockets in another network namespace are exact, on UNIX and TCP, as their limits."""
+    """The queues of sockets in another network namespace are exact, on UNIX and TCP, as their limits, and so is who
+    waits in them."""
     server, master = there
     (http,) = [name for name in names(server) if name != server.socket]
     backlogs = Backlogs()
@@ -50,12 +51,13 @@ def test_queues_of_a_real_uwsgi(there: tuple[Uwsgi, int]) -> None:
     os.kill(worker, 19)  # SIGSTOP
     try:
         with contextlib.ExitStack() as clients:
-            for _ in range(3):
-                clients.enter_context(socket.socket(socket.AF_UNIX)).connect(server.socket)
-            assert backlogs.read(master, names(server)) == {
-                server.socket: Backlog(3, 20, None),
-                http: Backlog(0, 20, None),
-            }
+            waiting = [clients.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+            for client in waiting:
+                client.connect(server.socket)
+            found = backlogs.read(master, names(server))
+            assert found == {server.socket: Backlog(3, 20, None), http: Backlog(0, 20, None)}
+            inodes = tuple((os.fstat(client.fileno()).st_ino, None) for client in waiting)
+            assert backlogs.list_waiting(master, found) == {server.socket: Waiting(inodes)}
     finally:
         os.kill(worker, 18)  # SIGCONT
 
