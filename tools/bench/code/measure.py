@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import random
 import select
@@ -12,11 +13,12 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from tools.scenarios.client_environment import PACKAGES
 from tools.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
@@ -32,42 +34,81 @@ LOOPBACK = "127.0.0.1", 0
 
 _LOOKS_A_READING = 2  # as in `check`
 
-FUNCTIONS = ("nap", "wait_in_line", "compute", "ask", "parse")
-"""Those of the application, in the order of its record."""
+FUNCTIONS: Mapping[str, State] = {
+    "nap": "sleep",
+    "ask": "backend",
+    "wait_for_lock": "lock",
+    "wait_for_file": "lock",
+    "wait_for_interpreter": "interpreter_lock",
+    "read_pipe": "pipe",
+    "run_program": "child",
+    "store": "disk",
+    "compute": "cpu",
+    "parse": "cpu",
+}
+"""Those of the application, in the order of its record, with the state that each was written for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
+    looks: at threads in it; states: their parts of these looks."""
+
+    name: str
+    truth: float
+    seen: float
+    looks: float
+    states: Mapping[State, float]
+
+    @property
+    def ratio(self) -> float:
+        """How many times its time its looks make out."""
+        return self.seen / self.truth
+
+    @property
+    def error(self) -> float:
+        """The standard error of the ratio if the looks were independent."""
+        return self.ratio * math.sqrt((1 - self.seen) / self.looks) if self.looks else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """truth, seen: the part of each function in the time of all of them, by the application's own record and by looks.
-    states: the same of each function and state. elsewhere: the part of looks that were in none of them, as while uWSGI
-    reads a request. use: all that was counted."""
+    """functions: in the order of FUNCTIONS. busy: threads in these functions on average, by the application's record;
+    seen_busy: the same by looks. elsewhere: the lines in none of them, such as where uWSGI reads a request, by their
+    part of all looks. use: all that was counted."""
 
-    truth: dict[str, float]
-    seen: dict[str, float]
-    states: dict[tuple[str, State], float]
-    elsewhere: float
+    functions: Sequence[Use]
+    busy: float
+    seen_busy: float
+    elsewhere: Mapping[str, float]
     use: CodeUse
 
     @property
     def largest_difference(self) -> float:
-        """In parts of 1."""
-        return max(abs(self.truth[function] - self.seen.get(function, 0.0)) for function in FUNCTIONS)
+        """Of a share, in parts of 1."""
+        return max(abs(use.truth - use.seen) for use in self.functions)
 
 
-def measure(processes: int, threads: int, clients: int, kept: int, pause: float) -> Compared:
+def measure(processes: int, threads: int, clients: int, kept: int, pause: float, framework: str = "plain") -> Compared:
     """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
-    requests at a time; pause: mean seconds between two looks at the server."""
+    requests at a time; pause: mean seconds between two looks at the server; framework: as in the application."""
     with tempfile.TemporaryDirectory(prefix="code-") as folder, socket.create_server(LOOPBACK, backlog=512) as backend:
-        port = backend.getsockname()[1]
         record = Path(folder, "record")
         record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
-        options = ["--env", f"RECORD={record}", "--env", f"THREADS={threads}", "--env", f"BACKEND={port}"]
-        options += ["--processes", str(processes), "--threads", str(threads)]
+        environment = {
+            "RECORD": record,
+            "THREADS": threads,
+            "BACKEND": backend.getsockname()[1],
+            "FRAMEWORK": framework,
+        }
+        options = [f"--env={name}={value}" for name, value in environment.items()]
+        options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
+        options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
         with uwsgi(*options, app=APP) as server, _load(server.http, clients, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
             host, looks = Host(waits=WaitSetting()), CodeLooks()
             before = read_record(record)
-            due = time.monotonic()
+            due = began = time.monotonic()
             while looks.report().threads < kept:
                 snapshot = stats.decode(server.document())
                 assert isinstance(snapshot, Snapshot)
@@ -79,9 +120,8 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float)
                     looks.look(snapshot, facts)
                 use = looks.report()
                 assert use.off is None, use.off
-            after = read_record(record)
-    spent = {function: after[function] - before[function] for function in FUNCTIONS}
-    return _compare(spent, looks.report())
+            after, seconds = read_record(record), time.monotonic() - began
+    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, looks.report())
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -91,17 +131,29 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: dict[str, float], use: CodeUse) -> Compared:
-    lines = [line for line in use.lines if line.line.function in FUNCTIONS]
-    recorded, looks = sum(spent.values()), sum(line.looks for line in lines)
-    seen: dict[str, float] = defaultdict(float)
-    states: dict[tuple[str, State], float] = defaultdict(float)
-    for line in lines:
-        seen[line.line.function] += line.looks / looks
-        for state, number in line.states.items():
-            states[line.line.function, state] += number / looks
-    truth = {function: part / recorded for function, part in spent.items()}
-    return Compared(truth, dict(seen), states, 1 - looks / use.threads, use)
+def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse) -> Compared:
+    """spent: seconds in each function, of all threads, in so many seconds."""
+    states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
+    elsewhere: dict[str, float] = {}
+    for line in use.lines:
+        if line.line.function in FUNCTIONS:
+            for state, number in line.states.items():
+                states[line.line.function][state] += number
+        else:
+            elsewhere[f"{line.line.function}:{line.line.line}"] = line.looks / use.threads
+    looks = {name: sum(numbers.values()) for name, numbers in states.items()}
+    recorded, seen = sum(spent.values()), sum(looks.values())
+    functions = [
+        Use(
+            name,
+            truth=spent[name] / recorded,
+            seen=looks[name] / seen,
+            looks=looks[name],
+            states={state: number / looks[name] for state, number in numbers.items()},
+        )
+        for name, numbers in states.items()
+    ]
+    return Compared(functions, recorded / seconds, seen / use.looks, elsewhere, use)
 
 
 @contextlib.contextmanager
