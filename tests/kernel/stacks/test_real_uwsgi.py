@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.check.test_check import clients
+from tests.support.contained import contained
+from tests.support.other_namespaces import as_root
 from tools.bench.code.measure import FUNCTIONS, measure
-from tools.support.real_uwsgi import uwsgi, wait_until
+from tools.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.stacks import CodeLooks
+from uwsgi_headroom.kernel.stacks.application import is_application
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.source import Answer
@@ -75,3 +80,60 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
             return lines == {"first", "second"} if options else "single-interpreter" in (use.off or "")
 
         wait_until(is_known, what="both lines, or the reason")
+
+
+@as_root
+def test_in_a_container(tmp_path: Path) -> None:
+    """Of workers that have pids and mounts of their own, the line is known as well."""
+    command = "unshare --pid --mount --uts --ipc --mount-proc --fork --kill-child"
+    host, looks = Host(waits=WaitSetting()), CodeLooks()
+    with (
+        contained(tmp_path, "--processes", "2", "--threads", "2", command=command) as (server, master),
+        clients(*[server.http] * 3, path="/?io_ms=50"),
+    ):
+
+        def is_known() -> bool:
+            snapshot = stats.decode(server.document())
+            assert isinstance(snapshot, Snapshot)
+            looks.look(snapshot, host.read_facts(snapshot, Answer(b"", peer_pid=master)))
+            return looks.report().threads > 50
+
+        wait_until(is_known, what="looks at busy threads")
+    use = looks.report()
+    first = use.lines[0]
+    assert (first.line.file, first.line.function) == (str(APP), "application"), use
+    assert first.looks > 0.8 * use.threads, use
+
+
+def test_reloads() -> None:
+    """While uWSGI reloads, a look has lines of this application or none; afterwards they are known again."""
+    host, looks = Host(waits=WaitSetting()), CodeLooks()
+    with accepting("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
+        for _ in range(3):
+            reload_and_look(server, host, looks)
+    use = looks.report()
+    assert use.lines[0].line.file == str(APP), use
+    own = {line.line.file for line in use.lines if line.line.file and is_application(line.line.file)}
+    assert own == {str(APP)}, use
+
+
+def reload_and_look(server: Uwsgi, host: Host, looks: CodeLooks) -> None:
+    """Look by the document of before and the latest one, until threads of the new workers were seen."""
+    before = stats.decode(server.document())
+    assert isinstance(before, Snapshot)
+    os.kill(server.pid, signal.SIGHUP)
+
+    def sees_new_workers() -> bool:
+        try:
+            latest = stats.decode(server.document())
+        except OSError:
+            latest = before
+        if not isinstance(latest, Snapshot):
+            latest = before  # cut off
+        is_new = {worker.pid for worker in before.workers}.isdisjoint({worker.pid for worker in latest.workers})
+        looks.look(before, host.read_facts(before, Answer(b"", peer_pid=server.pid)))
+        threads = looks.report().threads
+        looks.look(latest, host.read_facts(latest, Answer(b"", peer_pid=server.pid)))
+        return is_new and looks.report().threads > threads
+
+    wait_until(sees_new_workers, what="looks at the new workers")

@@ -31,6 +31,7 @@ from uwsgi_headroom.stats import Snapshot
 APP = Path(__file__).with_name("app.py")
 
 LOOPBACK = "127.0.0.1", 0
+_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 
 _LOOKS_A_READING = 2  # as in `check`
 
@@ -104,7 +105,7 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float,
         options = [f"--env={name}={value}" for name, value in environment.items()]
         options += ["--processes", str(processes), "--threads", str(threads), "--disable-logging"]
         options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
-        with uwsgi(*options, app=APP) as server, _load(server.http, clients, backend):
+        with uwsgi(*options, app=APP) as server, sending(server.http, clients, _REQUEST, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
             host, looks = Host(waits=WaitSetting()), CodeLooks()
             before = read_record(record)
@@ -157,10 +158,10 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse) -> Compar
 
 
 @contextlib.contextmanager
-def _load(port: int, clients: int, backend: socket.socket) -> Iterator[None]:
+def sending(port: int, clients: int, request: bytes, backend: socket.socket | None = None) -> Iterator[None]:
     """Sends requests, so many at a time, and answers as their backend, until the block ends: in a process of its own,
     so that nothing that happens there decides when the server is looked at."""
-    process = multiprocessing.get_context("fork").Process(target=_send_and_answer, args=(port, clients, backend))
+    process = multiprocessing.get_context("fork").Process(target=_send_all, args=(port, clients, request, backend))
     process.start()
     try:
         yield
@@ -169,16 +170,19 @@ def _load(port: int, clients: int, backend: socket.socket) -> Iterator[None]:
         process.join()
 
 
-def _send_and_answer(port: int, clients: int, backend: socket.socket) -> None:
-    for _ in range(clients):
-        threading.Thread(target=_send, args=(port,), daemon=True).start()
-    _answer_late(backend)
+def _send_all(port: int, clients: int, request: bytes, backend: socket.socket | None) -> None:
+    threads = [threading.Thread(target=_send, args=(port, request), daemon=True) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    if backend is not None:
+        _answer_late(backend)
+    threads[0].join()
 
 
-def _send(port: int) -> None:
+def _send(port: int, request: bytes) -> None:
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 10) as connection:
-            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            connection.sendall(request)
             while connection.recv(4096):
                 pass
 
