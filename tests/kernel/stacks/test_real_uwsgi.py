@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,16 +13,10 @@ import pytest
 from tests.check.test_check import clients
 from tests.support.contained import contained
 from tests.support.other_namespaces import as_root
-from tools.bench.code.measure import FUNCTIONS, measure
-from tools.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
-from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks
+from tools.bench.code.measure import FUNCTIONS, Watched, measure
+from tools.support.real_uwsgi import APP, accepting, uwsgi, wait_until
 from uwsgi_headroom.kernel.stacks.application import is_application
-from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.source import Answer
-from uwsgi_headroom.stats import Snapshot
 
 pytestmark = [
     pytest.mark.integration,
@@ -64,18 +60,16 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
             "    return [b'']\n"
         )
     mounts = [f"--mount=/{name}={tmp_path}/{name}.py" for name in ("first", "second")]
-    host, looks = Host(waits=WaitSetting()), CodeLooks()
     with (
         uwsgi("--threads", "2", "--manage-script-name", *mounts, *options) as server,
         clients(server.http, path="/first"),
         clients(server.http, path="/second"),
     ):
+        watched = Watched(server)
 
         def is_known() -> bool:
-            snapshot = stats.decode(server.document())
-            assert isinstance(snapshot, Snapshot)
-            looks.look(snapshot, host.read_facts(snapshot, Answer(b"", peer_pid=server.pid)))
-            use = looks.report()
+            watched.read()
+            use = watched.look()
             lines = {line.line.function for line in use.lines if line.line.line == 3}
             return lines == {"first", "second"} if options else "single-interpreter" in (use.off or "")
 
@@ -86,20 +80,13 @@ def test_several_applications(tmp_path: Path, options: tuple[str, ...]) -> None:
 def test_in_a_container(tmp_path: Path) -> None:
     """Of workers that have pids and mounts of their own, the line is known as well."""
     command = "unshare --pid --mount --uts --ipc --mount-proc --fork --kill-child"
-    host, looks = Host(waits=WaitSetting()), CodeLooks()
     with (
         contained(tmp_path, "--processes", "2", "--threads", "2", command=command) as (server, master),
         clients(*[server.http] * 3, path="/?io_ms=50"),
     ):
-
-        def is_known() -> bool:
-            snapshot = stats.decode(server.document())
-            assert isinstance(snapshot, Snapshot)
-            looks.look(snapshot, host.read_facts(snapshot, Answer(b"", peer_pid=master)))
-            return looks.report().threads > 50
-
-        wait_until(is_known, what="looks at busy threads")
-    use = looks.report()
+        watched = Watched(server, master)
+        wait_until(lambda: watched.look().threads > 50, what="looks at busy threads")
+        use = watched.look()
     first = use.lines[0]
     assert (first.line.file, first.line.function) == (str(APP), "application"), use
     assert first.looks > 0.8 * use.threads, use
@@ -107,33 +94,23 @@ def test_in_a_container(tmp_path: Path) -> None:
 
 def test_reloads() -> None:
     """While uWSGI reloads, a look has lines of this application or none; afterwards they are known again."""
-    host, looks = Host(waits=WaitSetting()), CodeLooks()
     with accepting("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
+        watched = Watched(server)
         for _ in range(3):
-            reload_and_look(server, host, looks)
-    use = looks.report()
+            before = {worker.pid for worker in watched.snapshot.workers}
+            os.kill(server.pid, signal.SIGHUP)
+            wait_until(partial(sees_others, watched, before), what="looks at the new workers")
+        use = watched.look()
     assert use.lines[0].line.file == str(APP), use
     own = {line.line.file for line in use.lines if line.line.file and is_application(line.line.file)}
     assert own == {str(APP)}, use
 
 
-def reload_and_look(server: Uwsgi, host: Host, looks: CodeLooks) -> None:
-    """Look by the document of before and the latest one, until threads of the new workers were seen."""
-    before = stats.decode(server.document())
-    assert isinstance(before, Snapshot)
-    os.kill(server.pid, signal.SIGHUP)
-
-    def sees_new_workers() -> bool:
-        try:
-            latest = stats.decode(server.document())
-        except OSError:
-            latest = before
-        if not isinstance(latest, Snapshot):
-            latest = before  # cut off
-        is_new = {worker.pid for worker in before.workers}.isdisjoint({worker.pid for worker in latest.workers})
-        looks.look(before, host.read_facts(before, Answer(b"", peer_pid=server.pid)))
-        threads = looks.report().threads
-        looks.look(latest, host.read_facts(latest, Answer(b"", peer_pid=server.pid)))
-        return is_new and looks.report().threads > threads
-
-    wait_until(sees_new_workers, what="looks at the new workers")
+def sees_others(watched: Watched, before: set[int | None]) -> bool:
+    """Look by the document of a moment ago, whose workers may end now, then by the latest one; whether threads of none
+    but other workers were seen in it."""
+    threads = watched.look().threads
+    with contextlib.suppress(OSError, AssertionError):  # none, or half a document
+        watched.read()
+    are_new = before.isdisjoint({worker.pid for worker in watched.snapshot.workers})
+    return watched.look().threads > threads and are_new

@@ -20,13 +20,8 @@ from typing import NoReturn
 
 from tools.scenarios.client_environment import PACKAGES
 from tools.support.real_uwsgi import uwsgi, wait_until
-from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks, CodeUse
-from uwsgi_headroom.kernel.waits import WaitSetting
+from uwsgi_headroom.kernel.stacks import CodeUse
 from uwsgi_headroom.record import State
-from uwsgi_headroom.source import Answer
-from uwsgi_headroom.stats import Snapshot
 
 APP = Path(__file__).with_name("app.py")
 
@@ -107,22 +102,18 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float,
         options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
         with uwsgi(*options, app=APP) as server, sending(server.http, clients, _REQUEST, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
-            host, looks = Host(waits=WaitSetting()), CodeLooks()
-            before = read_record(record)
+            watched, use, before = Watched(server), CodeUse(), read_record(record)
             due = began = time.monotonic()
-            while looks.report().threads < kept:
-                snapshot = stats.decode(server.document())
-                assert isinstance(snapshot, Snapshot)
-                facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
+            while use.threads < kept:
+                watched.read()
                 for _ in range(_LOOKS_A_READING):
                     # At times that do not depend on how long the last look or reading took, as on a busy machine.
                     due += random.uniform(0.5, 1.5) * pause
                     time.sleep(max(0.0, due - time.monotonic()))
-                    looks.look(snapshot, facts)
-                use = looks.report()
+                    use = watched.look()
                 assert use.off is None, use.off
             after, seconds = read_record(record), time.monotonic() - began
-    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, looks.report())
+    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, use)
 
 
 def read_record(path: Path) -> dict[str, float]:

@@ -15,14 +15,9 @@ import statistics
 import threading
 import time
 
+from tools.bench.code.measure import Watched
 from tools.bench.table import render_table
 from tools.support.real_uwsgi import Uwsgi, uwsgi
-from uwsgi_headroom import stats
-from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.stacks import CodeLooks
-from uwsgi_headroom.kernel.waits import WaitSetting
-from uwsgi_headroom.source import Answer
-from uwsgi_headroom.stats import Snapshot
 
 PAIRS = 10
 SECONDS = 20.0
@@ -39,12 +34,11 @@ def run(processes: int, threads: int) -> None:
     rows, ratios = [], []
     options = ["--processes", str(processes), "--threads", str(threads), "--disable-logging", "--listen", "100"]
     with uwsgi(*options) as server:
-        _measure(server, processes * threads // 2, 3.0, CodeLooks())
+        _measure(server, processes * threads // 2, 3.0, True)
         for pair in range(PAIRS):
             p99 = {}
             for with_looks in (False, True) if pair % 2 else (True, False):
-                looks = CodeLooks() if with_looks else None
-                p99[with_looks], number = _measure(server, processes * threads // 2, SECONDS, looks)
+                p99[with_looks], number = _measure(server, processes * threads // 2, SECONDS, with_looks)
             ratios.append(p99[True] / p99[False])
             rows.append(
                 f"{pair + 1} | {number} | {1e3 * p99[False]:.1f} | {1e3 * p99[True]:.1f} | {ratios[-1] - 1:+.1%}"
@@ -54,19 +48,17 @@ def run(processes: int, threads: int) -> None:
     print(f"\ndifference: {mean:+.1%}, 95 % interval {mean - half:+.1%} to {mean + half:+.1%}")
 
 
-def _measure(server: Uwsgi, clients: int, seconds: float, looks: CodeLooks | None) -> tuple[float, int]:
+def _measure(server: Uwsgi, clients: int, seconds: float, with_looks: bool) -> tuple[float, int]:
     """The 99th percentile of the response time, in seconds, and of how many requests it is."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         answer = pool.apply_async(_request_for, (server.http, clients, seconds))
-        host = Host(waits=WaitSetting())
+        watched = Watched(server)
         while not answer.ready():
             answer.wait(random.uniform(0.8, 1.2))
-            snapshot = stats.decode(server.document())
-            assert isinstance(snapshot, Snapshot)
-            facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
-            if looks is not None:
-                looks.look(snapshot, facts)
-                assert looks.report().off is None, looks.report().off
+            watched.read()
+            if with_looks:
+                use = watched.look()
+                assert use.off is None, use.off
         times = answer.get()
     return statistics.quantiles(times, n=100)[98], len(times)
 
