@@ -19,9 +19,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from tools.scenarios.client_environment import PACKAGES
-from tools.support.real_uwsgi import uwsgi, wait_until
-from uwsgi_headroom.kernel.stacks import CodeUse
+from tools.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.stacks import CodeLooks, CodeUse
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.record import State
+from uwsgi_headroom.source import Answer
+from uwsgi_headroom.stats import Snapshot
 
 APP = Path(__file__).with_name("app.py")
 
@@ -83,6 +88,27 @@ class Compared:
     def largest_difference(self) -> float:
         """Of a share, in parts of 1."""
         return max(abs(use.truth - use.seen) for use in self.functions)
+
+
+class Watched:
+    """Looks at the code of a server by its latest document. pid: of its master here, if it has another one itself."""
+
+    def __init__(self, server: Uwsgi, pid: int | None = None) -> None:
+        self._server, self._pid = server, pid or server.pid
+        self._host, self._looks = Host(waits=WaitSetting()), CodeLooks()
+        self.read()
+
+    def read(self) -> None:
+        """Read the server's document."""
+        snapshot = stats.decode(self._server.document())
+        assert isinstance(snapshot, Snapshot)
+        self.snapshot = snapshot
+
+    def look(self) -> CodeUse:
+        """Look once; returns all that was counted so far."""
+        facts = self._host.read_facts(self.snapshot, Answer(b"", peer_pid=self._pid))
+        self._looks.look(self.snapshot, facts)
+        return self._looks.report()
 
 
 def measure(processes: int, threads: int, clients: int, kept: int, pause: float, framework: str = "plain") -> Compared:
