@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -91,6 +92,35 @@ def test_a_process_without_python() -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_threads_that_come_and_go() -> None:
+    """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter, and the main
+    thread has its stack at every look that is whole."""
+    program = (
+        "import _thread, time\n"
+        "def ends(): time.sleep(0)\n"
+        "def main():\n"
+        "    print(flush=True)\n"
+        "    while True:\n"
+        "        _thread.start_new_thread(ends, ())\n"
+        "        time.sleep(0)\n"
+        "main()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            reader = StackReader(find_runtime(process.pid), partial(read_pieces, process.pid))
+            seen: set[str] = set()
+            for _ in range(3000):
+                with contextlib.suppress(TornError, FileNotFoundError):
+                    states = reader.find_threads(tasks_of(process.pid))
+                    if process.pid in states:
+                        seen.add([frame.code.function for frame in reader.walk(states[process.pid])][-2])
+            assert seen == {"main"}
+        finally:
+            process.kill()
 
 
 def test_a_name_of_100_kilobytes() -> None:

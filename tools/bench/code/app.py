@@ -5,6 +5,7 @@ environment: RECORD, its path; THREADS, those of a worker; BACKEND, the port of 
 FRAMEWORK: plain, flask or django.
 """
 
+import _thread
 import ctypes
 import fcntl
 import itertools
@@ -45,7 +46,7 @@ def ask(seconds: float) -> None:
 def wait_for_lock(seconds: float) -> None:
     lock = threading.Lock()
     lock.acquire()
-    _later(seconds, lock.release)
+    _thread.start_new_thread(_later(seconds, lock.release), ())
     lock.acquire()
 
 
@@ -53,20 +54,20 @@ def wait_for_file(seconds: float) -> None:
     path = f"{PATH}.{threading.get_native_id()}"
     with open(path, "w") as held, open(path, "w") as wanted:
         fcntl.flock(held, fcntl.LOCK_EX)
-        _later(seconds, lambda: fcntl.flock(held, fcntl.LOCK_UN))
+        _thread.start_new_thread(_later(seconds, lambda: fcntl.flock(held, fcntl.LOCK_UN)), ())
         fcntl.flock(wanted, fcntl.LOCK_EX)
 
 
 def wait_for_interpreter(seconds: float) -> None:
     end = time.monotonic() + seconds
-    _later(0.0, lambda: _LOCKED.usleep(int(1e6 * seconds)))
+    _thread.start_new_thread(_LOCKED.usleep, (int(1e6 * seconds),))
     while time.monotonic() < end:
         time.sleep(0)
 
 
 def read_pipe(seconds: float) -> None:
     reader, writer = os.pipe()
-    _later(seconds, lambda: os.write(writer, b"x"))
+    _thread.start_new_thread(_later(seconds, lambda: os.write(writer, b"x")), ())
     os.read(reader, 1)
     os.close(reader)
     os.close(writer)
@@ -97,9 +98,9 @@ def parse(seconds: float) -> None:
         json.loads(TEXT)
 
 
-def _later(seconds: float, act: Callable[[], object]) -> None:
-    """Act in a thread that serves no requests."""
-    threading.Thread(target=lambda: (time.sleep(seconds), act())).start()
+def _later(seconds: float, act: Callable[[], object]) -> Callable[[], object]:
+    """What a thread does that serves no requests: it acts after a time."""
+    return lambda: (time.sleep(seconds), act())
 
 
 PLAN: dict[Callable[[float], None], tuple[float, int]] = {

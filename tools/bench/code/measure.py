@@ -99,15 +99,15 @@ class Watched:
         self.read()
 
     def read(self) -> None:
-        """Read the server's document."""
+        """Read the server's document, and facts about its processes."""
         snapshot = stats.decode(self._server.document())
         assert isinstance(snapshot, Snapshot)
         self.snapshot = snapshot
+        self._facts = self._host.read_facts(snapshot, Answer(b"", peer_pid=self._pid))
 
     def look(self) -> CodeUse:
         """Look once; returns all that was counted so far."""
-        facts = self._host.read_facts(self.snapshot, Answer(b"", peer_pid=self._pid))
-        self._looks.look(self.snapshot, facts)
+        self._looks.look(self.snapshot, self._facts)
         return self._looks.report()
 
 
