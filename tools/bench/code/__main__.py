@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from tools.bench.code import p99
-from tools.bench.code.measure import Compared, measure
+from tools.bench.code.measure import FUNCTIONS, Compared, measure
 from tools.bench.table import machine, render_table
 from tools.scenarios.client_environment import needs
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--kept", type=int, default=3000, help="looks at busy threads to keep (default %(default)s)")
     parser.add_argument("--pause", type=float, default=0.1, help="mean seconds between looks (default %(default)s)")
     parser.add_argument("--framework", choices=FRAMEWORKS, action="append", help="default: each")
+    parser.add_argument("--realtime", action="store_true", help="let no other program delay a look (as root)")
     parser.add_argument("--p99", action="store_true", help="measure ten pairs of times with and without looks")
     options = parser.parse_args()
     processes, threads = map(int, options.size.split("x"))
@@ -38,7 +39,15 @@ def main() -> None:
             print(f"\n{framework}: {reason}")
             continue
         began = time.monotonic()
-        compared = measure(processes, threads, options.clients, options.kept, options.pause, framework)
+        compared = measure(
+            processes,
+            threads,
+            options.clients,
+            options.kept,
+            options.pause,
+            framework,
+            realtime=options.realtime,
+        )
         print(f"\n{framework}, {options.size}, {options.clients} requests at a time\n")
         print_table(compared, time.monotonic() - began)
 
@@ -53,6 +62,10 @@ def print_table(compared: Compared, seconds: float) -> None:
     ]
     print(render_table("function | its own record | looks | their share | looks / record | states", rows))
     print(f"\nlargest difference: {100 * compared.largest_difference:.1f} percentage points, {seconds:.0f} s")
+    computing = [each for each in compared.functions if FUNCTIONS[each.name] == "cpu"]
+    ratio = sum(each.seen for each in computing) / sum(each.truth for each in computing)
+    print(f"of the time of functions that compute, {ratio:.0%} was seen; a tenth of the looks was late by", end=" ")
+    print(f"{1e3 * compared.late:.1f} ms or more")
     print(f"busy threads in them: {compared.busy:.2f} by the record, {compared.seen_busy:.2f} by looks")
     print(f"in none of these functions: {sum(compared.elsewhere.values()):.1%} of the looks:", end=" ")
     print(_list(compared.elsewhere))

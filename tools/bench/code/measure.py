@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import multiprocessing
+import os
 import random
 import select
 import socket
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import quantiles
 from typing import NoReturn
 
 from tools.scenarios.client_environment import PACKAGES
@@ -76,13 +78,15 @@ class Use:
 class Compared:
     """functions: in the order of FUNCTIONS. busy: threads in these functions on average, by the application's record;
     seen_busy: the same by looks. elsewhere: the lines in none of them, such as where uWSGI reads a request, by their
-    part of all looks. use: all that was counted."""
+    part of all looks. use: all that was counted. late: by so many seconds a tenth of the looks began late, or by more.
+    """
 
     functions: Sequence[Use]
     busy: float
     seen_busy: float
     elsewhere: Mapping[str, float]
     use: CodeUse
+    late: float
 
     @property
     def largest_difference(self) -> float:
@@ -111,9 +115,19 @@ class Watched:
         return self._looks.report()
 
 
-def measure(processes: int, threads: int, clients: int, kept: int, pause: float, framework: str = "plain") -> Compared:
+def measure(
+    processes: int,
+    threads: int,
+    clients: int,
+    kept: int,
+    pause: float,
+    framework: str = "plain",
+    *,
+    realtime: bool = False,
+) -> Compared:
     """Look at a server with so many workers and threads until so many looks at busy threads were kept. clients:
-    requests at a time; pause: mean seconds between two looks at the server; framework: as in the application."""
+    requests at a time; pause: mean seconds between two looks at the server; framework: as in the application;
+    realtime: let no other program delay a look, which takes root."""
     with tempfile.TemporaryDirectory(prefix="code-") as folder, socket.create_server(LOOPBACK, backlog=512) as backend:
         record = Path(folder, "record")
         record.write_bytes(bytes(8 * processes * threads * len(FUNCTIONS)))
@@ -128,7 +142,10 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float,
         options += ["--pythonpath", str(PACKAGES)] if framework == "django" else []
         with uwsgi(*options, app=APP) as server, sending(server.http, clients, _REQUEST, backend):
             wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
+            if realtime:
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # of the threads that it starts as well
             watched, use, before = Watched(server), CodeUse(), read_record(record)
+            late = []
             due = began = time.monotonic()
             while use.threads < kept:
                 watched.read()
@@ -136,10 +153,12 @@ def measure(processes: int, threads: int, clients: int, kept: int, pause: float,
                     # At times that do not depend on how long the last look or reading took, as on a busy machine.
                     due += random.uniform(0.5, 1.5) * pause
                     time.sleep(max(0.0, due - time.monotonic()))
+                    late.append(time.monotonic() - due)
                     use = watched.look()
                 assert use.off is None, use.off
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
             after, seconds = read_record(record), time.monotonic() - began
-    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, use)
+    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, use, quantiles(late, n=10)[8])
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -149,7 +168,7 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse) -> Compared:
+def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse, late: float) -> Compared:
     """spent: seconds in each function, of all threads, in so many seconds."""
     states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
     elsewhere: dict[str, float] = {}
@@ -171,7 +190,7 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse) -> Compar
         )
         for name, numbers in states.items()
     ]
-    return Compared(functions, recorded / seconds, seen / use.looks, elsewhere, use)
+    return Compared(functions, recorded / seconds, seen / use.looks, elsewhere, use, late)
 
 
 @contextlib.contextmanager
