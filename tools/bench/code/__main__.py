@@ -66,6 +66,7 @@ def print_table(compared: Compared, seconds: float) -> None:
     ratio = sum(each.seen for each in computing) / sum(each.truth for each in computing)
     print(f"of the time of functions that compute, {ratio:.0%} was seen; a tenth of the looks was late by", end=" ")
     print(f"{1e3 * compared.late:.1f} ms or more")
+    print(f"threads that run or could run: {compared.ready:.2f} by the kernel, {compared.seen_ready:.2f} by looks")
     print(f"busy threads in them: {compared.busy:.2f} by the record, {compared.seen_busy:.2f} by looks")
     print(f"in none of these functions: {sum(compared.elsewhere.values()):.1%} of the looks:", end=" ")
     print(_list(compared.elsewhere))

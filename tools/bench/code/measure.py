@@ -79,7 +79,7 @@ class Compared:
     """functions: in the order of FUNCTIONS. busy: threads in these functions on average, by the application's record;
     seen_busy: the same by looks. elsewhere: the lines in none of them, such as where uWSGI reads a request, by their
     part of all looks. use: all that was counted. late: by so many seconds a tenth of the looks began late, or by more.
-    """
+    ready: threads that run or could run on average, by the kernel's count; seen_ready: the same by looks."""
 
     functions: Sequence[Use]
     busy: float
@@ -87,6 +87,8 @@ class Compared:
     elsewhere: Mapping[str, float]
     use: CodeUse
     late: float
+    ready: float
+    seen_ready: float
 
     @property
     def largest_difference(self) -> float:
@@ -145,6 +147,7 @@ def measure(
             if realtime:
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # of the threads that it starts as well
             watched, use, before = Watched(server), CodeUse(), read_record(record)
+            runnable = _read_runnable(watched.snapshot)
             late = []
             due = began = time.monotonic()
             while use.threads < kept:
@@ -157,8 +160,21 @@ def measure(
                     use = watched.look()
                 assert use.off is None, use.off
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            later = _read_runnable(watched.snapshot)
             after, seconds = read_record(record), time.monotonic() - began
-    return _compare({name: after[name] - before[name] for name in FUNCTIONS}, seconds, use, quantiles(late, n=10)[8])
+    spent = {name: after[name] - before[name] for name in FUNCTIONS}
+    ready = sum(later[thread] - runnable[thread] for thread in runnable.keys() & later.keys()) / seconds
+    return _compare(spent, seconds, use, quantiles(late, n=10)[8], ready)
+
+
+def _read_runnable(snapshot: Snapshot) -> dict[int, float]:
+    """The seconds in which each thread of the workers has run or could run so far, by its id."""
+    found: dict[int, float] = {}
+    for worker in snapshot.workers:
+        for path in Path(f"/proc/{worker.pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):  # has ended
+                found[int(path.parent.name)] = sum(map(int, path.read_text().split()[:2])) / 1e9
+    return found
 
 
 def read_record(path: Path) -> dict[str, float]:
@@ -168,7 +184,7 @@ def read_record(path: Path) -> dict[str, float]:
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
 
 
-def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse, late: float) -> Compared:
+def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse, late: float, ready: float) -> Compared:
     """spent: seconds in each function, of all threads, in so many seconds."""
     states: dict[str, dict[State, float]] = {name: defaultdict(float) for name in FUNCTIONS}
     elsewhere: dict[str, float] = {}
@@ -178,6 +194,7 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse, late: flo
                 states[line.line.function][state] += number
         else:
             elsewhere[f"{line.line.function}:{line.line.line}"] = line.looks / use.threads
+    seen_ready = sum(line.states.get("cpu", 0.0) + line.states.get("cpu_wait", 0.0) for line in use.lines)
     looks = {name: sum(numbers.values()) for name, numbers in states.items()}
     recorded, seen = sum(spent.values()), sum(looks.values())
     functions = [
@@ -190,7 +207,9 @@ def _compare(spent: Mapping[str, float], seconds: float, use: CodeUse, late: flo
         )
         for name, numbers in states.items()
     ]
-    return Compared(functions, recorded / seconds, seen / use.looks, elsewhere, use, late)
+    return Compared(
+        functions, recorded / seconds, seen / use.looks, elsewhere, use, late, ready, seen_ready / use.looks
+    )
 
 
 @contextlib.contextmanager
