@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from tools.bench.code import p99
 from tools.bench.code.measure import FUNCTIONS, Compared, measure
@@ -57,7 +57,7 @@ def print_table(compared: Compared, seconds: float) -> None:
     use = compared.use
     rows = [
         f"{each.name} | {each.truth:.1%} | {each.looks:.0f} | {each.seen:.1%} | "
-        f"{each.ratio:.2f} ± {each.error:.2f} | {_list(each.states)}"
+        f"{each.ratio:.2f} ± {each.error:.2f} | {_list(each.states.items())}"
         for each in compared.functions
     ]
     print(render_table("function | its own record | looks | their share | looks / record | states", rows))
@@ -69,7 +69,7 @@ def print_table(compared: Compared, seconds: float) -> None:
     print(f"threads that run or could run: {compared.ready:.2f} by the kernel, {compared.seen_ready:.2f} by looks")
     print(f"busy threads in them: {compared.busy:.2f} by the record, {compared.seen_busy:.2f} by looks")
     print(f"in none of these functions: {sum(compared.elsewhere.values()):.1%} of the looks:", end=" ")
-    print(_list(compared.elsewhere))
+    print(_list(compared.elsewhere.items()))
     whole = use.threads + use.changed
     print(f"{use.looks} looks, at {use.threads:.0f} busy threads: {use.unread / use.threads:.2%} not read", end="; ")
     print(f"{use.changed} of {whole:.0f} dropped, because the thread went on ({use.changed / whole:.2%})")
@@ -79,9 +79,9 @@ def print_table(compared: Compared, seconds: float) -> None:
         print(f"{name}: {looks * cost:.2%} of a CPU")
 
 
-def _list(parts: Mapping[str, float]) -> str:
+def _list(parts: Iterable[tuple[str, float]]) -> str:
     """The largest parts, each with its name."""
-    named = sorted(parts.items(), key=lambda item: -item[1])[:4]
+    named = sorted(parts, key=lambda item: -item[1])[:4]
     return ", ".join(f"{name or 'outside of Python'} {part:.1%}" for name, part in named)
 
 

@@ -100,7 +100,12 @@ def parse(seconds: float) -> None:
 
 def _later(seconds: float, act: Callable[[], object]) -> Callable[[], object]:
     """What a thread does that serves no requests: it acts after a time."""
-    return lambda: (time.sleep(seconds), act())
+
+    def wait() -> None:
+        time.sleep(seconds)
+        act()
+
+    return wait
 
 
 PLAN: dict[Callable[[float], None], tuple[float, int]] = {

@@ -100,15 +100,21 @@ APPS = (
         "GET /report",
     ),
     App(
-        "klaus",
-        ("klaus",),
+        "klaus (Debian)",
+        tuple(
+            f"python3-{name}"
+            for name in (
+                *("klaus", "dulwich", "humanize", "flask", "werkzeug", "jinja2", "markupsafe", "itsdangerous"),
+                *("click", "urllib3", "certifi", "pygments", "pkg-resources", "colorama"),
+            )
+        ),
         """
         import subprocess
         def git(*arguments):
             named = ["-c", "user.name=x", "-c", "user.email=x"]
             subprocess.run(["git", "-C", f"{FOLDER}/repo", *named, *arguments], check=True)
         subprocess.run(["git", "init", "-q", f"{FOLDER}/repo"], check=True)
-        for number in range(40):
+        for number in range(8):
             open(f"{FOLDER}/repo/{number}.py", "w").write("def f():\\n    return 1\\n" * 50)
             git("add", ".")
             git("commit", "-qm", f"Change {number}")
@@ -117,17 +123,18 @@ APPS = (
         """,
         "klaus",
         "GET /repo/",
+        is_debian=True,
     ),
     App(
-        "isso",
-        ("isso",),
+        "Kinto",
+        ("kinto", "setuptools<70"),
         """
-        open(f"{FOLDER}/isso.cfg", "w").write(f"[general]\\ndbpath = {FOLDER}/db\\nhost = http://localhost/\\n")
-        from isso import config, make_app
-        application = make_app(config.load(config.default_file(), f"{FOLDER}/isso.cfg"), multiprocessing=True)
+        import kinto
+        backends = {f"{name}_backend": f"kinto.core.{name}.memory" for name in ("storage", "cache", "permission")}
+        application = kinto.main({}, userid_hmac_secret="x", bucket_create_principals="system.Everyone", **backends)
         """,
-        "isso",
-        "GET /config",
+        "kinto",
+        "GET /v1/",
     ),
     App(
         "WsgiDAV",
@@ -164,7 +171,7 @@ APPS = (
         ("moto[server]",),
         """
         from moto.server import DomainDispatcherApplication, create_backend_app
-        application = DomainDispatcherApplication(create_backend_app, service="s3")
+        application = DomainDispatcherApplication(create_backend_app)
         """,
         "moto",
         "GET /",
@@ -228,17 +235,18 @@ def main() -> None:
     rows = []
     for app in APPS:
         if options.only in app.name:
-            rows.append(f"{app.name} | {' | '.join(_compare(app, options.py_spy, options.seconds))}")
+            try:
+                cells = list(_compare(app, options.py_spy, options.seconds))
+            except (AssertionError, CommandError, subprocess.CalledProcessError) as error:
+                cells = [str(error).splitlines()[-1], *[""] * 5]
+            rows.append(f"{app.name} | {' | '.join(cells)}")
             print(rows[-1], flush=True)
     head = "application | requests/s | most time is in | `check --code` | py-spy | py-spy's first | largest difference"
     print(f"\n{render_table(head, rows)}\n\n{options.seconds} s each. {machine()}")
 
 
 def _compare(app: App, py_spy: str, seconds: int) -> Iterator[str]:
-    try:
-        packages = _install(app)
-    except CommandError as error:
-        return iter([error.last_line, *[""] * 5])
+    packages = _install(app)
     own = f"{packages / app.own}/"
     with tempfile.TemporaryDirectory(prefix="real-app-") as folder:
         wsgi = Path(folder, "wsgi.py")
@@ -263,10 +271,11 @@ def _install(app: App) -> Path:
     """The folder of an application's packages. Raises CommandError if they cannot be installed."""
     ENVIRONMENT.ensure()
     if app.is_debian:
-        if not ENVIRONMENT.holds(app.own, PYTHON):
-            UNPACKED.mkdir(exist_ok=True)
-            debian.unpack(app.packages, UNPACKED)
-        return UNPACKED / "usr" / "lib" / "python3" / "dist-packages"
+        packages = UNPACKED / app.own / "usr" / "lib" / "python3" / "dist-packages"
+        if not packages.is_dir():
+            (UNPACKED / app.own).mkdir(parents=True)
+            debian.unpack(app.packages, UNPACKED / app.own)
+        return packages
     if not ENVIRONMENT.holds(app.own, PYTHON):
         ENVIRONMENT.install(app.own, PYTHON, ["--only-binary", ":all:", *app.packages], cwd=ROOT)
     return next(ENVIRONMENT.path.glob("lib/python*/site-packages"))
@@ -293,9 +302,12 @@ def _describe(document: Mapping[str, Any], theirs: Counter[Place]) -> Iterator[s
     """The cells of an application: both answers, of threads in Python code."""
     lines = document["code"]["lines"]
     inside = 1 - sum(line["share"] for line in lines if not line["line"]) - document["code"]["unread"]
-    ours = {(line["file"], line["line"]): line["share"] / inside for line in lines if line["line"]}
+    ours: Counter[Place] = Counter()  # there may be several of a line, which call different functions
+    for line in lines:
+        if line["line"]:
+            ours[line["file"], line["line"]] += line["share"] / inside
     number = sum(theirs.values())
-    first = max(ours, key=lambda place: ours[place])
+    first = ours.most_common(1)[0][0]
     function = next(line["function"] for line in lines if (line["file"], line["line"]) == first)
     yield f"{document['flow']['throughput']:.0f}"
     yield f"`{function}` ({_name(first)})"
