@@ -55,6 +55,24 @@ def jumps():
     exec(compile("\n\n\ntime.sleep(3600)", "<made>", "exec"), {"time": time})
 
 
+def sorts():
+    def compares(_number):  # is called from C
+        time.sleep(3600)
+
+    sorted(range(2), key=compares)
+
+
+async def awaits():
+    time.sleep(3600)  # noqa: ASYNC251 - a frame of a coroutine
+
+
+def runs():
+    async def outer():
+        await awaits()
+
+    outer().send(None)
+
+
 class Child:
     def rests(self):
         time.sleep(3600)
@@ -70,8 +88,8 @@ def describe(frame):
 
 
 HELD.acquire()
-for target, arguments in ((Naps().naps, ()), (queues, ()), (listens, ()), (größer, ()), (deep, (40,)), (jumps, ())):
-    threading.Thread(target=target, args=arguments, daemon=True).start()
+for target in (Naps().naps, queues, listens, größer, lambda: deep(40), lambda: deep(300), jumps, sorts, runs):
+    threading.Thread(target=target, daemon=True).start()
 print(json.dumps({"python": sys.version_info[:2]}), flush=True)
 for request in sys.stdin:
     if request == "fork\n":

@@ -67,7 +67,7 @@ class Planted:
             answer = self.ask()
             before = found[0]
             found[0] = {int(number): [tuple(frame) for frame in frames] for number, frames in answer.items()}
-            return before == found[0] and len(found[0]) == 6 and all(map(self._sleeps, found[0]))
+            return before == found[0] and len(found[0]) == 9 and all(map(self._sleeps, found[0]))
 
         wait_until(all_wait, what="the threads to wait")
         return found[0]

@@ -61,6 +61,14 @@ class Frame(NamedTuple):
     offset: int
 
 
+class _State(NamedTuple):
+    """What CPython keeps of a thread. address: of it; handle: the thread's `pthread_t`; interpreter: its address."""
+
+    address: int
+    handle: int
+    interpreter: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Span:
     """Some fields of a structure that are read at once: the offset of the first byte, and their number."""
@@ -100,10 +108,13 @@ class StackReader:
 
     def find_threads(self, ids: Collection[int]) -> dict[int, int]:
         """Begin a look: the state of each thread, by the thread's id. ids: those of all threads of the process, as it
-        knows them itself. Raises TornError, or NoRuntimeError if a thread seems to run in several states.
+        knows them itself. Raises TornError, or NoRuntimeError if a thread seems to run in several interpreters.
 
         For several applications, uWSGI makes states in the main thread, for all threads. With an interpreter for each,
-        those are used, and it is not known by whom; with a single one, they are not, and the oldest is the thread's."""
+        those are used, and it is not known by whom; with a single one, they are not, and the oldest is the thread's. A
+        state may also be that of a thread that begins (CPython up to 3.11 gives it the `pthread_t` of the thread that
+        starts it), or of one that has ended and whose `pthread_t` a new one has: the oldest that runs is the thread's.
+        """
         self._left = MOST_BYTES
         # The states are a chain, and mostly the same ones as the last time: read those at once.
         known = self._read(self._links) if self._links else []
@@ -113,17 +124,24 @@ class StackReader:
             states = list(self._list_states())
         finally:
             self._ahead = {}
-        threads = self._read_ids([handle for _, handle in states], ids)
-        by_id: dict[int, list[int]] = {}
-        for state, handle in states:
-            if (number := threads.get(handle)) is not None:
+        threads = self._read_ids([handle for _, handle, _ in states], ids)
+        by_id: dict[int, list[_State]] = {}
+        for state in states:
+            if (number := threads.get(state.handle)) is not None:
                 by_id.setdefault(number, []).append(state)
-        if any(next(self.walk(state), None) for found in by_id.values() for state in found[:-1]):
-            raise NoRuntimeError(SEVERAL)
-        return {number: found[-1] for number, found in by_id.items()}
+        return {number: self._choose_state(found) for number, found in by_id.items()}
 
-    def _list_states(self) -> Iterator[tuple[int, int]]:
-        """The states of threads, each with its `pthread_t`."""
+    def _choose_state(self, states: Sequence[_State]) -> int:
+        """The one that a thread runs in, of all that seem to be its own, from the newest to the oldest. Raises
+        TornError or NoRuntimeError."""
+        oldest = states[-1]
+        running = [state for state in states[::-1] if next(self.walk(state.address), None)] if states[:-1] else []
+        if any(state.interpreter != oldest.interpreter for state in running):
+            raise NoRuntimeError(SEVERAL)
+        return (running or [oldest])[0].address
+
+    def _list_states(self) -> Iterator[_State]:
+        """The states of threads."""
         layout = self._layout
         interpreter = self._follow(self._runtime.address + layout.interpreters_head)
         number = 0
@@ -135,7 +153,7 @@ class StackReader:
                 data = self._link(self._thread.at(state))
                 if self._thread.pointer(data, layout.thread_interpreter) != interpreter or number >= MOST_THREADS:
                     raise TornError
-                yield state, self._thread.pointer(data, layout.thread_id)
+                yield _State(state, self._thread.pointer(data, layout.thread_id), interpreter)
                 number += 1
                 state = self._thread.pointer(data, layout.thread_next)
             interpreter = self._follow(interpreter + layout.interpreter_next)
