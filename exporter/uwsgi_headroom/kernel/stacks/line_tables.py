@@ -14,6 +14,7 @@ from uwsgi_headroom.kernel.stacks.layout import Version
 _NO_LINE, _LONG, _NO_COLUMNS = 15, 14, 13
 _ONE_LINE = range(10, 13)
 _NO_LINE_3_10 = -128
+_MOST_LINE = 0x7FFFFFFF  # CPython's own
 
 
 def find_line(version: Version, table: bytes, first: int, offset: int) -> int:
@@ -26,7 +27,7 @@ def find_line(version: Version, table: bytes, first: int, offset: int) -> int:
             break
         if end > offset:
             break
-    return line if line is not None and line > 0 else first
+    return line if line is not None and 0 < line <= _MOST_LINE else first
 
 
 def _list_pairs(table: bytes, first: int) -> Iterator[tuple[int, int, int | None]]:
