@@ -17,6 +17,9 @@ from tools.support.exporter import Exporter, exporter
 pytestmark = pytest.mark.integration
 
 CLOCK = re.compile(r"\d\d:\d\d:\d\d GMT\+5:30")
+FIFTH = 9, 63
+"""Seconds of a fifth of the charts: they show a minute after the exporter's start, and five minutes later."""
+
 POINTED = """[...document.querySelectorAll(".panel:not([hidden]) .when")].every(
     (when) => when.textContent && !when.textContent.startsWith("latest"))"""
 
@@ -92,11 +95,12 @@ def test_dragging_zooms(chromium: Browser, shop: Exporter) -> None:
         opened(shown)
         with shown.page.expect_request(lambda request: "until=" in request.url) as asked:
             drag(shown, 0.5, 0.7)
-        assert "seconds=6" in asked.value.url
         shown.page.get_by_role("button", name="Zoomed").wait_for()
         found = re.search(r"[?&]zoom=(\d+)-(\d+)$", shown.page.url)
         assert found
-        assert int(found[2]) - int(found[1]) == pytest.approx(60, abs=3)
+        seconds = int(found[2]) - int(found[1])
+        assert FIFTH[0] <= seconds <= FIFTH[1]
+        assert f"seconds={seconds}&" in asked.value.url
         with shown.page.expect_response(lambda response: "/history?" in response.url and "until=" not in response.url):
             shown.page.keyboard.press("Escape")
         shown.until("!location.search.includes('zoom')")
@@ -146,7 +150,7 @@ def test_two_fingers_zoom(chromium: Browser, shop: Exporter) -> None:
         shown.until("location.search.includes('zoom')")
         found = re.search(r"[?&]zoom=(\d+)-(\d+)$", shown.page.url)
         assert found
-        assert int(found[2]) - int(found[1]) == pytest.approx(60, abs=3)
+        assert FIFTH[0] <= int(found[2]) - int(found[1]) <= FIFTH[1]
         assert shown.problems == []
 
 
