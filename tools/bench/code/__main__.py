@@ -28,11 +28,12 @@ def main() -> None:
     parser.add_argument("--framework", choices=FRAMEWORKS, action="append", help="default: each")
     parser.add_argument("--realtime", action="store_true", help="let no other program delay a look (as root)")
     parser.add_argument("--p99", action="store_true", help="measure ten pairs of times with and without looks")
+    parser.add_argument("--seconds", type=float, default=20, help="of each of these times (default %(default)g)")
     options = parser.parse_args()
     processes, threads = map(int, options.size.split("x"))
     print(machine())
     if options.p99:
-        p99.run(processes, threads)
+        p99.run(processes, threads, options.seconds)
         return
     for framework in options.framework or FRAMEWORKS:
         if reason := needs("django")() if framework == "django" else None:
