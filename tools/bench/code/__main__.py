@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--exporter", type=int, metavar="SECONDS", help="watch with an exporter for so long, four times"
     )
+    parser.add_argument("--seconds", type=float, default=20, help="of each of these times (default %(default)g)")
     options = parser.parse_args()
     processes, threads = map(int, options.size.split("x"))
     print(machine())
@@ -40,7 +41,7 @@ def main() -> None:
         print_cost(processes, threads, options.exporter)
         return
     if options.p99:
-        p99.run(processes, threads)
+        p99.run(processes, threads, options.seconds)
         return
     for framework in options.framework or FRAMEWORKS:
         if reason := needs("django")() if framework == "django" else None:

@@ -20,8 +20,6 @@ from tools.bench.table import render_table
 from tools.support.real_uwsgi import Uwsgi, uwsgi
 
 PAIRS = 10
-SECONDS = 20.0
-"""Of each time."""
 
 _T_97_5 = 2.262
 """Of Student's t, with PAIRS - 1 degrees of freedom: for an interval of 95 %."""
@@ -29,8 +27,9 @@ _T_97_5 = 2.262
 _REQUEST = b"GET /?io_ms=50&cpu_ms=1 HTTP/1.0\r\n\r\n"
 
 
-def run(processes: int, threads: int) -> None:
-    """Print the pairs, and the interval of the difference. Half of the threads are busy."""
+def run(processes: int, threads: int, seconds: float) -> None:
+    """Print the pairs, each of two times of so many seconds, and the interval of the difference. Half of all threads
+    are busy."""
     rows, ratios = [], []
     options = ["--processes", str(processes), "--threads", str(threads), "--disable-logging", "--listen", "100"]
     with uwsgi(*options) as server:
@@ -38,7 +37,7 @@ def run(processes: int, threads: int) -> None:
         for pair in range(PAIRS):
             p99 = {}
             for with_looks in (False, True) if pair % 2 else (True, False):
-                p99[with_looks], number = _measure(server, processes * threads // 2, SECONDS, with_looks)
+                p99[with_looks], number = _measure(server, processes * threads // 2, seconds, with_looks)
             ratios.append(p99[True] / p99[False])
             rows.append(
                 f"{pair + 1} | {number} | {1e3 * p99[False]:.1f} | {1e3 * p99[True]:.1f} | {ratios[-1] - 1:+.1%}"
