@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from alerts.levels import by_server, of_server
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
+from alerts.waiting import noticed
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.capacity import LEAST_LOAD, REACHED
-from uwsgi_headroom.analysis.littles_law import STANDING
+from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, STANDING
 
 
 def rules(t: Thresholds) -> Sequence[Recording]:
@@ -120,6 +121,7 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
         "threads": f"server:uwsgi_utilization:ratio_rate{w}",
         "cpu": f"{demand} / {capacity}",
     }
+    held_up = _held_up(t, list(used.values()))
     return [
         # Of the active workers, and only if the load of every one is known.
         Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
@@ -144,7 +146,7 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
             """,
         ),
         *(
-            headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part, unless=_stands_still(w))
+            headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part, unless=f"{_stands_still(w)} or {held_up}")
             for limit, part in used.items()
         ),
     ]
@@ -156,6 +158,16 @@ def _stands_still(window: str) -> str:
     use = f"server:uwsgi_utilization:ratio_rate{window}"
     waiting = f"server:uwsgi_queue_length:ratio_rate{window} >= {STANDING:g} unless {use} >= {REACHED:g}"
     return f"server:uwsgi_requests:rate{window} == 0 and ({waiting} or {use} == 0)"
+
+
+def _held_up(t: Thresholds, used: Sequence[str]) -> str:
+    """That requests wait beside free threads, or that no worker is there, and none of the limits is reached, of which
+    these parts are used: something else keeps the server from serving, so its headroom is not known."""
+    w = t.window
+    beside = f"rate(uwsgi_idle_queue_seconds_total[{w}]) / (rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0)"
+    reached = " or ".join(f"{part} >= {REACHED:g}" for part in used)
+    free = f"({beside} >= {IDLE_WHILE_WAITING:g} or uwsgi_threads_available == 0)"
+    return f"({free} and ({noticed(t)}) unless ({reached}))"
 
 
 def headroom(record: str, limit: str, used: str, unless: str = "") -> Recording:
