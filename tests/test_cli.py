@@ -148,9 +148,9 @@ def test_what_is_not_there_has_the_format_that_was_asked_for(
 
 def test_a_maximum_that_samples_cannot_judge_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Before the server is watched: the status is unknown, and the message says what is the least."""
-    status, out, err = ended(capsys, "check", "/nowhere.stats", "--max-p95", "300ms:2s", "--format", "nagios")
+    status, out, err = ended(capsys, "check", "/nowhere.stats", "--max-p95", "30ms:2s", "--format", "nagios")
     assert (status, err) == (3, "")
-    assert out.startswith("UNKNOWN - --max-p95: 300ms cannot be judged with 5 samples per second; the least is 400ms")
+    assert out.startswith("UNKNOWN - --max-p95: 30ms cannot be judged with 40 samples per second; the least is 50ms")
 
 
 def test_a_misspelt_check_is_unknown_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -348,7 +348,7 @@ def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path: P
     assert turn(fleet, hands) == ["blog", "shop"]
 
 
-def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path) -> None:
+def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is open after a pause, in which the exporter may be stopped, nor after the end."""
 
     async def look(left: str) -> None:
@@ -366,6 +366,7 @@ def test_the_trial_of_sockets_ends_with_the_fleet(folder: Path) -> None:
             await end()
             assert fleet._trial.done()
 
+    monkeypatch.setattr(module, "_list_listening", set)  # the silent server has no place, although it listens
     with bad_servers.accepts_and_never_writes("unix") as address:
         os.utime(address, (1e9, 1e9))
         asyncio.run(asyncio.wait_for(look(address), 60))

@@ -169,7 +169,12 @@ def watched(observation: Observation) -> Observation:
         for worker in reading.snapshot.workers
     )
     # With CPU residency, which is opt-in: each worker with a thread that stays on CPU 0.
-    host = replace(reading.host, threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes})
+    # If several waited beside free threads, the headroom would not be known.
+    host = replace(
+        reading.host,
+        threads={pid: {pid: (0, 1.0)} for pid in reading.host.processes},
+        backlogs={name: replace(backlog, queue=0) for name, backlog in reading.host.backlogs.items()},
+    )
     later = msgspec.structs.replace(reading.snapshot, workers=workers)
     slo = observation.slo
     integrals, history = Integrals((slo.threshold,), slo.threshold) if slo else Integrals(), History()

@@ -38,6 +38,9 @@ def worst_status(findings: Sequence[Finding]) -> Status:
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
+_BUSY_NOT_KNOWN = "Headroom not known: how many threads are busy is not visible from here."
+
+
 def verdict_sentence(
     room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
 ) -> str:
@@ -49,7 +52,7 @@ def verdict_sentence(
     seen = {*room.by_limit, *room.far, *room.idle}
     unseen = ""
     if room.is_upper_bound:
-        unseen = f" ({'busy threads are' if 'cpu' in seen else 'CPU is'} not visible from here)"
+        unseen = " (busy threads are not visible from here)" if "cpu" in seen else " (CPU is not visible from here)"
     if room.first is not None and room.factor is not None:
         if room.first == "cpu" and room.factor <= NO_ROOM:
             return "No CPU is idle: other programs use the rest, and more load competes with them."
@@ -58,8 +61,7 @@ def verdict_sentence(
         return "No requests yet: headroom not known."
     if room.far:
         return f"Nearly idle: headroom over 100x{unseen}."
-    why = "how many threads are busy is not" if room.idle else "neither threads nor CPU are"
-    return f"Headroom not known: {why} visible from here."
+    return _BUSY_NOT_KNOWN if room.idle else "Headroom not known: neither threads nor CPU are visible from here."
 
 
 def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:
