@@ -94,7 +94,16 @@ def deploy_dying(server: Uwsgi) -> None:
 
 def stop_accept_lock_holder(server: Uwsgi) -> None:
     """Stops the worker that holds the lock of `thunder-lock`, as a debugger would."""
-    os.kill(find_accept_lock_holder(server), signal.SIGSTOP)
+
+    def stop() -> bool:
+        holder = find_accept_lock_holder(server)
+        os.kill(holder, signal.SIGSTOP)
+        if find_accept_lock_holder(server) == holder:
+            return True
+        os.kill(holder, signal.SIGCONT)  # a request came in between, and another one holds it
+        return False
+
+    wait_until(stop, what="the holder of the accept lock to be stopped")
 
 
 def stop_worker(server: Uwsgi) -> None:
