@@ -53,7 +53,7 @@ _SHUTDOWN_SECONDS = 3
 
 _log = logging.getLogger(__name__)
 
-_GARBAGE_THRESHOLDS = 20_000, 20, 20
+GARBAGE_THRESHOLDS = 20_000, 20, 20
 """For `gc.set_threshold`. Python's own collect after every 700 new objects, most of them of a response in the making:
 with a thousand servers that took a third of a scrape's CPU time."""
 
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     refuse = partial(_refuse_exposure, sockets, live)
     refuse(settings)
     announce(sockets, live)
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     # Before the writer creates a file, which would be empty.
     memory = remember(Path(settings.history).absolute()) if settings.history else NO_MEMORY
     sys.setswitchinterval(_SWITCH_SECONDS)

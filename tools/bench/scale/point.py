@@ -25,6 +25,7 @@ from tools.bench.client import HEADERS
 from tools.support.clock import MovableClock
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.serve import GARBAGE_THRESHOLDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web.app import create_application
 
@@ -135,6 +136,7 @@ class Point:
 
 
 async def run(specification: Specification) -> None:
+    gc.set_threshold(*GARBAGE_THRESHOLDS)  # as the exporter does
     point = Point(specification)
     await point.sample(specification.warm_up)
     for _ in sys.stdin:
