@@ -70,7 +70,8 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_documents_between_the_kernels_facts(tmp_path: Path) -> None:
-    """Readings in between are partial: they have the document of now and the facts of the last whole one."""
+    """Readings in between are partial: they have the document of now and the facts of the last whole one. Where a
+    worker is another process, the reading is whole: what was lost with the last one is seen for a moment only."""
     hands = MovableClock()
     outcomes: list[Reading] = []
 
@@ -84,11 +85,17 @@ def test_documents_between_the_kernels_facts(tmp_path: Path) -> None:
         for _ in range(9):
             await reader.read()
             hands.move(0.05)
+        other = json.loads(DOCUMENT)
+        other["workers"][0]["pid"] += 1
+        for body in (DOCUMENT, json.dumps(other).encode()):
+            path.write_bytes(body)
+            await reader.read()
+            hands.move(0.01)
 
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
     asyncio.run(read_often())
-    assert [outcome.partial for outcome in outcomes] == [False, True, True] * 3
+    assert [outcome.partial for outcome in outcomes] == [False, True, True] * 3 + [False, False]
     assert outcomes[1].host is outcomes[2].host is outcomes[0].host
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
 import traceback
 from collections import Counter, deque
@@ -71,6 +72,7 @@ class Reader:
         self._cpu_began = 0.0
         self._routes = routes
         self.facts_every = 0.0
+        self._pids: list[int | None] = []
         self._facts = HostFacts()
         self._facts_at = -math.inf
         self._host = host or Host(clock=self._clock.monotonic)
@@ -164,9 +166,10 @@ class Reader:
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
-        partial = at - self._facts_at < self.facts_every
+        partial = at - self._facts_at < self.facts_every and self._has_same_processes(snapshot)
         if not partial:
             self._facts, self._facts_at = self._host.read_facts(snapshot, answer), at
+            self._pids = _list_pids(snapshot)
         return Reading(
             at=at,
             time=epoch,
@@ -179,6 +182,13 @@ class Reader:
             address=self._printed_address,
             partial=partial,
         )
+
+    def _has_same_processes(self, snapshot: stats.AnySnapshot) -> bool:
+        """Whether the workers are those of the last facts, and none has ended since: what a uWSGI loses at its end is
+        seen for a few hundredths of a second only."""
+        pids = _list_pids(snapshot)
+        local = [self._facts.local_pid(pid) for pid in pids if pid]
+        return pids == self._pids and all(os.path.exists(f"/proc/{pid}") for pid in local if pid)
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
         """Decode the document, unless it equals the last one, as those of an idle server do: decoding is most of the
@@ -276,3 +286,7 @@ class RouteNamer:
                 for worker in workers
             },
         )
+
+
+def _list_pids(snapshot: AnySnapshot) -> list[int | None]:
+    return [worker.pid for worker in snapshot.workers] if isinstance(snapshot, Snapshot) else []
