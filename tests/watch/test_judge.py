@@ -14,6 +14,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.recorder import Verdicts
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch import judging
 from uwsgi_headroom.watch import watch as watch_module
 from uwsgi_headroom.watch.watch import Watch
 
@@ -47,7 +48,7 @@ def test_a_sample_is_not_judged(judged_at: list[float]) -> None:
 
 def test_what_was_judged_or_is_down_is_not_judged(judged_at: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a new reading there is nothing to watch, nor while the server is down."""
-    monkeypatch.setattr(watch_module, "JUDGE_SECONDS", 2.0)
+    monkeypatch.setattr(judging, "JUDGE_SECONDS", 2.0)
     watch = ScriptedWatch().seconds(Server(), 12)
     assert judged_at == [10.0, 12.0]
     watch.now += 2.5
@@ -63,7 +64,7 @@ def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(
 ) -> None:
     """Judging takes a thousandth of a CPU at most: after 20 ms, the next judgement is 20 s later."""
     clock = itertools.count(step=0.02)
-    monkeypatch.setattr(watch_module.time, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(judging.time, "thread_time", lambda: next(clock))
     ScriptedWatch().seconds(Server(), 55)
     assert judged_at == [10.0, 30.0, 50.0]
 

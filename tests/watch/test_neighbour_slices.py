@@ -7,7 +7,7 @@ import random
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
-from uwsgi_headroom.watch.watch import NeighbourSlices
+from uwsgi_headroom.watch.judging import NeighbourSlices
 
 
 def watched(minutes: int, cost: float) -> ScriptedWatch:

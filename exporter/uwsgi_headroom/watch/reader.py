@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import time
 import traceback
@@ -20,7 +19,6 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError
-from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.book import RouteBook, ServedRoutes
@@ -72,9 +70,8 @@ class Reader:
         self._cpu_began = 0.0
         self._routes = routes
         self.facts_every = 0.0
-        self._pids: list[int | None] = []
-        self._facts = HostFacts()
-        self._facts_at = -math.inf
+        self._whole: Reading | None = None
+        """The latest one that is not partial."""
         self._host = host or Host(clock=self._clock.monotonic)
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
@@ -166,29 +163,23 @@ class Reader:
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         snapshot = self._decode(answer.body)
-        partial = at - self._facts_at < self.facts_every and self._has_same_processes(snapshot)
-        if not partial:
-            self._facts, self._facts_at = self._host.read_facts(snapshot, answer), at
-            self._pids = _list_pids(snapshot)
-        return Reading(
+        whole = self._whole
+        partial = whole and at - whole.at < self.facts_every and _has_same_processes(snapshot, whole)
+        reading = Reading(
             at=at,
             time=epoch,
             read_seconds=at - start,
             transfer_seconds=answer.transfer_seconds,
             document_bytes=len(answer.body),
             snapshot=snapshot,
-            host=self._facts,
+            host=whole.host if whole and partial else self._host.read_facts(snapshot, answer),
             routes=self._routes.find_routes(snapshot, at) if self._routes else None,
             address=self._printed_address,
-            partial=partial,
+            partial=bool(partial),
         )
-
-    def _has_same_processes(self, snapshot: stats.AnySnapshot) -> bool:
-        """Whether the workers are those of the last facts, and none has ended since: what a uWSGI loses at its end is
-        seen for a few hundredths of a second only."""
-        pids = _list_pids(snapshot)
-        local = [self._facts.local_pid(pid) for pid in pids if pid]
-        return pids == self._pids and all(os.path.exists(f"/proc/{pid}") for pid in local if pid)
+        if not partial:
+            self._whole = reading
+        return reading
 
     def _decode(self, body: bytes) -> stats.AnySnapshot:
         """Decode the document, unless it equals the last one, as those of an idle server do: decoding is most of the
@@ -288,5 +279,12 @@ class RouteNamer:
         )
 
 
-def _list_pids(snapshot: AnySnapshot) -> list[int | None]:
-    return [worker.pid for worker in snapshot.workers] if isinstance(snapshot, Snapshot) else []
+def _has_same_processes(snapshot: AnySnapshot, whole: Reading) -> bool:
+    """Whether the workers are those of an earlier reading, and none has ended since: what a uWSGI loses at its end is
+    seen for a few hundredths of a second only."""
+    if not isinstance(snapshot, Snapshot) or not isinstance(whole.snapshot, Snapshot):
+        return False
+    pids = [worker.pid for worker in snapshot.workers]
+    local = [whole.host.local_pid(pid) for pid in pids if pid]
+    are_same = pids == [worker.pid for worker in whole.snapshot.workers]
+    return are_same and all(os.path.exists(f"/proc/{pid}") for pid in local if pid)

@@ -8,7 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -94,6 +94,18 @@ def test_a_process_without_python() -> None:
         process.wait()
 
 
+@contextlib.contextmanager
+def running(program: str) -> Iterator[tuple[int, StackReader]]:
+    """Run a program until the block ends, once it has printed a line; its pid, and a reader of its stacks."""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            yield process.pid, StackReader(find_runtime(process.pid), partial(read_pieces, process.pid))
+        finally:
+            process.kill()
+
+
 def test_threads_that_come_and_go() -> None:
     """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter, and the main
     thread has its stack at every look that is whole."""
@@ -107,20 +119,14 @@ def test_threads_that_come_and_go() -> None:
         "        time.sleep(0)\n"
         "main()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            reader = StackReader(find_runtime(process.pid), partial(read_pieces, process.pid))
-            seen: set[str] = set()
-            for _ in range(3000):
-                with contextlib.suppress(TornError, FileNotFoundError):
-                    states = reader.find_threads(tasks_of(process.pid))
-                    if process.pid in states:
-                        seen.add([frame.code.function for frame in reader.walk(states[process.pid])][-2])
-            assert seen == {"main"}
-        finally:
-            process.kill()
+    with running(program) as (pid, reader):
+        seen: set[str] = set()
+        for _ in range(3000):
+            with contextlib.suppress(TornError, FileNotFoundError):
+                states = reader.find_threads(tasks_of(pid))
+                if pid in states:
+                    seen.add([frame.code.function for frame in reader.walk(states[pid])][-2])
+        assert seen == {"main"}
 
 
 def test_a_name_of_100_kilobytes() -> None:
@@ -134,16 +140,10 @@ def test_a_name_of_100_kilobytes() -> None:
         "names = {name: 'x' * 100_000 for name in ('co_name', 'co_qualname') if hasattr(code, name)}\n"
         "types.FunctionType(code.replace(**names), globals())()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            reader = StackReader(find_runtime(process.pid), partial(read_pieces, process.pid))
-            state = reader.find_threads({process.pid})[process.pid]
-            with pytest.raises(TornError):
-                list(reader.walk(state))
-        finally:
-            process.kill()
+    with running(program) as (pid, reader):
+        state = reader.find_threads({pid})[pid]
+        with pytest.raises(TornError):
+            list(reader.walk(state))
 
 
 class Image:

@@ -1,0 +1,178 @@
+"""Computes from the history of a watch what is needed now and then, rather than at each sample.
+
+* `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
+* `NeighbourSlices` judges whether CPU use by others follows the server's requests, from one-minute slices.
+* `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
+* `ObjectiveWatch` judges a service level objective, once for each batch of response times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from uwsgi_headroom.analysis import backends
+from uwsgi_headroom.analysis.backends import BackendSlices
+from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
+from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
+from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
+from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.journal.recorder import JUDGE_SECONDS
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
+
+if TYPE_CHECKING:
+    from uwsgi_headroom.watch.watch import Watch
+
+_LEAST_SECONDS = 10.0
+"""Least history, in seconds, before a server is judged for its journal."""
+
+_SAMPLES = 10
+"""New samples after which a server is judged again, where they are more than half a second apart."""
+
+_MOST_CPU = 0.001
+"""Largest share of a CPU that judging one server may take."""
+
+_LOOK_SECONDS = 1.0
+"""Pause while a judgement is due but there is nothing new to judge."""
+
+
+class Judge:
+    """Judges the readings of a watch for its journal: every JUDGE_SECONDS, or less often if that takes long or the
+    samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
+
+    def __init__(
+        self, watch: Watch, monotonic: Callable[[], float], on_cpu: Callable[[float], None] = lambda _seconds: None
+    ) -> None:
+        self._watch = watch
+        self._monotonic = monotonic
+        self._on_cpu = on_cpu
+        self._due_at = self._judged_at = float("-inf")
+
+    async def run(self) -> NoReturn:
+        """Judge the server whenever it is due, until cancelled."""
+        while True:
+            self.judge_if_due()
+            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._monotonic()))
+
+    def judge_if_due(self) -> None:
+        """Judge the last reading if that is due, unless it was judged before or the server is not up. An internal error
+        is noted as the server's fault."""
+        watch, now = self._watch, self._monotonic()
+        reading = watch.reading
+        if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
+            return
+        if watch.seconds_up(now) < _LEAST_SECONDS:
+            return
+        if reading is None or reading.at <= self._judged_at or watch.state != "up":
+            return
+        self._judged_at = reading.at
+        began = time.thread_time()
+        try:
+            self._judge(reading)
+        except Exception as error:  # noqa: BLE001 - an internal error about one server must not end its judging
+            watch.reader.fault(error)
+        spent = time.thread_time() - began
+        self._on_cpu(spent)
+        self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, spent / _MOST_CPU)
+
+    def _judge(self, reading: Reading) -> None:
+        for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
+            findings = self._watch.judged(figures, reading)
+            sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
+            self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
+
+
+class NeighbourSlices:
+    """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
+
+    def __init__(self) -> None:
+        self.others_follow: bool | None = None
+        self._pairs: deque[tuple[float, float]] = deque(maxlen=int(HISTORY_SECONDS / SLICE_SECONDS))
+        self._new = _NewSlices(SLICE_SECONDS)
+
+    def update(self, history: History) -> None:
+        """Take the slices that have ended since the last call. Call this after each sample."""
+        if windows := self._new.take(history):
+            self._pairs.extend(filter(None, map(extract_pair, windows)))
+            self.others_follow = follow_requests(self._pairs)
+
+
+class BackendWatch:
+    """Takes each slice from a history once, when the slice is over."""
+
+    def __init__(self) -> None:
+        self.slices = BackendSlices()
+        self._new = _NewSlices(backends.SLICE_SECONDS)
+
+    def update(self, history: History) -> None:
+        """Take the slices that have ended since the last call. Call this after each sample."""
+        for window in self._new.take(history):
+            self.slices.add(window)
+
+
+class _NewSlices:
+    """Returns each slice of a history once. seconds: the length of a slice."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._newest: object = None
+        self._until = float("-inf")
+
+    def take(self, history: History) -> list[Window]:
+        """The slices that have ended since the last call."""
+        newest = history.newest_slice(self._seconds)
+        if newest == self._newest:
+            return []
+        self._newest = newest
+        windows = list(history.slices(self._seconds, self._until, float("inf")))
+        if windows:
+            self._until = windows[-1].until
+        return windows
+
+
+_MINUTE = 60.0
+
+
+class ObjectiveWatch:
+    """The objective of one server."""
+
+    def __init__(self, slo: Slo, history: BatchHistory) -> None:
+        self._slo = slo
+        self._history = history
+        self._ended = 0.0
+        self._windows: list[SlowRequests] = []
+        self._minutes_ended = 0.0
+        self._minutes: list[SlowRequests] = []
+
+    def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> ObjectiveFigures:
+        """Judge the objective as of the last batch. flow: of the present window. interval: seconds between two samples.
+        threads_known: whether uWSGI lists its threads."""
+        if not threads_known:
+            return ObjectiveFigures(
+                self._slo, (), "not judged: uWSGI runs with stats-no-cores, which hides the threads"
+            )
+        ended = self._history.ended
+        if ended != self._ended:
+            self._ended = ended
+            self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
+        if not self._windows:
+            return ObjectiveFigures(self._slo, (), "not judged yet")
+        if ended - self._minutes_ended >= _MINUTE:
+            self._minutes_ended = ended
+            ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
+            self._minutes = self._list([(end - _MINUTE, end) for end in ends])
+        load_limit = find_load_limit(self._minutes, flow.throughput)
+        return judge_objective(self._slo, self._windows, interval, load_limit)
+
+    def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
+        windows = (self._history.slow_requests(start, until) for start, until in times)
+        return [window for window in windows if window]
