@@ -109,6 +109,16 @@ def test_requests_that_take_no_time_agree(each: float, proven: int) -> None:
     assert watched.agreement.count(watched.hear(1.0, Seen("modifier_unavailable", limit=5), 10), 1.0) == proven
 
 
+@pytest.mark.parametrize(("instant", "proven"), [(10, 10), (9, 0)])
+def test_a_request_that_takes_time_hides_no_others(instant: int, proven: int) -> None:
+    """As one that a busy machine interrupts, or one of another kind, a moment before or after."""
+    watched = Watched()
+    for at, requests, each in ((1.0, 3, 1.0), (2.0, instant, 0.0001), (3.0, 1, 0.2)):
+        watched.server.serve(1, requests, each)
+        watched.note(at)
+    assert watched.agreement.count(watched.hear(3.0, Seen("modifier_unavailable", limit=5), 10), 3.0) == proven
+
+
 def test_what_no_fact_can_show_is_never_proven() -> None:
     """Some messages have no counter."""
     watched = Watched()

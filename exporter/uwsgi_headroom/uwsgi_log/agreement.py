@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from uwsgi_headroom.kernel.backlogs import read_passive_opens
@@ -156,8 +157,7 @@ class Agreement:
                 facts = [each for each in self._facts if abs(each.at - line.at) <= AGREE_SECONDS]
                 proven = line.count if any(getattr(each, field) for each in facts) else 0
             case "instant":
-                requests, seconds = self._growth("requests", line.at), self._growth("running_time", line.at)
-                proven = line.count if requests >= line.count and seconds <= INSTANT * requests else 0
+                proven = line.count if self._count_instant(line.at) >= line.count else 0
             case "unaccounted":
                 proven = line.count if self._is_accounted(line.at, now) else 0
             case counter:
@@ -179,6 +179,16 @@ class Agreement:
         others = last.opens - first.opens - (last.requests - first.requests) - (last.reads - first.reads)
         least, most = ALIKE
         return lines > 0 and least * lines <= others <= most * lines + 2
+
+    def _count_instant(self, at: float) -> int:
+        """The requests between facts, from AGREE_SECONDS before a time on, where they took no time: one that took some,
+        or that a busy machine interrupted, hides no others."""
+        facts = [each for each in self._facts if each.at >= at - AGREE_SECONDS]
+        steps = [
+            (later.requests - earlier.requests, later.running_time - earlier.running_time)
+            for earlier, later in pairwise(facts)
+        ]
+        return sum(requests for requests, seconds in steps if requests > 0 and seconds <= INSTANT * requests)
 
     def _growth(self, field: str, at: float) -> float:
         first, last = self._between(at)
