@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 from tools.bench.accuracy.scrapes import Span
+from uwsgi_headroom.analysis.capacity import LEAST_OWN
 
 REQUESTS, STATIC = "uwsgi_worker_requests_total", "uwsgi_worker_static_requests_total"
 OWN, IDLE = "uwsgi_cpu_used_by_workers_seconds_total", "uwsgi_cpu_available_idle_seconds_total"
+USABLE = "uwsgi_cpus_usable"
 RUNNING, CPU = "uwsgi_worker_running_time_seconds_total", "uwsgi_worker_cpu_seconds_total"
 BUSY, QUEUE = "uwsgi_worker_busy_thread_seconds_total", "uwsgi_socket_queue_seconds_total"
 OBSERVED = "uwsgi_exporter_observed_seconds_total"
@@ -114,6 +116,11 @@ def _loads(span: Span) -> list[float]:
     return [grown / span.seconds for grown in span.by_worker(CPU).values()]
 
 
+def _cpu_headroom(span: Span) -> float:
+    own, idle = span.growth(OWN) / span.seconds, span.growth(IDLE) / span.seconds
+    return max(own + idle, LEAST_OWN * span.end.value(USABLE)) / own
+
+
 def _headroom(limit: str, expression: str, compute: Callable[[Span], float]) -> Rule:
     return Rule("uwsgi_headroom_ratio", expression, _one(compute), fixed=(("limit", limit),))
 
@@ -143,8 +150,8 @@ RULES = (
     ),
     _headroom(
         "cpu",
-        f"1 + sum(rate({IDLE}[W])) / sum(rate({OWN}[W]))",
-        lambda span: 1 + span.growth(IDLE) / span.growth(OWN),
+        f"clamp_min(sum(rate({OWN}[W])) + sum(rate({IDLE}[W])), {LEAST_OWN} * scalar({USABLE})) / sum(rate({OWN}[W]))",
+        _cpu_headroom,
     ),
     Rule(
         "uwsgi_hot_worker_ratio",
