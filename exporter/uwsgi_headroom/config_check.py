@@ -38,8 +38,8 @@ _MOST_NAMES = 10
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what these settings mean, and what is wrong; return the exit status: 1 if `serve` would not start with them,
-    or if it cannot use a file that they name."""
+    """Print what these settings mean, and what is wrong; return the exit status: 1 if `serve` would not start with
+    them, or if it cannot use a file that they name."""
     logs.configure("warning", "logfmt")  # certificates that expire soon
     source = SettingsSource(options)
     user = _user_name()

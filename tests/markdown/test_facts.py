@@ -120,9 +120,7 @@ def test_flags_with_their_variables() -> None:
     """The table has every flag of `serve`, with the variable that stands in for it."""
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
-    assert shown.keys() == {
-        option for option in options if option not in ("-h", "--help", "--version", "--check-config")
-    }
+    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
     assert set(shown.values()) == {setting.variable for setting in FLAGS}
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
 

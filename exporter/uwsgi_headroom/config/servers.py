@@ -76,8 +76,8 @@ def make_server(
     where: str = "",
     directory: str = "",
 ) -> ServerConfig:
-    """Make a server from its address, which may be a glob of UNIX sockets. directory: that of relative paths, "" for the
-    working directory. Raises AddressError."""
+    """Make a server from its address, which may be a glob of UNIX sockets. directory: that of relative paths, "" for
+    the working directory. Raises AddressError."""
     stats = _as_path(stats, directory)
     pattern = stats.removeprefix("unix://").removeprefix("unix:")
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):

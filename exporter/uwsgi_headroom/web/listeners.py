@@ -93,7 +93,7 @@ ROUTES, CODE = (
 
 
 def find_places(sockets: Sequence[socket.socket]) -> list[tuple[str, int]]:
-    """Return the IP address and port of each listener. Not of UNIX sockets: their permissions decide who may connect."""
+    """Return the IP address and port of each listener, not of UNIX sockets: their permissions decide who connects."""
     return [listener.getsockname()[:2] for listener in sockets if listener.family != socket.AF_UNIX]
 
 
