@@ -263,7 +263,7 @@ def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path
 
 @needs_helm
 def test_an_exporter_of_its_own() -> None:
-    """It reads the servers that are named, with TLS, and never as root; names and labels are those of the installation."""
+    """It reads the servers that are named, with TLS, never as root; names and labels are those of the installation."""
     objects = rendered(CHART / "ci" / "deployment-values.yaml")
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
