@@ -106,7 +106,7 @@ def test_ranges_of_settings() -> None:
     assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
     assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
-    assert f"`check` watches a server for {WATCH_SECONDS:g} s" in text_of("README.md")
+    assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
 
 
