@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from contextlib import ExitStack
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tests.web.security.certificates import write_certificates
 from uwsgi_headroom import cli, logs
+from uwsgi_headroom.store.file import VERSION, open_to_write
 
 CONFIGURATION = """
 servers:
@@ -46,7 +48,7 @@ def checked(capsys: pytest.CaptureFixture[str], path: Path, *more: str) -> tuple
 
 def test_what_the_exporter_would_do(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Servers with their names, what is missing of them now, addresses and files; nothing is written."""
-    with ExitStack() as listeners:
+    with contextlib.ExitStack() as listeners:
         for name in ("blog", "news"):
             listener = listeners.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path.parent / "vassals" / f"{name}.sock"))
@@ -77,7 +79,8 @@ def test_what_the_exporter_would_do(path: Path, capsys: pytest.CaptureFixture[st
         ("shop.log", "vassals", "vassals: not a regular file"),
         ("history.sqlite", "none/history.sqlite", "none: no such directory"),
         ("history.sqlite", "shop.log", ""),
-        ("history.sqlite", "tls/web.yml", "history: "),
+        ("history.sqlite", "tls/web.yml", "web.yml is not a history file"),
+        ("history.sqlite", "vassals", "vassals is not an ordinary file"),
     ],
 )
 def test_what_is_wrong(path: Path, capsys: pytest.CaptureFixture[str], before: str, after: str, said: str) -> None:
@@ -99,6 +102,22 @@ def test_what_this_user_may_not_read(
     assert status == 1
     assert f"{path.parent}/shop.stats (user " in out
     assert [line.rpartition(": ")[2].startswith("user ") for line in err.splitlines()] == [True, True]
+
+
+def test_a_history_file_is_left_as_it_is(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is recognized by its header, without SQLite's own files beside it; a newer version's is refused."""
+    history = path.parent / "history.sqlite"
+    database = open_to_write(history)
+    database.close()
+    before = history.read_bytes()
+    assert checked(capsys, path)[0] == 0
+    assert (history.read_bytes(), list(path.parent.glob("history*"))) == (before, [history])
+    with contextlib.closing(sqlite3.connect(history)) as newer:
+        newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+    assert "was written by a newer version" in checked(capsys, path)[2]
+    with contextlib.closing(sqlite3.connect(history)) as other:
+        other.execute("PRAGMA application_id = 7")
+    assert "is a database of another program" in checked(capsys, path)[2]
 
 
 def test_flags_are_part_of_the_settings(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

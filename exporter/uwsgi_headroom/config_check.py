@@ -12,7 +12,6 @@ import os
 import pwd
 import stat
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,15 +143,15 @@ def _find_problems(settings: Config, user: str) -> Iterator[str]:
 
 
 def _find_history_problem(path: Path, user: str) -> Iterator[str]:
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - sqlite3 takes 1.4 MB
+    from uwsgi_headroom.store.file import refuse_foreign  # noqa: PLC0415 - sqlite3 takes 1.4 MB
 
     if not path.parent.is_dir():
         yield f"history: {path.parent}: no such directory"
     elif not os.access(path.parent, os.W_OK | os.X_OK) or (path.exists() and not os.access(path, os.R_OK | os.W_OK)):
         yield f"history: {path}: user {user} may not write it"
-    elif path.exists() and path.stat().st_size:
+    elif path.exists():
         try:
-            HistoryFile(path, time.time()).close()
+            refuse_foreign(path)
         except HistoryFileError as error:
             yield f"history: {error}"
 
