@@ -7,6 +7,7 @@ lines that the text is about, not the whole output. `tests/markdown/test_example
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -20,35 +21,48 @@ from pathlib import Path
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import loads
-from tools.scenarios.run import counted
+from tools.scenarios.scenario import Load, Server
 from tools.scenarios.servers import started
 from tools.scenarios.table import ROWS
 from tools.support.exporter import exporter
+from uwsgi_headroom.words.states import LIMITS
 
 DOCUMENT = ROOT / "docs" / "start.md"
 
 HEADLINE = r"^(OK|WARNING|CRITICAL)  .*\n(?:[^\n ].*\n)*"
 """The verdict of `check`: a line, or more if it is long."""
 
-ADVICE = r"^   -> .*\n(?:      .*\n)*"
+LEAD_SECONDS = 2.0
+"""From the start of the load to that of the command."""
 
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = 8
+"""Their servers wait more than they work."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A command, and what the document shows of its output. shown: the command as it stands there. arguments: the same
-    for the program; `{stats}` is the address of the server, `{page}` that of its page. row: the scenario whose server
-    and load it is run on. serve: flags of an exporter, if one runs. files: their contents by name, in the working
-    directory. keep: patterns of what is shown, in the order in which it is printed."""
+    """A command, and what the document shows of its output.
+
+    shown: the command as it stands there; arguments: the same for the program, where `{stats}` is the address of the
+    server, `{page}` that of its page. server, loads: what it is run on; closed loops, whose verdict is the same on a
+    busy machine. serve: flags of an exporter, if one runs. files: their contents by name, in the working directory.
+    keep: patterns of what is shown, in the order in which it is printed.
+    """
 
     name: str
     shown: str
     arguments: tuple[str, ...]
     keep: tuple[str, ...]
-    row: str = ""
+    server: Server | None = None
+    loads: tuple[Load, ...] = ()
     serve: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+
+
+def _of_row(name: str) -> tuple[Server, tuple[Load, ...]]:
+    """The server and the load of a scenario."""
+    row = next(row for row in ROWS if row.name == name)
+    return row.server, row.loads
 
 
 _CHECK = ("check", "{stats}", "--seconds", "10")
@@ -60,35 +74,37 @@ EXAMPLES = (
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
         (HEADLINE, r"^  headroom .*\n"),
-        "prefork 8x1 at 90 %",
+        Server(8, 1),
+        (Load(clients=8, io_ms=900),),
     ),
     Example(
         "slow",
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
         (HEADLINE, r"^  time .*\n(?: {15}.*\n)*"),
-        "2x4, two backends, one of them slow",
+        *_of_row("2x4, a backend that does not answer"),
     ),
     Example(
         "refused",
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
-        (HEADLINE, ADVICE),
-        "UNIX queue of 40 overflowing",
+        (HEADLINE, r"^  queue  .*\n(?: {15}.*\n)*"),
+        *_of_row("UNIX queue of 40 overflowing"),
     ),
     Example(
         "what-if",
         f"uwsgi-headroom check {_SHOP} --what-if 4x8,8x8",
         (*_CHECK, "--what-if", "4x8,8x8"),
         (r"^ +most  limited.*\n.*\n(?: +\d+x\d.*\n)*",),
-        "4x8 io at 50 %",
+        Server(4, 8),
+        (Load(clients=16, io_ms=900),),
     ),
     Example(
         "hot",
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
-        (r"^  worker .*\n(?: +\d.*\n)*", ADVICE),
-        "full worker by map-socket",
+        (r"^  worker .*\n(?: +\d.*\n)*",),
+        *_of_row("full worker by map-socket"),
     ),
     Example(
         "review",
@@ -104,7 +120,8 @@ EXAMPLES = (
         "uwsgi-headroom check http://127.0.0.1:9238/servers/shop",
         ("check", "{page}"),
         (r"^ *objective .*\n(?: {15}.*\n)*",),
-        "prefork 8x1 at 50 %",
+        Server(8, 1),
+        (Load(clients=4, io_ms=100),),
         ("--slo", "1s:99%", "--window", "10s"),
     ),
 )
@@ -127,10 +144,12 @@ def run_example(example: Example) -> str:
         arguments = [each.replace("{stats}", stats).replace("{page}", page) for each in example.arguments]
         command = [sys.executable, "-m", "uwsgi_headroom", *arguments]
         ran = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
+    # The servers of examples are in temporary directories.
+    output = ran.stdout.replace(os.path.dirname(stats), os.path.dirname(_SHOP)) if stats else ran.stdout
     shown = []
     for pattern in example.keep:
-        found = re.search(pattern, ran.stdout, re.MULTILINE)
-        assert found, f"{example.name}: no {pattern} in:\n{ran.stdout}{ran.stderr}"
+        found = re.search(pattern, output, re.MULTILINE)
+        assert found, f"{example.name}: no {pattern} in:\n{output}{ran.stderr}"
         shown.append(found[0])
     return "".join(shown)
 
@@ -138,20 +157,22 @@ def run_example(example: Example) -> str:
 @contextlib.contextmanager
 def _server(example: Example) -> Iterator[tuple[str, str]]:
     """The addresses of a server under its load, and of its page, during the block; empty if the example needs none."""
-    if not example.row:
+    if not example.server:
         yield "", ""
         return
-    row = next(row for row in ROWS if row.name == example.row)
     with contextlib.ExitStack() as stack:
-        place = stack.enter_context(started(row.server))
-        addressed = [(counted(load, row.server), place.address_for(load)) for load in row.loads]
-        stack.enter_context(loads.running(addressed))
+        place = stack.enter_context(started(example.server))
+        stack.enter_context(loads.running([(load, place.address_for(load)) for load in example.loads]))
         page = ""
         if example.serve:
             running = stack.enter_context(exporter("--stats", f"shop={place.stats}", *example.serve))
             page = f"http://127.0.0.1:{running.port}/servers/shop"
-        time.sleep(OBSERVED_SECONDS if example.serve else row.lead)
+        time.sleep(OBSERVED_SECONDS if example.serve else LEAD_SECONDS)
         yield place.stats, page
+
+
+_OF_THE_MACHINE = ("CPU wait", "CPU", "interpreter lock", "other", "unknown")
+"""Parts of the time of a request that are small beside what an example is about."""
 
 
 def block(example: Example, output: str) -> str:
@@ -161,10 +182,13 @@ def block(example: Example, output: str) -> str:
 
 def form(text: str) -> str:
     """The form of an output: its words. Figures with their units, bars and the way in which lines break differ from run
-    to run."""
+    to run; the limit that comes first, and small parts of the time of a request, with what else the machine does."""
+    for limit in LIMITS.values():
+        text = text.replace(limit.outcome, "LIMIT").replace(f"  {limit.name}  ", "  LIMIT  ")
     text = re.sub(r"[█▉▊▋▌▍▎▏]+", "", text)
     text = re.sub(r"[<>]?\d[\d.,]*(?:[x/]\d+|/?\s?(?:ms|min|kB|MB|GB|[smhdx%])(?![a-z]))?", "N", text)
-    return " ".join(text.split())
+    text = re.sub(r"\b(none|under N|N) missed", "PART missed", " ".join(text.split()))
+    return re.sub(rf"(, )?N ({'|'.join(_OF_THE_MACHINE)})\b", "", text)
 
 
 def main() -> int:
