@@ -46,7 +46,7 @@ DOORS: dict[str, str] = {
     "settings": "command",
     "source": "",
     "stats": "emperor_router server",
-    "store": "reader record retired writer",
+    "store": "file reader record retired writer",
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",

@@ -7,6 +7,7 @@ PrometheusRule of a rule file, so `make kubernetes-rules` writes those, for the 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tools.release.source import MODULE, version_of
 CHART = ROOT / "deploy" / "kubernetes" / "uwsgi-headroom"
 KUSTOMIZE_RULES = ROOT / "deploy" / "kubernetes" / "kustomize" / "rules"
 RULES = ROOT / "alerts" / "rules"
+ICON = ROOT / "exporter" / "uwsgi_headroom" / "web" / "static" / "icon.svg"
 DASHBOARDS = ROOT / "dashboards" / "out"
 COMPATIBLE = "compat-"  # rules for a migration, which most people do not want
 
@@ -30,6 +32,7 @@ version: {version}
 appVersion: "{version}"
 kubeVersion: ">=1.25.0-0"
 keywords: [uwsgi, prometheus, exporter, capacity, monitoring]
+icon: "data:image/svg+xml;base64,{icon}"
 """
 
 _RULE = """\
@@ -51,7 +54,9 @@ kind: Kustomization
 
 def committed() -> Iterator[tuple[Path, str]]:
     """Yields the path and text of each file that is committed."""
-    yield CHART / "Chart.yaml", _CHART.format(version=version_of((ROOT / MODULE).read_text()))
+    # The chart has no public address, so its icon is in it.
+    icon = base64.b64encode(ICON.read_bytes().strip()).decode()
+    yield CHART / "Chart.yaml", _CHART.format(version=version_of((ROOT / MODULE).read_text()), icon=icon)
     # Dashboards replace each other by their uid, so a hash in the name of the ConfigMap has no use.
     lines = ["generatorOptions:", "  disableNameSuffixHash: true", "  labels: {grafana_dashboard: '1'}"]
     lines.append("configMapGenerator:")

@@ -50,7 +50,7 @@ KIND_TEXTS: Mapping[Kind, str] = {
     "cheaper_up": "Cheaper mode spawned workers.",
     "cheaper_down": "Cheaper mode ended workers.",
     "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
-    "exporter reads is another than before.",
+    "exporter reads has changed.",
     "log_message": "uWSGI's log, if it is [read](log.md), had a known message. Messages are joined by their sentence.",
     "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
     "Its time is that of the first.",

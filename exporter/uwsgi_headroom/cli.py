@@ -89,7 +89,9 @@ def _discard_output() -> None:
 
 def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom import serve
+        from uwsgi_headroom import config_check, serve
+    if options.check_config:
+        return config_check.run(options)
     serve.run(options)
     return 0
 

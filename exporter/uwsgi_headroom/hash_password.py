@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import sys
 
+from uwsgi_headroom import extras
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 
@@ -19,9 +20,7 @@ def run(cost: int) -> int:
     try:
         import bcrypt  # noqa: PLC0415 - an extra
     except ImportError:
-        raise HeadroomError(
-            "hash-password needs bcrypt: install uwsgi-headroom[login], or the package bcrypt"
-        ) from None
+        raise HeadroomError(f"hash-password needs {extras.describe_missing(['bcrypt'])}") from None
     password = _ask() if sys.stdin and sys.stdin.isatty() else _read_line()
     if not password:
         raise ConfigError("the password is empty")

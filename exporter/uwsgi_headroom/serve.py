@@ -37,7 +37,7 @@ from uwsgi_headroom.web.connection_slots import Capacity
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
-from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, open_listener, refuse_exposed
+from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, find_places, open_listener, refuse_exposed
 from uwsgi_headroom.web.request_turns import RequestTurns
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
@@ -74,9 +74,9 @@ def run(options: argparse.Namespace) -> None:
     if ignored := unknown_variables(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     settings = source.with_servers(settings)
-    live = _open_web_config(settings.web_config_file)
+    live = open_web_config(settings.web_config_file)
     sockets = _open_listeners(settings.listen)
-    refuse = partial(_refuse_exposure, sockets, live)
+    refuse = partial(refuse_exposure, find_places(sockets), live)
     refuse(settings)
     announce(sockets, live)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
@@ -97,16 +97,16 @@ def run(options: argparse.Namespace) -> None:
     serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
 
 
-def _refuse_exposure(sockets: Sequence[socket.socket], live: LiveConfig | None, settings: Config) -> Config:
+def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, settings: Config) -> Config:
     """Return these settings. Raises ConfigError if they would show to other machines, without a login, what is opt-in
-    and not for everybody."""
+    and not for everybody. places: where the exporter listens."""
     if live is not None and live.config.needs_identity:
         return settings
     watching = settings.settings
     if watching.routes and not settings.routes_beyond_loopback:
-        refuse_exposed(ROUTES, sockets)
+        refuse_exposed(ROUTES, places)
     if (watching.code or any(server.code for server in settings.servers)) and not settings.code_beyond_loopback:
-        refuse_exposed(CODE, sockets)
+        refuse_exposed(CODE, places)
     return settings
 
 
@@ -118,7 +118,7 @@ def _open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]
     return passed or [open_listener(host, port) for host, port in addresses]
 
 
-def _open_web_config(path: str) -> LiveConfig | None:
+def open_web_config(path: str) -> LiveConfig | None:
     """Read the web configuration, None for no file. Raises ConfigError."""
     if not path:
         return None

@@ -181,6 +181,29 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: {why}")
 
 
+def test_relative_paths(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """They lie beside the file that names them, wherever the program runs; those of a pipe, which lies nowhere, in the
+    working directory. Absolute paths, abstract names and addresses of the network stay as they are."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    here = path.parent
+    (here / "bare.stats").touch()
+    text = """
+servers: [./shop.stats, bare.stats, "run/*.sock", a=unix:x/y, file:z.json, "@name", /run/abs, ":1717"]
+history: h.sqlite
+web: {config_file: tls/web.yml}
+"""
+    read = loaded(path, text)
+    paths = [str(getattr(server.address, "path", server.pattern or "")) for server in read.servers]
+    beside = [str(here / name) for name in ("shop.stats", "bare.stats", "run/*.sock", "x/y", "z.json")]
+    assert paths == [*beside, "@name", "/run/abs", ""]
+    assert (read.history, read.web_config_file) == (str(here / "h.sqlite"), str(here / "tls/web.yml"))
+    reading, writing = os.pipe()
+    os.write(writing, b"history: h.sqlite")
+    os.close(writing)
+    with open(reading):
+        assert yaml_file.load_file(Path(f"/dev/fd/{reading}")).history == "h.sqlite"
+
+
 def test_values_are_texts_as_they_stand(path: Path) -> None:
     """A name that YAML would convert to another type stays as written."""
     read = loaded(

@@ -133,6 +133,10 @@ def test_values_fit_the_schema(path: Path) -> None:
         {"autoscaling": {"kind": "vpa"}},
         {"autoscaling": {"utilization": 1}},
         {"image": {"digest": "latest"}},
+        {"deployment": {"enabled": True}},
+        {"deployment": {"enabled": True, "stats": {"shop": "/run/uwsgi/stats"}}},
+        {"nameOverride": "My_Name"},
+        {"commonLabels": {"helm.sh/chart": "other"}},
         {"unknown": {}},
     ],
 )
@@ -255,6 +259,57 @@ def test_a_chart_without_its_files_is_an_error(name: str, packed: Path, tmp_path
     with pytest.raises(subprocess.CalledProcessError) as error:
         rendered(CHART / "ci" / "all-values.yaml", chart=chart)
     assert f"files/{name} has no {name}" in error.value.stderr
+
+
+@needs_helm
+def test_an_exporter_of_its_own() -> None:
+    """It reads the servers that are named, with TLS, never as root; names and labels are those of the installation."""
+    objects = rendered(CHART / "ci" / "deployment-values.yaml")
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    stats = ["api=http://api.shop.svc:1717", "shop=tcp://shop.shop.svc:1717"]
+    assert container["args"] == ["--stats", stats[0], "--stats", stats[1]]
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["uwsgi-headroom-web"]
+    assert (container["securityContext"]["runAsNonRoot"], "add" in container["securityContext"]["capabilities"]) == (
+        True,
+        False,
+    )
+    (monitor,) = (each for each in objects if each["kind"] == "PodMonitor")
+    pod_labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod_labels.items()
+    for made in objects:
+        labels = made["metadata"]["labels"]
+        assert made["metadata"]["name"] == "shop-headroom"
+        assert (labels["app.kubernetes.io/name"], labels["team"]) == ("headroom", "platform")
+    whole = rendered(CHART / "ci" / "deployment-values.yaml", "--set=fullnameOverride=exporter")
+    assert {made["metadata"]["name"] for made in whole} == {"exporter"}
+
+
+@needs_helm
+def test_fewer_replicas_than_the_least_are_an_error() -> None:
+    """No autoscaler could obey."""
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
+    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("default", "Nothing is installed yet"),
+        ("all", "Installed: a PodMonitor, a network policy, alert rules, an autoscaler, dashboards, the example."),
+        ("waits", "There is no PodMonitor"),
+    ],
+)
+def test_the_notes_are_true(values: str, said: str) -> None:
+    """They say what was installed, and promise no monitoring that nobody does."""
+    assert HELM
+    options = ["--dry-run=client", "--kube-version=1.36.0", f"--values={CHART}/ci/{values}-values.yaml"]
+    ran = subprocess.run([HELM, "install", "shop", str(CHART), *options], capture_output=True, text=True, check=True)
+    notes = ran.stdout.partition("\nNOTES:\n")[2]
+    assert said in notes
+    assert ("Prometheus scrapes" in notes) == (values == "all")
 
 
 @needs_helm

@@ -22,6 +22,7 @@ from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
+from uwsgi_headroom.words.states import LIMITS
 
 
 def text_of(name: str) -> str:
@@ -106,7 +107,7 @@ def test_ranges_of_settings() -> None:
     assert ", ".join(f"`{level}`" for level in defaults.LOG_LEVELS[:-1]) in configuration
     assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
-    assert f"`check` watches a server for {WATCH_SECONDS:g} s" in text_of("README.md")
+    assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
     assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
 
 
@@ -120,7 +121,7 @@ def test_flags_with_their_variables() -> None:
     """The table has every flag of `serve`, with the variable that stands in for it."""
     shown = {row[0].split("`")[1].split()[0]: row[1].strip("`") for row in rows("docs/configuration.md", "flag")}
     options = make_command_line().commands["serve"].options
-    assert shown.keys() == {option for option in options if option not in ("-h", "--help", "--version")}
+    assert shown.keys() == set(options) - {"-h", "--help", "--version", "--check-config"}
     assert set(shown.values()) == {setting.variable for setting in FLAGS}
     assert all(variable.endswith(re.sub(r"[.-]", "_", flag[2:]).upper()) for flag, variable in shown.items())
 
@@ -144,3 +145,22 @@ def test_keys_of_top() -> None:
     known = {key for binding in BINDINGS for key in binding.label.split()}
     sorting = set(re.findall(r"(?:^|, )(\w) ", f"{SERVER_SORT_LABEL}, {WORKER_SORT_LABEL}"))
     assert shown == known | sorting
+
+
+def test_findings_of_each_limit() -> None:
+    """docs/limits.md names findings that there are, and every limit of the headroom."""
+    text = (ROOT / "docs" / "limits.md").read_text()
+    known = {row[0].strip("`") for row in rows("docs/troubleshooting.md", "finding")}
+    named = [
+        code
+        for part in re.findall(r"\*\*Findings\*\*: (.*?Runbooks?:|.*?runbook:)", text, re.DOTALL)
+        for code in _codes(part)
+    ]
+    assert len(named) > 30
+    assert set(named) <= known
+    shown = " ".join(cell for row in rows("docs/limits.md", "no.") for cell in row)
+    assert all(f"`{limit.name.split(' of ')[0]}`" in shown for limit in LIMITS.values())
+
+
+def _codes(text: str) -> list[str]:
+    return re.findall(r"`([a-z]+(?:_[a-z]+)+|saturation|harakiri)`", text)

@@ -30,7 +30,7 @@ def test_numbers() -> None:
     text = " ".join(TEXT.split())
     assert f"a closed loop: {request.LEAST_CLIENTS} clients" in text
     assert f"from a long log, {access_log.MOST_PATHS} requests at random" in text
-    assert f"less than {100 * evidence.SUSTAINED:.0f} % of the requests is out" in text
+    assert f"less than {100 * evidence.SUSTAINED:.0f} % of the requests is rejected" in text
     assert f"by {100 * evidence.MORE_ERRORS:.0f} % of all" in text
     assert f"at most {100 * finals.EQUAL:.0f} % behind it" in text
     assert f"or {application.FIRST} (4 processes with 1 thread each)" in text

@@ -15,7 +15,7 @@ from uwsgi_headroom import cli, serve
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web import listeners
-from uwsgi_headroom.web.listeners import describe_exposure
+from uwsgi_headroom.web.listeners import describe_exposure, find_places
 from uwsgi_headroom.web.security.live_config import LiveConfig
 
 
@@ -73,8 +73,8 @@ def test_code_of_one_server_needs_a_login(tmp_path: Path) -> None:
     file.write_text("servers:\n  - {name: shop, stats: /a, code: true}\n")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         with pytest.raises(ConfigError, match="--code: other machines can reach"):
-            serve._refuse_exposure([listener], None, load_file(file))
+            serve.refuse_exposure(find_places([listener]), None, load_file(file))
         file.write_text(f"{file.read_text()}code: {{enabled: false, beyond_loopback: true}}\n")
         config = load_file(file)
-        assert serve._refuse_exposure([listener], None, config) is config
+        assert serve.refuse_exposure(find_places([listener]), None, config) is config
         assert not config.settings.code

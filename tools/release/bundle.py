@@ -13,8 +13,8 @@ from pathlib import Path
 from tools import commands
 from tools.environments import Environment, SetupError
 
-PYTHONS = ("3.11", "3.12", "3.13")
-"""Debian 12 has 3.11, Ubuntu 24.04 has 3.12, Debian 13 has 3.13."""
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+"""Debian 12 has 3.11, Ubuntu 24.04 has 3.12, Debian 13 has 3.13, and Ubuntu 26.04 has 3.14."""
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 """The kernel's name of the machine by Debian's name of the architecture."""

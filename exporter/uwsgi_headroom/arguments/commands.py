@@ -121,6 +121,12 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "--web.config.file with TLS and a login: without it, there is neither.",
     )
     _add_version(parser)
+    parser.add_argument(
+        "--check-config",
+        action="store_true",
+        help="print what the exporter would do with these settings, the environment and the configuration file, and "
+        "what is wrong with them; read no uWSGI, and serve nothing. Exit status: 0, or 1 if something is wrong",
+    )
     add_settings(parser)
     return parser
 

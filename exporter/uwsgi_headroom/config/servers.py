@@ -74,34 +74,45 @@ def make_server(
     timeout: float = TIMEOUT_SECONDS,
     size_cap: int = SIZE_CAP,
     where: str = "",
+    directory: str = "",
 ) -> ServerConfig:
-    """Make a server from its address, which may be a glob of UNIX sockets. Raises AddressError."""
-    stats = _as_path(stats)
+    """Make a server from its address, which may be a glob of UNIX sockets. directory: that of relative paths, "" for
+    the working directory. Raises AddressError."""
+    stats = _as_path(stats, directory)
     pattern = stats.removeprefix("unix://").removeprefix("unix:")
     if _GLOB.search(pattern) and pattern.startswith(("/", "./", "../")):
         if name:
             raise AddressError(f"{stats!r} is a glob, which takes no name: each of its sockets is named after its file")
-        return ServerConfig("", None, pattern, timeout, size_cap, where)
+        return ServerConfig("", None, join(directory, pattern), timeout, size_cap, where)
     address = parse_address(stats)
+    if directory and isinstance(address, Unix | File) and not address.path.startswith("@"):
+        scheme = "file" if isinstance(address, File) else "unix"
+        address = parse_address(f"{scheme}://{join(directory, address.path)}")
     return ServerConfig(name or default_name(address), address, "", timeout, size_cap, where)
 
 
-def _as_path(text: str) -> str:
+def join(directory: str, path: str) -> str:
+    """Return the path from a directory, "" for the working directory; an absolute one stays as it is."""
+    return os.path.join(directory, path.removeprefix("./")) if directory else path
+
+
+def _as_path(text: str, directory: str) -> str:
     """Prefix a text with `./` if it is not an address but the path of an existing file, or a relative glob."""
     try:
         parse_address(text)
     except AddressError:
         is_relative = not text.startswith(("/", "./", "../", "~")) and "://" not in text and "\0" not in text
-        if is_relative and (os.path.exists(text) or (_GLOB.search(text) and "/" in text)):
+        if is_relative and (os.path.exists(join(directory, text)) or (_GLOB.search(text) and "/" in text)):
             return f"./{text}"
     return text
 
 
-def parse_server_argument(text: str, where: str) -> ServerConfig:
-    """Parse a server from `ADDRESS` or `NAME=ADDRESS`. Raises ConfigError."""
+def parse_server_argument(text: str, where: str, directory: str = "") -> ServerConfig:
+    """Parse a server from `ADDRESS` or `NAME=ADDRESS`. directory: as of `make_server`. Raises ConfigError."""
     named = NAMED.fullmatch(text.strip())
+    name, stats = (named[1], named[2]) if named else ("", text)
     try:
-        return make_server(named[2], name=named[1], where=where) if named else make_server(text, where=where)
+        return make_server(stats, name=name, where=where, directory=directory)
     except AddressError as error:
         raise ConfigError(f"{where}: {error}") from None
 

@@ -142,6 +142,9 @@ class SettingRow:
     is_switch: bool = False
     """The flag alone means true."""
 
+    is_path: bool = False
+    """A relative one is relative to the configuration file that names it, else to the working directory."""
+
     is_repeatable: bool = False
     is_mapping: bool = False
     """In the file, each value `NAME=ADDRESS` is a key and its value."""
@@ -208,6 +211,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         help="TLS and login, in the format of Prometheus exporters (default: neither)",
         default="neither [TLS nor login](tls-and-login.md)",
         key="web.config_file",
+        is_path=True,
     ),
     SettingRow(
         field="settings.samples_per_second",
@@ -367,6 +371,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         "2 years (default: the last hour, in memory)",
         default="none: the last hour, in memory",
         key="history.file",
+        is_path=True,
     ),
     SettingRow(
         field="history_max_size",

@@ -16,7 +16,7 @@ import yaml
 from uwsgi_headroom.config.defaults import MOST_SERVERS_RANGE
 from uwsgi_headroom.config.parsers import NumberRange, Texts
 from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.servers import ServerConfig, make_server, parse_server_argument
+from uwsgi_headroom.config.servers import ServerConfig, join, make_server, parse_server_argument
 from uwsgi_headroom.config.settings import SERVER_SETTINGS, SETTINGS, Config, ProbeConfig, SettingRow, assign
 from uwsgi_headroom.config.slo import Slo, parse_objective, parse_threshold
 from uwsgi_headroom.config.yaml_nodes import LARGEST, YamlNodes, compose
@@ -44,11 +44,17 @@ def load_file(path: Path) -> Config:
     if len(content) > LARGEST:
         raise ConfigError(f"{path}: larger than a megabyte")
     root = compose(content, path)
-    return _File(str(path)).config(root) if root else Config()
+    # A pipe, as a shell's <(...) gives, lies nowhere: paths in it are relative to the working directory.
+    directory = str(path.absolute().parent) if path.is_file() else ""
+    return _File(str(path), directory).config(root) if root else Config()
 
 
 class _File(YamlNodes):
-    """Walks the YAML nodes of the configuration file."""
+    """Walks the YAML nodes of the configuration file. directory: of relative paths in it."""
+
+    def __init__(self, name: str, directory: str) -> None:
+        super().__init__(name)
+        self._directory = directory
 
     def config(self, root: yaml.Node) -> Config:
         top = self._mapping(root, _KEYS)
@@ -86,7 +92,8 @@ class _File(YamlNodes):
             return {setting.field: setting.parse(texts)} if texts else {}
         if isinstance(setting.parse, NumberRange):
             return {setting.field: self._number(node, setting.parse)}
-        return {setting.field: setting.parse(self._text(node), self._where(node))}
+        value = setting.parse(self._text(node), self._where(node))
+        return {setting.field: join(self._directory, value) if setting.is_path and value else value}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
         return [(self._text(each), self._where(each)) for each in self._one_or_more(node)]
@@ -106,13 +113,14 @@ class _File(YamlNodes):
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
-            return parse_server_argument(self._text(node), self._where(node))
+            return parse_server_argument(self._text(node), self._where(node), self._directory)
         keys = self._mapping(node, tuple(setting.key for setting in SERVER_SETTINGS))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
         name = self._text(keys["name"]) if "name" in keys else ""
         try:
-            server = make_server(self._text(keys["stats"]), name=name, where=self._where(node))
+            stats, where = self._text(keys["stats"]), self._where(node)
+            server = make_server(stats, name=name, where=where, directory=self._directory)
         except AddressError as error:
             self._fail(keys["stats"], str(error))
         values: dict[str, Any] = {}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
-from uwsgi_headroom import interrupts, logs
+from uwsgi_headroom import extras, interrupts, logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import FORMATS, Format, ReportRequest
 
-NEEDED = {"jinja2": "Jinja2>=3.1", "matplotlib": "matplotlib>=3.8", "numpy": "numpy>=1.26", "scipy": "scipy>=1.11.1"}
-"""The modules of the extra `report`, and its requirements in setup.cfg. Not the extra's name, because no index has this
-package."""
+NEEDED = ("jinja2", "matplotlib", "numpy", "scipy")
+"""The modules of the extra `report`."""
 
 
 def run(request: ReportRequest) -> int:
@@ -34,11 +30,8 @@ def run(request: ReportRequest) -> int:
 
 def refuse_without_extra() -> None:
     """Raise HeadroomError with what to install if a library of the extra is missing."""
-    missing = [module for module in NEEDED if find_spec(module) is None]
-    if missing:
-        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
-        install = shlex.join([sys.executable, "-m", "pip", "install", *(NEEDED[module] for module in missing)])
-        raise HeadroomError(f"report needs {', '.join(missing)}: {install}")
+    if missing := extras.find_missing(NEEDED):
+        raise HeadroomError(f"report needs {extras.describe_missing(missing)}")
 
 
 def find_format(request: ReportRequest) -> Format:

@@ -105,6 +105,22 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         return database
 
 
+def refuse_foreign(path: Path) -> None:
+    """Raise HistoryFileError if a file is not empty and no history file of this version or an earlier one. Reads its
+    header (https://www.sqlite.org/fileformat.html): opened as a database, it would get SQLite's own files beside it."""
+    with _explained(path):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
+        with path.open("rb") as file:
+            header = file.read(100)
+        if not header:
+            return
+        if header[:16] != b"SQLite format 3\0":
+            raise sqlite3.DatabaseError("not a database")
+        version, application = (int.from_bytes(header[place : place + 4], "big") for place in (60, 68))
+        _refuse_version(path, application, version)
+
+
 def hold_lock(path: Path) -> int:
     """Lock the file for writing by this process; returns a descriptor, which holds the lock until it is closed.
 
@@ -158,6 +174,11 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
     (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not tables and not application:
         return 0
+    _refuse_version(path, application, version)
+    return int(version)
+
+
+def _refuse_version(path: Path, application: int, version: int) -> None:
     if application != APPLICATION_ID:
         raise HistoryFileError(f"{path} is a database of another program; choose another file")
     if version < 1:
@@ -166,7 +187,6 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
         raise HistoryFileError(
             f"{path} was written by a newer version of uwsgi-headroom; use that version, or choose another file"
         )
-    return int(version)
 
 
 @contextlib.contextmanager

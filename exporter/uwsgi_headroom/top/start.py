@@ -10,15 +10,13 @@ import contextlib
 import json
 import os
 import re
-import shlex
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 import msgspec
 
-from uwsgi_headroom import logs
+from uwsgi_headroom import extras, logs
 from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.discover import discover_servers
@@ -27,9 +25,6 @@ from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top.feeds import Attached, Feed, LocalFeed, attach, close_all, pause_all, resume_all
 from uwsgi_headroom.watch import suspend
-
-NEEDED_FOR_SCREEN = "rich>=13.7,<16"
-"""The requirement of the extra `top` in setup.cfg. Not the extra's name, because no index has this package."""
 
 
 def run(
@@ -54,9 +49,8 @@ def run(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        # The running Python belongs to the right environment, whether pip, pipx or a person made it.
-        install = f"{shlex.quote(sys.executable)} -m pip install '{NEEDED_FOR_SCREEN}'"
-        raise HeadroomError(f"top needs rich: {install} (--json works without rich)") from None
+        missing = extras.describe_missing(["rich"])
+        raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
     return command.main(attached, interval, seconds, once=once)
 
 

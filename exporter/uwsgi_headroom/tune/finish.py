@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
+from uwsgi_headroom import extras
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.tune.application.application import Application
@@ -44,11 +44,11 @@ def finish(chosen: Variant, plan: Plan, evidence: Evidence, output: OutputDirect
         notes += _check_edit(application.ini, after, chosen)
         output.write(INI, after)
         output.write(DIFF, diff)
-    has_chart = find_spec("matplotlib") is not None
+    has_chart = not extras.find_missing(["matplotlib"])
     if has_chart:
         _draw(evidence, output.path / CHART)
     else:
-        notes.append("There is no chart, because matplotlib is not installed (extra `tune`).")
+        notes.append(f"There is no chart. It needs {extras.describe_missing(['matplotlib'])}")
     report = _write_report(found, plan, evidence, changed, has_chart=has_chart)
     output.write(REPORT, "".join(f"{line}\n" for line in report))
     step = _name_next_step(found, application, output)

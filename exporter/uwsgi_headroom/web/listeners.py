@@ -92,13 +92,28 @@ ROUTES, CODE = (
 """What is opt-in: its flag, and why not everybody may see it."""
 
 
-def refuse_exposed(what: tuple[str, str], sockets: Sequence[socket.socket]) -> None:
-    """Raise ConfigError if other machines can reach one of these listeners, which have no login."""
+def find_places(sockets: Sequence[socket.socket]) -> list[tuple[str, int]]:
+    """Return the IP address and port of each listener, not of UNIX sockets: their permissions decide who connects."""
+    return [listener.getsockname()[:2] for listener in sockets if listener.family != socket.AF_UNIX]
+
+
+def resolve_places(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the IP address and port that `open_listener` would listen on, for each address. Raises ConfigError."""
+    try:
+        return [
+            (str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0]) if host else "::", port)
+            for host, port in addresses
+        ]
+    except OSError as error:
+        raise ConfigError(
+            f"--web.listen-address: {', '.join(host for host, _ in addresses)}: {error.strerror}"
+        ) from None
+
+
+def refuse_exposed(what: tuple[str, str], places: Sequence[tuple[str, int]]) -> None:
+    """Raise ConfigError if other machines can reach one of these addresses, where there is no login."""
     flag, why = what
-    for listener in sockets:
-        if listener.family == socket.AF_UNIX:
-            continue  # its permissions decide who may connect
-        host, port = listener.getsockname()[:2]
+    for host, port in places:
         if is_exposed(host):
             raise ConfigError(
                 f"--{flag}: other machines can reach {host}:{port}, where there is no login, and {why}; configure a "

@@ -181,7 +181,7 @@ def test_a_missing_bcrypt_is_named(
     for arguments, expected in ((("hash-password",), 1), ((*SERVE, str(tmp_path / "users.yml")), 2)):
         status, shown = command(capsys, *arguments)
         assert status == expected
-        assert "uwsgi-headroom[login]" in shown
+        assert "needs bcrypt: " in shown
 
 
 @pytest.mark.slow

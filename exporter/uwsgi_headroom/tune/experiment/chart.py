@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwsgi_headroom import extras
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.experiment.results import Spread
 
@@ -123,7 +124,7 @@ def _chart(path: Path, title: str, height: float) -> Iterator[Axes]:
         import matplotlib as mpl  # noqa: PLC0415  an extra
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
-        raise HeadroomError(f"charts need matplotlib ({error}): pip install 'matplotlib>=3.8,<4'") from error
+        raise HeadroomError(f"charts need {extras.describe_missing(['matplotlib'])} ({error})") from error
     with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that the measuring font lacks: the reader's fonts may have it
         figure = Figure(figsize=(WIDTH, height), layout="constrained")

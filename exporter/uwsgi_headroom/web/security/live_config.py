@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from uwsgi_headroom import extras
 from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
 from uwsgi_headroom.config.yaml_nodes import read_file
 from uwsgi_headroom.errors import ConfigError
@@ -216,9 +217,7 @@ def _require_bcrypt() -> None:
     try:
         import bcrypt  # noqa: F401, PLC0415 - only a login needs it
     except ImportError:
-        raise ConfigError(
-            "basic_auth_users needs bcrypt: install uwsgi-headroom[login], or the package bcrypt"
-        ) from None
+        raise ConfigError(f"basic_auth_users needs {extras.describe_missing(['bcrypt'])}") from None
 
 
 def _refuse_weaker(before: WebConfig, after: WebConfig) -> None:

@@ -1,0 +1,73 @@
+"""What to type for a missing package fits the way in which the program was installed."""
+
+from __future__ import annotations
+
+import configparser
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.environments import ROOT
+from uwsgi_headroom import extras
+
+
+def test_requirements_are_those_of_the_extras() -> None:
+    """Each package with its range, and none is forgotten."""
+    setup = configparser.RawConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    ranges = {
+        line.replace(" ", "")
+        for extra in ("login", "report", "top", "tune")
+        for line in setup["options.extras_require"][extra].splitlines()
+        if line
+    }
+    assert set(extras.REQUIREMENTS.values()) == ranges
+
+
+@pytest.fixture
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment of its own, whose name holds a space."""
+    environment = tmp_path / "my tools"
+    environment.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    monkeypatch.setattr(sys, "executable", f"{environment}/bin/python")
+    return environment
+
+
+def test_in_an_environment_of_pip(prefix: Path) -> None:
+    """The pip of the Python that runs, with every package that is missing."""
+    said = extras.describe_missing(["jinja2", "scipy"])
+    assert said == f"jinja2, scipy: '{prefix}/bin/python' -m pip install 'Jinja2>=3.1,<4' 'scipy>=1.11.1,<2'"
+
+
+def test_in_an_environment_of_pipx(prefix: Path) -> None:
+    """By its name there, which a suffix may have changed."""
+    (prefix / "pipx_metadata.json").write_text("{}")
+    assert extras.describe_missing(["rich"]) == "rich: pipx inject 'my tools' 'rich>=13.7,<16'"
+
+
+def test_in_the_debian_package(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's Python takes no packages: the package's modules run in an environment beside it."""
+    home = Path(extras.__file__).parents[1]
+    monkeypatch.setattr(extras, "DEBIAN", home)
+    said = extras.describe_missing(["numpy"])
+    assert "python3 -m venv ~/headroom && ~/headroom/bin/pip install 'numpy>=1.26,<3'" in said
+    assert f"PYTHONPATH={home} ~/headroom/bin/python -m uwsgi_headroom" in said
+
+
+def test_in_an_image_and_in_one_file(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be added there, so no command is advised."""
+    monkeypatch.setattr(extras, "CONTAINER", prefix / "healthcheck.py")
+    assert "this image" not in extras.describe_missing(["scipy"])
+    (prefix / "healthcheck.py").touch()
+    assert "cannot be added to this image" in extras.describe_missing(["scipy"])
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert "cannot be added to this one-file program" in extras.describe_missing(["scipy"])
+
+
+def test_paths_are_those_of_the_packages() -> None:
+    """Where the launcher of the Debian package and the image have their modules."""
+    launcher = (ROOT / "deploy/debian/debian/launcher").read_text()
+    assert f'"{extras.DEBIAN}"' in launcher
+    assert f" {extras.CONTAINER}\n" in (ROOT / "deploy/container/Containerfile").read_text()
