@@ -73,7 +73,7 @@ def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
-    assert text.count("requests/s") == 1
+    assert text.count("  users wait") == 1
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -103,7 +103,8 @@ class Flow(Struct, frozen=True, kw_only=True):
     """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
     a request waited in a listen queue; total_time: response_time and queue_wait, what users wait without the network;
-    waiting: whether users notice the wait in the queue, or that at one of several sockets."""
+    waiting: whether users notice the wait in the queue, or that at one of several sockets. refused: connections per
+    second that the kernel turned away at a full TCP queue, retries included; null if unknown, as at UNIX sockets."""
 
     requests: int
     throughput: float | None
@@ -113,6 +114,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     queue_wait: float | None
     total_time: float | None = None
     waiting: Waiting | None = None
+    refused: float | None = None
 
 
 class Threads(Struct, frozen=True, kw_only=True):
@@ -158,7 +160,8 @@ class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
     null if its workers serve other sockets as well, as the socket of a request is unknown. oldest_wait: for how long
-    the oldest request in the queue has waited at the last reading, 0 if it is empty."""
+    the oldest request in the queue has waited at the last reading, 0 if it is empty. full: share of the window in which
+    the queue was at its limit, and clients were refused."""
 
     name: str
     queue: int | None
@@ -168,6 +171,7 @@ class Socket(Struct, frozen=True, kw_only=True):
     mean_queue: float | None
     queue_wait: float | None
     oldest_wait: float | None = None
+    full: float | None = None
 
 
 class Memory(Struct, frozen=True, kw_only=True):

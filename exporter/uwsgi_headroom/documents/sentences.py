@@ -1,10 +1,12 @@
 """Writes sections of a server's document for people: parts of the request time, percentiles, the objective, and routes.
 
-The page, `top` and `check` show these texts, so that they are the same everywhere.
+`top` and `check` show these texts, so that they are the same everywhere.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -13,9 +15,10 @@ from typing import Literal
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.schema import Flow, Server
+from uwsgi_headroom.documents.schema import Finding, Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
@@ -25,7 +28,9 @@ from uwsgi_headroom.words.formats import (
     factor,
     fine_percent,
     mean_count,
+    mean_threads,
     percent,
+    rate,
     significant,
 )
 from uwsgi_headroom.words.states import WAITS
@@ -207,13 +212,72 @@ def describe_queue_wait(server: Server) -> str:
 
 
 def describe_total_time(flow: Flow) -> str:
-    """Write what users wait, such as `690 ms: 182 ms in service + 508 ms in the listen queue`; empty if it is not
-    known, or if the queue is empty."""
-    if flow.total_time is None or flow.queue_wait is None or flow.queue_wait < EMPTY:
+    """Write what users wait, in the order in which they do, such as `690 ms = 508 ms in the listen queue + 182 ms in
+    service`; empty if no request was completed."""
+    if flow.response_time is None:
         return ""
+    if flow.total_time is None or flow.queue_wait is None:
+        return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
+    if flow.queue_wait < EMPTY:
+        return f"{duration(flow.response_time)} in service; the listen queue is empty"
     served = duration(flow.total_time - flow.queue_wait)
-    return f"{duration(flow.total_time)}: {served} in service + {duration(flow.queue_wait)} in the listen queue"
+    return f"{duration(flow.total_time)} = {duration(flow.queue_wait)} in the listen queue + {served} in service"
 
+
+def describe_served(server: Server) -> str:
+    """Write what is served and what is not, such as `37.0/s; 47.9 requests at once for 8 threads; 43.0/s turned away
+    (retries included)`; empty if it is not known."""
+    flow, threads = server.flow, server.threads
+    if flow is None or flow.throughput is None:
+        return ""
+    parts = [rate(flow.throughput)]
+    available = (threads.available if threads.mean is None else threads.mean) if threads else None
+    if flow.observed is not None and available:
+        slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+        waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
+        parts.append(f"{mean_count(flow.observed + waiting)} requests at once for {mean_threads(available)} {slots}")
+    full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
+    if flow.refused:
+        parts.append(f"{rate(flow.refused)} turned away (retries included)")
+    elif full and full.full:
+        parts.append(f"clients refused, the queue was full {percent(full.full)} of the time")
+    elif flow.refused == 0:
+        parts.append("none turned away")
+    return "; ".join(parts)
+
+
+_SENTENCE_ENDS = re.compile(r"(?<=\.)\s+(?=[A-Z`])")
+
+
+def describe_first_act(findings: Iterable[Finding]) -> str:
+    """Write the first act that the worst finding with any advises, and what it promises, such as `Raise threads from 4
+    to 7: there are 7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be
+    done."""
+    urgent = next((each for each in findings if each.severity != "info" and each.change), None)
+    if urgent is None:
+        return ""
+    first = _SENTENCE_ENDS.split(urgent.change, maxsplit=1)[0].rstrip(".")
+    return first if urgent.serves is None else f"{first}; at least {rate(urgent.serves)} are served then"
+
+
+def describe_since(server: Server) -> str:
+    """Write since when a server has been as it is, such as `since 16:16:02 UTC (4 min)`; empty if that is not known, or
+    if it is ok. Only an exporter knows it."""
+    if server.state == "down":
+        since = next((event.time for event in server.events if event.kind == "server_down"), None)
+    else:
+        worst = server.findings[0] if server.findings and server.status in ("warning", "critical") else None
+        since = worst.since if worst else None
+    return f"since {write_moment(since, server.time)}" if since is not None else ""
+
+
+def write_moment(moment: float, now: float) -> str:
+    """Write a time of day and how long ago it is, such as `16:16:02 UTC (4 min)`; of another day with its date."""
+    form = "%H:%M:%S %Z" if now - moment < _HALF_A_DAY else "%d %b %H:%M %Z"
+    return f"{time.strftime(form, time.localtime(moment))} ({duration(max(0.0, now - moment))})"
+
+
+_HALF_A_DAY = 43_200.0
 
 _USUAL = 0.95
 
