@@ -121,8 +121,7 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
     with uwsgi("--processes", "3") as server, _requests(server, 1):
         ((worker, (pid, _)),) = [each for each in _workers(server).items() if each[1][1]]
         with exporter("--stats", f"shop={server.stats}", "--stuck", "1s") as running:
-            address = running.url.removeprefix("http://").rstrip("/")
-            monkeypatch.setattr(pids, "LISTEN_ADDRESS", address)
+            monkeypatch.setattr(pids, "LISTEN_ADDRESS", f"127.0.0.1:{running.port}")
             wait_until(lambda: _print(capsys, "shop", "--stuck")[0] == 0, what="the request to be stuck")
             _, text = _print(capsys, "shop", "--stuck")
             assert f"Restart worker {worker} now:" in text
@@ -161,7 +160,10 @@ def test_what_is_lost_and_who_serves_meanwhile() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"state": "down", "verdict": "Down: connection refused."}, "its PIDs are not known. Down: connection refused."),
+        (
+            {"state": "down", "verdict": "Down: connection refused."},
+            "its PIDs are not known. Down: connection refused.",
+        ),
         ({"kind": "emperor"}, "is an uWSGI emperor, which has no workers"),
         ({"identity": None}, "no master is known, which would start a new worker"),
     ],

@@ -24,7 +24,7 @@ from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import Worker, build
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.errors import HeadroomError, ReadError
+from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.terminal_text import print_lines, wrap
@@ -57,8 +57,12 @@ def run(server: str, numbers: Sequence[int], *, stuck: bool, http_config: str | 
 def _find(text: str, access: HttpAccess | None) -> Server:
     """Read the document of a server. A name is one of the exporter on this machine, or, if that is away or has no such
     server, of a server that is found here. Raises HeadroomError."""
+    refusal: HeadroomError | None = None
     if any(mark in text for mark in "/:@="):
-        return asyncio.run(_read(parse_targets([text])[0], access))
+        try:
+            return asyncio.run(_read(parse_targets([text])[0], access))
+        except ConfigError as error:  # a name may have a slash
+            refusal = error
     local = parse_address(f"http://{LISTEN_ADDRESS}")
     assert isinstance(local, Http)
     found = asyncio.run(_ask(ExporterPage(replace(local, access=access), text)))
@@ -69,7 +73,7 @@ def _find(text: str, access: HttpAccess | None) -> Server:
     if len(same) != 1:
         names = [each.name for each in same or servers]
         why = f"{len(same)} servers here have the name {text}" if same else f"no server here has the name {text}"
-        raise HeadroomError(f"{why}: give the address of one, such as {listed(names, 5)}")
+        raise refusal or HeadroomError(f"{why}: give the address of one, such as {listed(names, 5)}")
     return asyncio.run(_read(same[0], access))
 
 

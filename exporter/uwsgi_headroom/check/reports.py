@@ -21,7 +21,6 @@ from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
 from uwsgi_headroom.documents import (
     Code,
-    CodeLine,
     PredictedLoad,
     PredictedSetting,
     ResponseTimes,
@@ -31,6 +30,8 @@ from uwsgi_headroom.documents import (
 )
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
+    describe_code_line,
+    describe_code_rest,
     describe_destinations,
     describe_first_act,
     describe_full_host,
@@ -49,7 +50,6 @@ from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.words.formats import (
     amount,
     byte_size,
-    code_place,
     counted,
     duration,
     factor,
@@ -217,7 +217,6 @@ def _column(value: float | None, of: float, text: str) -> str:
 
 
 _MOST_CODE_LINES = 5
-_LEAST_SHARE = 0.2  # of a line, from which on a state is named
 
 
 def _code(code: Code) -> Iterator[str]:
@@ -231,27 +230,9 @@ def _code(code: Code) -> Iterator[str]:
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
     for line in code.lines[:_MOST_CODE_LINES]:
         time = "" if line.per_request is None else duration(line.per_request)
-        yield from _wrap(_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
-    shown = sum(line.share for line in code.lines[:_MOST_CODE_LINES])
-    rest = [(1 - shown - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
-    if named := [f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST]:
-        yield from _wrap(f"{', '.join(named)}.", indent=("  ", "  "))
-
-
-_LEAST_REST = 0.005
-
-
-def _code_line(line: CodeLine) -> str:
-    where = f" {line.addresses[0]}" if line.addresses else ""
-    waits = ", ".join(
-        f"{WAITS[each.state].name}{where if each.state in ('backend', 'dns') else ''}"
-        for each in line.states
-        if each.share >= _LEAST_SHARE * line.share
-    )
-    if not line.line:
-        return f"outside of Python code: {waits}"
-    callee = f", in {line.callee}" if line.callee else ""
-    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
+        yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
+    if rest := describe_code_rest(code, _MOST_CODE_LINES):
+        yield from _wrap(f"{rest}.", indent=("  ", "  "))
 
 
 def _emperor(server: Server) -> Iterator[str]:

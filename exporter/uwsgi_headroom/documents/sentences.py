@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.worker_states import ASYNC
+from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Finding, Flow, Server
@@ -23,6 +24,7 @@ from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
+    code_place,
     counted,
     duration,
     factor,
@@ -246,9 +248,6 @@ def describe_served(server: Server) -> str:
     return "; ".join(parts)
 
 
-_SENTENCE_ENDS = re.compile(r"(?<=\.)\s+(?=[A-Z`])")
-
-
 def describe_first_act(findings: Iterable[Finding]) -> str:
     """Write the first act that the worst finding with any advises, and what it promises, such as `Raise threads from 4
     to 7: there are 7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be
@@ -256,7 +255,7 @@ def describe_first_act(findings: Iterable[Finding]) -> str:
     urgent = next((each for each in findings if each.severity != "info" and each.change), None)
     if urgent is None:
         return ""
-    first = _SENTENCE_ENDS.split(urgent.change, maxsplit=1)[0].rstrip(".")
+    first = first_act(urgent.change)
     return first if urgent.serves is None else f"{first}; at least {rate(urgent.serves)} are served then"
 
 
@@ -349,6 +348,36 @@ def _span(seconds: float) -> str:
 def _rounded(seconds: float) -> str:
     """Write seconds with two digits: estimates have no more."""
     return duration(float(significant(seconds, 2)))
+
+
+_LEAST_PART = 0.2
+"""Share of the time of a line of code from which on what it waits for is named."""
+
+
+def describe_code_line(line: CodeLine) -> str:
+    """Write where a line of code is and what it waits for, such as `query_orders (shop/orders.py:3), in execute:
+    backend 10.0.0.5:5432`."""
+    where = f" {line.addresses[0]}" if line.addresses else ""
+    waits = ", ".join(
+        f"{WAITS[each.state].name}{where if each.state in _OUTSIDE else ''}"
+        for each in line.states
+        if each.share >= _LEAST_PART * line.share
+    )
+    if not line.line:
+        return f"outside of Python code: {waits}"
+    callee = f", in {line.callee}" if line.callee else ""
+    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
+
+
+_LEAST_REST = 0.005
+
+
+def describe_code_rest(code: Code, shown: int) -> str:
+    """Write what is not in the first lines of code, such as `12 % in other lines, 3.0 % not readable`; empty if there
+    is nothing."""
+    known = sum(line.share for line in code.lines[:shown])
+    rest = [(1 - known - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
+    return ", ".join(f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST)
 
 
 _MOST = 3

@@ -9,12 +9,12 @@ test.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.report.columns import STEP
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
@@ -152,8 +152,8 @@ def _number(value: float) -> str:
 
 
 def _short_action(action: str) -> str:
-    """The first sentence of an advice, without what is in parentheses, to follow a semicolon."""
-    first = re.split(r"(?:\.(?=\s|$))|;", re.sub(r"\s*\([^()]*\)", "", action), maxsplit=1)[0]
+    """The first act of an advice, to follow a semicolon."""
+    first = first_act(action)
     return first[:1].lower() + first[1:]
 
 
