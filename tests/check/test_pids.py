@@ -54,7 +54,7 @@ def _lost(clients: Sequence[socket.socket]) -> int:
     """How many of the clients' connections were closed without an answer."""
     lost = 0
     for client in clients:
-        client.setblocking(False)  # noqa: FBT003 - the standard library's own signature
+        client.setblocking(False)
         try:
             lost += client.recv(1) == b""
         except BlockingIOError:
@@ -139,7 +139,7 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
         ((1, 9, 12), False, "shop has no workers 9 and 12"),
     ],
 )
-def test_unknown_workers_are_refused(numbers: tuple[int, ...], stuck: bool, why: str) -> None:  # noqa: FBT001
+def test_unknown_workers_are_refused(numbers: tuple[int, ...], stuck: bool, why: str) -> None:
     """With the numbers that there are."""
     with pytest.raises(HeadroomError, match=why):
         pids._choose(_hot(), numbers, stuck=stuck)

@@ -145,7 +145,7 @@ def test_twenty_workers_fit_an_ordinary_terminal() -> None:
     """They stand beside each other, the hottest first; a key that scrolls sideways shows all their columns."""
     drawn = lines(screen_model(hot(20)), AT_IT)
     title = next(place for place, line in enumerate(drawn) if line.split()[:1] == ["W"])
-    assert drawn[title].split() == [*"W STATE SHARE BUSY CPU% RESP".split()] * 2 + ["→"]
+    assert drawn[title].split() == [*["W", "STATE", "SHARE", "BUSY", "CPU%", "RESP"]] * 2 + ["→"]
     rows = drawn[title + 1 : title + 11]
     numbers = [int(row[start:].split()[0]) for start in (0, 40) for row in rows]
     assert numbers == [20, *range(1, 20)]
