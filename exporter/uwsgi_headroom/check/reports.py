@@ -69,10 +69,10 @@ def render_lines(server: Server) -> Iterator[str]:
     what is wrong and since when, what to do, what users wait, and where the time goes."""
     yield from _wrap(_identify(server), indent=("", "  "))
     yield from _wrap(f"{' '.join(filter(None, (server.status.upper(), describe_since(server))))}  {server.verdict}")
+    if act := describe_first_act(server):
+        yield from _section("DO", act)
     if server.state != "up":
         return
-    if act := describe_first_act(server.findings):
-        yield from _section("DO", act)
     if server.flow and server.headroom:
         yield from _felt(server, server.flow)
         yield ""

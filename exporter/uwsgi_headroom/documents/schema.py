@@ -28,10 +28,14 @@ Kind = Literal["server", "emperor", "router"]
 
 
 class Error(Struct, frozen=True, kw_only=True):
-    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total."""
+    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total; harm: what
+    users feel of it; change: what to do; both in sentences, may be empty; runbook: its path, or null."""
 
     reason: str
     message: str
+    harm: str = ""
+    change: str = ""
+    runbook: str | None = None
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
@@ -294,7 +298,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     what to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
     server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
     epoch seconds from which on it has held, judged every few seconds over one minute; null if unknown. event: the
-    latest event of this kind."""
+    latest event of this kind. of_host: whether the host lacks something, so that no setting of this uWSGI changes it.
+    """
 
     code: str
     severity: Severity
@@ -308,6 +313,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     runbook: str | None
     since: float | None = None
     event: Event | None = None
+    of_host: bool = False
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -382,7 +388,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now."""
+    `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
+    is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str
@@ -408,6 +415,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     emperor_pid: int | None = None
     p95: Percentile | None = None
     threads: float | None = None
+    act: str = ""
+    of_host: bool = False
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
@@ -423,9 +432,10 @@ class Pattern(Struct, frozen=True, kw_only=True):
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """Every server: servers that are down first, then by headroom, least first. version: of the exporter; patterns:
-    those of its configuration; host: what is true of the host that several of them run on, null if it has idle CPUs or
-    is not known."""
+    """Every server: those that are down first, then those with a problem that their own settings can solve, then those
+    that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
+    of the exporter; patterns: those of its configuration; host: what the host that several of them run on lacks, and
+    what to do; null if it has idle CPUs or is not known."""
 
     time: float
     version: str

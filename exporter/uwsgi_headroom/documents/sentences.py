@@ -248,15 +248,13 @@ def describe_served(server: Server) -> str:
     return "; ".join(parts)
 
 
-def describe_first_act(findings: Iterable[Finding]) -> str:
-    """Write the first act that the worst finding with any advises, and what it promises, such as `Raise threads from 4
-    to 7: there are 7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be
-    done."""
-    urgent = next((each for each in findings if each.severity != "info" and each.change), None)
-    if urgent is None:
-        return ""
-    first = first_act(urgent.change)
-    return first if urgent.serves is None else f"{first}; at least {rate(urgent.serves)} are served then"
+def describe_first_act(server: Server) -> str:
+    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7: there are
+    7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be done."""
+    act = find_first_act(server)
+    promised = (each.serves for each in list_problems(server) if each.change and first_act(each.change) == act)
+    serves = next(promised, None)
+    return act if serves is None else f"{act}; at least {rate(serves)} are served then"
 
 
 def describe_since(server: Server) -> str:
@@ -399,24 +397,55 @@ def _describe_route(route: Route, of: str) -> str:
     return f"{route.route} {percent(route.share)}{of}{oldest}"
 
 
+def list_problems(server: Server) -> list[Finding]:
+    """The findings that make the status of a server, worst first; none for one that is not read."""
+    return [finding for finding in server.findings if finding.severity != "info"] if server.state == "up" else []
+
+
+_NO_ROOM = 1.15
+"""Headroom below which it reads 1.1x or less. Without a finding, others use the CPUs."""
+
+
+def lacks_host_only(server: Server) -> bool:
+    """Whether what a server lacks is the host's, and nothing else, so that no setting of its uWSGI helps."""
+    if problems := list_problems(server):
+        return all(problem.of_host for problem in problems)
+    room, host = server.headroom, server.host
+    is_last = room is not None and room.first == "cpu" and room.factor is not None and room.factor < _NO_ROOM
+    return server.state == "up" and is_last and host is not None and host.limited_by == "host"
+
+
+def find_first_act(server: Server) -> str:
+    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is none. What
+    its own settings can solve comes before what its host lacks."""
+    if server.state == "down":
+        return first_act(server.error.change) if server.error else ""
+    acts = sorted((problem for problem in list_problems(server) if problem.change), key=lambda each: each.of_host)
+    return first_act(acts[0].change) if acts else ""
+
+
 def describe_full_host(servers: Iterable[Server]) -> str | None:
-    """That no CPU of the host is idle, and who uses them: said once for all servers on it. None while CPUs are idle, or
-    if fewer than two servers can use all of them."""
+    """What the host lacks whose CPUs are all in use, who uses them, and what to do: said once for all servers on it.
+    None while CPUs are idle, or if fewer than two servers can use all of them."""
     found = [
-        (server.host.cpus, server.cpu)
+        (server, server.host.cpus, server.cpu)
         for server in servers
         if server.state == "up" and server.cpu and server.host and server.host.cpus and server.host.limited_by == "host"
     ]
-    if len(found) < _LEAST_SERVERS or len({cpus for cpus, _ in found}) > 1:
+    if len(found) < _LEAST_SERVERS or len({cpus for _, cpus, _ in found}) > 1:
         return None
-    cpus, idle = found[0][0], median(cpu.idle for _, cpu in found)
+    cpus, idle = found[0][1], median(cpu.idle for *_, cpu in found)
     if not is_hardly_any_idle(idle, cpus):
         return None
-    own = sum(cpu.own for _, cpu in found)
-    others = max(0.0, cpus - own - idle)
+    own = sum(cpu.own for *_, cpu in found)
+    names = {server.identity.host for server, *_ in found if server.identity}
+    name = names.pop() if len(names) == 1 else None
+    waiting = sum(any(problem.of_host for problem in list_problems(server)) for server, *_ in found)
+    lack = f": {counted(waiting, 'server')} {'waits' if waiting == 1 else 'wait'} for a CPU" if waiting else ""
     return (
-        f"Hardly any CPU of this host is idle: of {counted(round(cpus), 'CPU')}, the workers of these {len(found)} "
-        f"servers use {mean_count(own)}, and other programs {mean_count(others)}."
+        f"{f'{name}: ' if name else ''}CPUs are full{lack}. Of {counted(round(cpus), 'CPU')}, the workers of these "
+        f"{len(found)} servers use {mean_count(own)}, and other programs {mean_count(max(0.0, cpus - own - idle))}."
+        + (" Add CPUs, or move load to another host." if waiting else "")
     )
 
 

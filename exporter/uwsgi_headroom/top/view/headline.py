@@ -82,7 +82,7 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
 
 def _advice(server: Server, width: int, lines: int) -> list[Text]:
     """Build the lines with the first act; empty if nothing has to be done."""
-    act = describe_first_act(server.findings) if server.state == "up" else ""
+    act = describe_first_act(server)
     if lines <= 0 or not act:
         return []
     cut = [Text(line) for line in cut_lines(wrap(act, width, f"{'DO':{_LABEL}}", " " * _LABEL), lines)]
