@@ -240,7 +240,7 @@ def describe_served(server: Server) -> str:
         parts.append(f"{mean_count(flow.observed + waiting)} requests at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:
-        parts.append(f"{rate(flow.refused)} turned away (retries included)")
+        parts.append(f"{rate(flow.refused)} turned away")
     elif full and full.full:
         parts.append(f"clients refused, the queue was full {percent(full.full)} of the time")
     elif flow.refused == 0:

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.worker_states import (
     fill_cores,
     find_harmful_requests,
     name_slots,
+    print_pids,
     show_calls,
 )
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
@@ -47,8 +48,9 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else f"Run {show_calls(figures.server, worst)} to see what it waits for. Then set timeouts on what the "
-            f"application calls{_last_resort(figures)}",
+            else f"Run {show_calls(figures.server, worst)} to see what it waits for"
+            + (f", then restart the stuck workers: {print_pids(figures.server)} prints the command" if are_many else "")
+            + f". Then set timeouts on what the application calls{_last_resort(figures)}",
         )
 
 
