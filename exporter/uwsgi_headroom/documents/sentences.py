@@ -12,6 +12,7 @@ from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
@@ -227,8 +228,8 @@ def describe_total_time(flow: Flow) -> str:
 
 
 def describe_served(server: Server) -> str:
-    """Write what is served and what is not, such as `37.0/s; 47.9 requests at once for 8 threads; 43.0/s turned away
-    (retries included)`; empty if it is not known."""
+    """Write what is served and what is not, such as `37.0/s; 48 requests at once for 8 threads; 43.0/s turned away`;
+    empty if it is not known."""
     flow, threads = server.flow, server.threads
     if flow is None or flow.throughput is None:
         return ""
@@ -237,7 +238,7 @@ def describe_served(server: Server) -> str:
     if flow.observed is not None and available:
         slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
         waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
-        parts.append(f"{mean_count(flow.observed + waiting)} requests at once for {mean_threads(available)} {slots}")
+        parts.append(f"{write_at_once(flow.observed + waiting)} requests at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:
         parts.append(f"{rate(flow.refused)} turned away")
