@@ -175,11 +175,12 @@ def test_a_server_whose_workers_nobody_restarts_is_refused(changes: dict[str, ob
 
 
 def test_a_worker_without_a_process_is_named() -> None:
-    """A worker in reserve is in no command."""
+    """A worker in reserve is in no command, nor is a PID that no worker can have."""
     server = _hot()
+    hostile = msgspec.structs.replace(server.workers[2], pid=-1, local_pid=None)
     idle = msgspec.structs.replace(server.workers[0], pid=None, local_pid=None, state="cheap", accepting=False)
-    server = msgspec.structs.replace(server, workers=(idle, *server.workers[1:]))
-    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2), stuck=False)))
-    assert "Worker 1 has no process now." in text
+    server = msgspec.structs.replace(server, workers=(idle, server.workers[1], hostile))
+    text = "\n".join(pids.render_lines(server, pids._choose(server, (1, 2, 3), stuck=False)))
+    assert "Workers 1 and 3 have no process now." in text
     assert "kill -TERM 102\n" in text
     assert "kill" not in "\n".join(pids.render_lines(server, pids._choose(server, (1,), stuck=False)))

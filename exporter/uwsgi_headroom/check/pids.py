@@ -142,9 +142,10 @@ def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Work
 def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
     assert server.identity
+    master = server.identity.local_pid or server.identity.pid
     read = time.strftime(", read at %H:%M:%S %Z", time.localtime(server.read_at)) if server.read_at else ""
     yield from _wrap(
-        f"{server.name}  uWSGI {server.version or '?'}, {server.address}, master {_pid(server.identity)}{read}",
+        f"{server.name}  uWSGI {server.version or '?'}, {server.address}, master {master}{read}",
         rest="  ",
     )
     yield ""
@@ -155,8 +156,8 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     if not chosen:
         yield from _wrap("Choose which to restart with --worker NUMBERS, such as --worker 2,3, or with --stuck.")
         return
-    here = [worker for worker in chosen if worker.pid]
-    if absent := [worker.worker_id for worker in chosen if not worker.pid]:
+    here = [worker for worker in chosen if _pid(worker)]
+    if absent := [worker.worker_id for worker in chosen if not _pid(worker)]:
         yield from _wrap(f"{numbered('Worker', absent)} {'has' if len(absent) == 1 else 'have'} no process now.")
     if not here:
         return
@@ -172,9 +173,11 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     yield f"  {sudo}kill -HUP {pids}"
 
 
-def _pid(process: object) -> int | None:
-    """The PID of a master or of a worker where the exporter runs, or else as uWSGI knows it."""
-    return getattr(process, "local_pid", None) or getattr(process, "pid", None)
+def _pid(process: Worker) -> int | None:
+    """The PID of a worker where the exporter runs, or else as uWSGI knows it. None for what is no PID of
+    a worker, whatever a document says: `kill -TERM -1` ends everything."""
+    pid = process.local_pid or process.pid
+    return pid if pid is not None and pid > 1 else None
 
 
 def _describe(worker: Worker) -> str:

@@ -91,8 +91,11 @@ def _advice(server: Server, width: int, lines: int) -> list[Text]:
 
 
 def cut_lines(lines: list[str], most: int) -> list[str]:
-    """Cut to the first `most` lines; an ellipsis replaces the rest."""
-    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
+    """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
+    if len(lines) <= most:
+        return lines
+    start, _, last = lines[most - 1].rpartition(" ")
+    return [*lines[: most - 1], f"{start.rstrip(' ,.') if start.strip() else last[:-2]} …"]
 
 
 @dataclass(frozen=True, slots=True)
