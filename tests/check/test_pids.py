@@ -6,15 +6,18 @@ import json
 import re
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.support.top_screen import hot
 from tools.support.exporter import exporter
-from tools.support.real_uwsgi import Uwsgi, accepting, uwsgi, wait_until
+from tools.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_until
 from uwsgi_headroom import cli
 from uwsgi_headroom.check import pids
 from uwsgi_headroom.documents.schema import Identity, Server
@@ -41,6 +44,7 @@ def _requests(server: Uwsgi, count: int) -> Iterator[list[socket.socket]]:
     """Requests in service that do not end by themselves while the test lasts."""
     clients = [socket.create_connection(("127.0.0.1", server.http), timeout=60) for _ in range(count)]
     try:
+        wait_until(lambda: accepts(server.stats), what="its statistics")
         for client in clients:
             client.sendall(b"GET /?io_ms=600000 HTTP/1.0\r\n\r\n")
         wait_until(lambda: sum(busy for _, busy in _workers(server).values()) == count, what="requests in service")
@@ -118,18 +122,24 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exporter knows the server by its name; when it is away, the server is found by its socket."""
-    with uwsgi("--processes", "3") as server, _requests(server, 1):
-        ((worker, (pid, _)),) = [each for each in _workers(server).items() if each[1][1]]
-        with exporter("--stats", f"shop={server.stats}", "--stuck", "1s") as running:
-            monkeypatch.setattr(pids, "LISTEN_ADDRESS", f"127.0.0.1:{running.port}")
-            wait_until(lambda: _print(capsys, "shop", "--stuck")[0] == 0, what="the request to be stuck")
-            _, text = _print(capsys, "shop", "--stuck")
-            assert f"Restart worker {worker} now:" in text
-            assert f"kill -TERM {pid}\n" in text
-        status, text = _print(capsys, "shop", "--worker", str(worker))
-        assert (status, "no server here has the name shop" in text) == (1, True)
-        assert f"kill -TERM {pid}\n" in _print(capsys, "stats", "--worker", str(worker))[1]
-        assert "no request has been in service for 30 s" in _print(capsys, server.stats, "--stuck")[1]
+    with tempfile.TemporaryDirectory(prefix="pids-") as folder:
+        name = Path(folder).name
+        stats = f"{folder}/{name}.stats"
+        with (
+            uwsgi("--processes", "3", "--stats", stats, stats=False) as started,
+            _requests(server := replace(started, stats=stats), 1),
+        ):
+            ((worker, (pid, _)),) = [each for each in _workers(server).items() if each[1][1]]
+            with exporter("--stats", f"shop={stats}", "--stuck", "1s") as running:
+                monkeypatch.setattr(pids, "LISTEN_ADDRESS", f"127.0.0.1:{running.port}")
+                wait_until(lambda: _print(capsys, "shop", "--stuck")[0] == 0, what="the request to be stuck")
+                _, text = _print(capsys, "shop", "--stuck")
+                assert f"Restart worker {worker} now:" in text
+                assert f"kill -TERM {pid}\n" in text
+            status, text = _print(capsys, "shop", "--worker", str(worker))
+            assert (status, "no server here has the name shop" in text) == (1, True)
+            assert f"kill -TERM {pid}\n" in _print(capsys, name, "--worker", str(worker))[1]
+            assert "no request has been in service for 30 s" in _print(capsys, stats, "--stuck")[1]
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         "  DO           Raise `threads` from 4 to 16: there are at least 48.0 requests at",
         "               once for 8 threads; at least 74.0/s are served then",
         "  users wait   1.3 s = 1.1 s in the listen queue + 209 ms in service",
-        "  served       37.0/s; 48 requests at once for 8 threads; 43.0/s turned away",
+        "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away",
     ]
     assert lines[7].startswith("  time ")
     unix = msgspec.structs.replace(server, flow=msgspec.structs.replace(flow, refused=None))
-    assert "clients refused, the queue was full 98 % of the time" in " ".join(
+    assert "48 at once for 8 threads; queue full 98 % of the time" in " ".join(
         " ".join(reports.render_lines(unix)).split()
     )
 

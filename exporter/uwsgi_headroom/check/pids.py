@@ -143,9 +143,10 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
     assert server.identity
     master = server.identity.local_pid or server.identity.pid
+    on = f" on {server.identity.host}" if server.identity.host else ""
     read = time.strftime(", read at %H:%M:%S %Z", time.localtime(server.read_at)) if server.read_at else ""
     yield from _wrap(
-        f"{server.name}  uWSGI {server.version or '?'}, {server.address}, master {master}{read}",
+        f"{server.name}  uWSGI {server.version or '?'}{on}, master {master}{read}",
         rest="  ",
     )
     yield ""
@@ -169,7 +170,7 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     yield f"If a PID is still there after {exact(KILL_SECONDS)}:"
     yield f"  {sudo}kill -KILL {pids}"
     yield ""
-    yield "To lose no request (a worker ends after its last one: never if that is stuck):"
+    yield "Without loss (a worker ends after its last request: never, if that is stuck):"
     yield f"  {sudo}kill -HUP {pids}"
 
 

@@ -203,14 +203,16 @@ def list_percentiles(
 
 def describe_queue_wait(server: Server) -> str:
     """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest has
-    waited for 812 ms`; empty if it is not known. Percentiles are left out where samples show none of them."""
+    waited for 812 ms`; empty if it is not known, or if the queue is empty. Percentiles are left out where samples show
+    none of them."""
     flow, known = server.flow, server.queue_waits
     if flow is None or flow.queue_wait is None:
         return ""
-    text = f"{duration(flow.queue_wait)} in the listen queue"
-    if known and any(each.seconds is not None for each in known.percentiles):
-        text += f", {', '.join(list_percentiles(known))}"
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
+    if flow.queue_wait < EMPTY and not oldest and not parts:
+        return ""
+    text = ", ".join([f"{duration(flow.queue_wait)} in the listen queue", *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
 
@@ -228,7 +230,7 @@ def describe_total_time(flow: Flow) -> str:
 
 
 def describe_served(server: Server) -> str:
-    """Write what is served and what is not, such as `37.0/s; 48 requests at once for 8 threads; 43.0/s turned away`;
+    """Write what is served and what is not, such as `37.0/s; 48 at once for 8 threads; 43.0/s turned away`;
     empty if it is not known."""
     flow, threads = server.flow, server.threads
     if flow is None or flow.throughput is None:
@@ -238,12 +240,12 @@ def describe_served(server: Server) -> str:
     if flow.observed is not None and available:
         slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
         waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
-        parts.append(f"{write_at_once(flow.observed + waiting)} requests at once for {mean_threads(available)} {slots}")
+        parts.append(f"{write_at_once(flow.observed + waiting)} at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:
         parts.append(f"{rate(flow.refused)} turned away")
     elif full and full.full:
-        parts.append(f"clients refused, the queue was full {percent(full.full)} of the time")
+        parts.append(f"queue full {percent(full.full)} of the time")
     elif flow.refused == 0:
         parts.append("none turned away")
     return "; ".join(parts)
@@ -266,7 +268,9 @@ def describe_since(server: Server) -> str:
     else:
         worst = server.findings[0] if server.findings and server.status in ("warning", "critical") else None
         since = worst.since if worst else None
-    return f"since {write_moment(since, server.time)}" if since is not None else ""
+    if since is None or (server.state == "down" and server.time - since < _NEW):
+        return ""
+    return f"since {write_moment(since, server.time)}"
 
 
 def write_moment(moment: float, now: float) -> str:
@@ -276,6 +280,9 @@ def write_moment(moment: float, now: float) -> str:
 
 
 _HALF_A_DAY = 43_200.0
+
+_NEW = 1.0
+"""Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
 
 _USUAL = 0.95
 

@@ -61,7 +61,7 @@ def test_the_top_answers_the_questions() -> None:
     assert re.match(r"CRITICAL since [\d:]+ \w+ \(45 s\)  Worker 4 takes too much of the load: its", top[1])
     assert top[3] == "DO           Use more processes and fewer threads, such as 8x4 instead of 4x8"
     assert top[5] == "users wait   313 ms in service; the listen queue is empty"
-    assert top[6] == "served       16.0/s; 11 requests at once for 32 threads"
+    assert top[6] == "served       16.0/s; 11 at once for 32 threads"
     assert top[7].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[9:12]] == ["in", "response", "queue"]
     assert top[12].split()[0] == "instance"
@@ -176,7 +176,7 @@ def test_what_is_old_says_so() -> None:
     watch.read(ReadError("refused", "connection refused: nothing listens here"), at=watch.now + 30)
     drawn = lines(screen_model(watch.document()), AT_IT)
     assert "down, last read 65 s ago" in drawn[0]
-    assert re.match(r"DOWN since [\d:]+ \w+ \(.*\)  connection refused: nothing listens here", drawn[1])
+    assert drawn[1].startswith("DOWN  connection refused: nothing listens here")
     assert "headroom     not known: the server is down" in [line.rstrip(" ▁▂▃▄▅▆▇█0123456789sm") for line in drawn]
     drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"

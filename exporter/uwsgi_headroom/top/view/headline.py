@@ -131,6 +131,9 @@ def _felt(server: Server, width: int) -> Iterator[Text]:
     """Build the lines of what users wait, and of what is served and what is not."""
     if server.kind != "server":
         return
+    if server.state == "down":
+        yield _label("served").append("not known: the server is down. Its last figures:")
+        return
     waited = describe_total_time(server.flow) if server.flow else ""
     yield _label("users wait").append(waited or "not known", "bold" if waited else "")
     line = _label("served").append(describe_served(server) or "not known")

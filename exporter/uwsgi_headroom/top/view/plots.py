@@ -75,7 +75,8 @@ def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
     rows = []
     for row in range(tall):
         edge = top * (tall - row) / tall
-        label = chart.text(chart.height(edge) or 0.0) if row in _labelled(tall) else ""
+        is_labelled = row in _labelled(tall) and (chart.top or max(known))
+        label = chart.text(chart.height(edge) or 0.0) if is_labelled else ""
         bottom = tall - 1 - row
         cells = "".join(_cell(None if value is None else chart.height(value), top, tall, bottom) for value in columns)
         rows.append(Text(f"{label:>{_AXIS - 1}} │", "dim").append(cells, f"not dim {chart.style}"))
