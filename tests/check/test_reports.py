@@ -96,6 +96,7 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         flow=flow,
         sockets=(msgspec.structs.replace(socket, mean_queue=40.0, full=0.98),),
         threads=msgspec.structs.replace(server.threads, available=8, mean=8.0),
+        sampling=msgspec.structs.replace(server.sampling, observed_seconds=900.0),
     )
     lines = list(reports.render_lines(server))
     assert max(map(len, lines)) <= reports.WIDTH
@@ -108,6 +109,8 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away",
     ]
     assert lines[7].startswith("  time ")
+    young = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=250.0))
+    assert next(line for line in reports.render_lines(young) if "CRITICAL" in line).startswith("CRITICAL  Clients")
     unix = msgspec.structs.replace(server, flow=msgspec.structs.replace(flow, refused=None))
     assert "48 at once for 8 threads; queue full 98 % of the time" in " ".join(
         " ".join(reports.render_lines(unix)).split()

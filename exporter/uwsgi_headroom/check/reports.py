@@ -42,6 +42,7 @@ from uwsgi_headroom.documents.sentences import (
     describe_since,
     describe_stuck,
     describe_total_time,
+    find_since,
     list_percentiles,
     split_request_time,
     write_moment,
@@ -85,7 +86,7 @@ def render_lines(server: Server) -> Iterator[str]:
     yield from _emperor(server)
     for place, finding in enumerate(server.findings, 1):
         yield ""
-        yield from _finding(place, finding, server.time)
+        yield from _finding(place, finding, server)
     if server.what_if:
         yield ""
         yield from _what_if(server.what_if)
@@ -245,10 +246,11 @@ def _emperor(server: Server) -> Iterator[str]:
         yield from _wrap(f"throttled  {vassal.name}{attempts}{delay}", indent=("  ", "    "))
 
 
-def _finding(place: int, finding: Finding, now: float) -> Iterator[str]:
+def _finding(place: int, finding: Finding, server: Server) -> Iterator[str]:
     yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
-    if finding.since is not None:
-        yield f"   Since {write_moment(finding.since, now)}."
+    since = find_since(server, finding)
+    if since is not None:
+        yield f"   Since {write_moment(since, server.time)}."
     for text in (*[f"{harm.title} {harm.evidence}" for harm in finding.harms], finding.evidence, finding.meaning):
         yield from _wrap(text, indent=("   ", "   "))
     if finding.change:

@@ -267,10 +267,19 @@ def describe_since(server: Server) -> str:
         since = next((event.time for event in server.events if event.kind == "server_down"), None)
     else:
         worst = server.findings[0] if server.findings and server.status in ("warning", "critical") else None
-        since = worst.since if worst else None
+        since = find_since(server, worst) if worst else None
     if since is None or (server.state == "down" and server.time - since < _NEW):
         return ""
     return f"since {write_moment(since, server.time)}"
+
+
+def find_since(server: Server, finding: Finding) -> float | None:
+    """The epoch seconds from which on a finding has held; None if that is not known, as if it has since the server is
+    watched: then it most likely began before."""
+    watched = server.sampling.observed_seconds + server.sampling.gap_seconds
+    if finding.since is None or server.time - finding.since > watched - _FIRST_JUDGED:
+        return None
+    return finding.since
 
 
 def write_moment(moment: float, now: float) -> str:
@@ -280,6 +289,9 @@ def write_moment(moment: float, now: float) -> str:
 
 
 _HALF_A_DAY = 43_200.0
+
+_FIRST_JUDGED = 60.0
+"""Seconds of a server's history, at most, after which its findings are judged for the first time."""
 
 _NEW = 1.0
 """Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
