@@ -29,7 +29,7 @@ DOORS: dict[str, str] = {
         routes settings settings_table usable verdict wait_states what_if worker_states
         findings.evenness findings.queue findings.workers""",
     "arguments": "commands parser",
-    "check": "command failure request watching",
+    "check": "command failure pids request watching",
     "completion": "scripts",
     "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
     "discover": "command",

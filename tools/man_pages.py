@@ -35,6 +35,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("http://web1:9238/ http://web2:9238/", "Watch the servers of two exporters."),
         ("--once --json /run/uwsgi/shop.stats", "Print the JSON document of a server and exit."),
     ),
+    "pids": (
+        ("shop --stuck", "Print the command that restarts the workers of shop with stuck requests."),
+        ("/run/uwsgi/shop.stats --worker 2,3", "The same for two workers, without an exporter."),
+    ),
     "report": (
         ("--prometheus http://127.0.0.1:9090 --range 12w", "Review the last twelve weeks of every server."),
         ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.pdf", "Review a machine without Prometheus."),
@@ -77,6 +81,11 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
     ),
     "top": (("0", "You quit, or the snapshot shows every server."), ("3", "A server could not be read.")),
+    "pids": (
+        ("0", "The workers are listed, with the command for those that you chose."),
+        ("1", "There is nothing to restart: no such worker or stuck request, or the PIDs are not known."),
+        ("2", "An argument is wrong."),
+    ),
     "report": (
         ("0", "The report is written."),
         ("1", "Nothing is written: the source has no data or cannot be read, or report was interrupted."),

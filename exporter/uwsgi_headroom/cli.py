@@ -145,6 +145,12 @@ def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     )
 
 
+def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.check import pids
+    return pids.run(options.server, options.worker or (), stuck=options.stuck, http_config=options.http_config_file)
+
+
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
     if (options.prometheus is None) == (not options.history):
         line.commands["report"].error("give --prometheus URL or --history FILE")
@@ -230,6 +236,7 @@ _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "serve": _serve,
     "check": _check,
     "top": _top,
+    "pids": _pids,
     "report": _report,
     "tune": _tune,
     "discover": _discover,

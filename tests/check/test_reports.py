@@ -67,13 +67,75 @@ def test_usable_headroom_stands_below_the_limits(usable: float | None, line: str
         assert lines[lines.index(line) - 1].startswith(15 * " ")
 
 
+def test_the_first_eight_lines_are_enough_to_act() -> None:
+    """What is wrong and since when, what to do and what that promises, what users wait in the order in which they do,
+    what is served and refused, and where the time goes: one after the other, in 80 columns."""
+    server = with_waits(busy_server())
+    assert server.flow
+    (socket,) = server.sockets
+    finding = schema.Finding(
+        code="saturation",
+        severity="critical",
+        title="Clients are turned away: all threads are busy.",
+        evidence="",
+        meaning="",
+        change="Raise `threads` from 4 to 16 (whether they fit into memory is not known from here): there are at least "
+        "48.0 requests at once for 8 threads. It then serves at least 74.0/s. Check again then.",
+        serves=74.0,
+        runbook=None,
+        since=server.time - 240,
+    )
+    flow = msgspec.structs.replace(
+        server.flow, throughput=37.0, observed=8.0, response_time=0.209, queue_wait=1.1, total_time=1.309, refused=43.0
+    )
+    server = msgspec.structs.replace(
+        server,
+        status="critical",
+        verdict=finding.title,
+        findings=(finding,),
+        flow=flow,
+        sockets=(msgspec.structs.replace(socket, mean_queue=40.0, full=0.98),),
+        threads=msgspec.structs.replace(server.threads, available=8, mean=8.0),
+        sampling=msgspec.structs.replace(server.sampling, observed_seconds=900.0),
+    )
+    lines = list(reports.render_lines(server))
+    assert max(map(len, lines)) <= reports.WIDTH
+    assert re.fullmatch(r"CRITICAL since [\d:]+ \w+ \(4 min\)  Clients are turned away: all threads are", lines[1])
+    assert lines[2:7] == [
+        "busy.",
+        "  DO           Raise `threads` from 4 to 16: there are at least 48.0 requests at",
+        "               once for 8 threads; at least 74.0/s are served then",
+        "  users wait   1.3 s = 1.1 s in the listen queue + 209 ms in service",
+        "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away",
+    ]
+    assert lines[7].startswith("  time ")
+    young = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=250.0))
+    assert next(line for line in reports.render_lines(young) if "CRITICAL" in line).startswith("CRITICAL  Clients")
+    unix = msgspec.structs.replace(server, flow=msgspec.structs.replace(flow, refused=None))
+    assert "48 at once for 8 threads; queue full 98 % of the time" in " ".join(
+        " ".join(reports.render_lines(unix)).split()
+    )
+
+
+def test_a_server_that_is_down_says_what_to_do_first() -> None:
+    """It has no figures; the exporter's document has the act."""
+    error = schema.Error(
+        reason="refused", message="connection refused", change="Start uWSGI. If it ends again, see why."
+    )
+    down = msgspec.structs.replace(unreadable(), error=error)
+    assert list(reports.render_lines(down))[1:] == [
+        "UNKNOWN  It cannot be read: connection refused.",
+        "  DO           Start uWSGI",
+    ]
+
+
 def test_a_line_for_each_and_all_about_those_that_are_not_fine() -> None:
     """Details of ok servers are left out; unreadable servers have none."""
     text = "\n".join(reports.render_list([critical(), unreadable(), busy_server()]))
     assert text.startswith("CRITICAL  3 servers: 1 critical, 1 unknown, 1 ok\n\nCRITICAL  hot")
     assert "UNKNOWN   gone      -  It cannot be read" in text
     assert "OK        shop   4.0x  All is well." in text
-    assert text.count("requests/s") == 1
+    assert text.count("  users wait") == 1
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -89,8 +151,8 @@ def test_a_full_host_is_said_once() -> None:
     full = [on_host("first", 0.1, 0.04), on_host("second", 0.3, 0.06)]
     lines = list(reports.render_list(full))
     assert lines[1:4] == [
-        "Hardly any CPU of this host is idle: of 2 CPUs, the workers of these 2 servers",
-        "  use 0.4, and other programs 1.6.",
+        "CPUs are full. Of 2 CPUs, the workers of these 2 servers use 0.4, and other",
+        "  programs 1.6.",
         "",
     ]
     assert json.loads(reports.render_json(full, single=False))["host"] == " ".join(line.strip() for line in lines[1:3])

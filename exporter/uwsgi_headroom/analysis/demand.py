@@ -24,7 +24,7 @@ from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, ju
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import ServerRecord, SocketHolders, is_tcp
-from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.formats import counted, fixed
 
 SATURATED = 0.97
 """At or above this mean fraction of busy threads, the threads cut the completed rate off: below it, random arrivals
@@ -175,5 +175,10 @@ def describe_demand(demand: Demand, threads: int | None, slots: str = "threads")
     if demand.at_once is None or not threads:
         return None
     least = "at least " if demand.is_floor else ""
-    number = f"{demand.at_once:.0f}" if demand.at_once >= 10 else f"{demand.at_once:.1f}"
+    number = write_at_once(demand.at_once)
     return f"{least}{number} requests at once for {counted(threads, slots.removesuffix('s'))}"
+
+
+def write_at_once(number: float) -> str:
+    """How many requests are there at once, on average: from 10 on without decimals."""
+    return fixed(number, 0 if number >= 9.95 else 1)

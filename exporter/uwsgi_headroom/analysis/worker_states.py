@@ -6,6 +6,7 @@ Findings and advice share these facts. Each is about the workers of one server, 
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -33,6 +34,11 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
     busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
     return f"`py-spy dump --pid {(busiest and busiest.pid) or 'PID'}`"
+
+
+def print_pids(server: ServerRecord) -> str:
+    """The command that prints how to restart the workers with stuck requests, in backticks."""
+    return f"`uwsgi-headroom pids {shlex.quote(server.address.removeprefix('unix://') or 'NAME')} --stuck`"
 
 
 def part_away(figures: Figures) -> float | None:

@@ -20,6 +20,7 @@ from uwsgi_headroom.config.defaults import (
     LISTEN_ADDRESS,
     PASSWORD_COST_RANGE,
     SHIPPED_HISTORY,
+    STUCK_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS
 
@@ -71,6 +72,7 @@ def make_command_line() -> CommandLine:
         "serve": _add_serve(commands),
         "check": _add_check(commands),
         "top": _add_top(commands),
+        "pids": _add_pids(commands),
         "report": _add_report(commands),
         "tune": _add_tune(commands),
         "discover": _add_discover(commands),
@@ -170,6 +172,41 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="how long to watch before a snapshot if top reads the server itself (default 3)",
     )
     return parser
+
+
+def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "pids",
+        summary="print the command that restarts some workers",
+        description="Print the command that restarts some workers of a server, with their PIDs of now, the age of the "
+        "requests in service in each, and what is lost by it. Sends no signal and changes nothing. Without --worker "
+        "and --stuck, list all workers. Exit status: 0, or 1 if there is nothing to restart.",
+    )
+    parser.add_argument(
+        "server",
+        metavar="NAME|ADDRESS|URL",
+        help="the name of a server of the exporter on this machine, or of one that is found here; or what check takes",
+    )
+    parser.add_argument(
+        "--worker",
+        metavar="NUMBERS",
+        action="extend",
+        type=_parse_numbers,
+        help="which workers, such as 2,3; repeatable",
+    )
+    parser.add_argument(
+        "--stuck",
+        action="store_true",
+        help="the workers with requests that are stuck: in service for "
+        f"{STUCK_SECONDS:g} s or longer, or for the exporter's own --stuck",
+    )
+    add_http_config_flag(parser)
+    return parser
+
+
+def _parse_numbers(text: str) -> list[int]:
+    return [whole_between(1, 100_000)(number) for number in text.split(",")]
 
 
 def _add_report(commands: argparse._SubParsersAction[Parser]) -> Parser:

@@ -1,8 +1,8 @@
 """Writes verdicts as text of 80 columns without colour, and as JSON.
 
-The text of one server has a sentence, the figures behind it, and advice; of several servers, a line for each, worst
-first, then the details of any problem. The JSON is each server's document, as in the exporter's API, over the time that
-it was watched.
+The text of one server begins with what is wrong, what to do and what users feel, then has the figures behind it and
+each finding; of several servers, it has a line for each, worst first, then the details of any problem. The JSON is each
+server's document, as in the exporter's API, over the time that it was watched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
 from uwsgi_headroom.documents import (
     Code,
-    CodeLine,
     PredictedLoad,
     PredictedSetting,
     ResponseTimes,
@@ -31,21 +30,27 @@ from uwsgi_headroom.documents import (
 )
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
+    describe_code_line,
+    describe_code_rest,
     describe_destinations,
+    describe_first_act,
     describe_full_host,
     describe_objective,
     describe_queue_wait,
     describe_routes,
+    describe_served,
+    describe_since,
     describe_stuck,
     describe_total_time,
+    find_since,
     list_percentiles,
     split_request_time,
+    write_moment,
 )
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.words.formats import (
     amount,
     byte_size,
-    code_place,
     counted,
     duration,
     factor,
@@ -61,15 +66,16 @@ WIDTH = 80
 
 
 def render_lines(server: Server) -> Iterator[str]:
-    """Write the whole report; for a server that was not judged, the reason."""
-    yield f"{server.name}  {server.address}"
-    if server.version and server.state == "up":
-        yield f"uWSGI {server.version}{_describe_window(server)}"
-    yield ""
-    yield from _wrap(f"{server.status.upper()}  {server.verdict}")
+    """Write the whole report; for a server that was not judged, the reason. Its first eight lines are enough to act:
+    what is wrong and since when, what to do, what users wait, and where the time goes."""
+    yield from _wrap(_identify(server), indent=("", "  "))
+    yield from _wrap(f"{' '.join(filter(None, (server.status.upper(), describe_since(server))))}  {server.verdict}")
+    if act := describe_first_act(server):
+        yield from _section("DO", act)
     if server.state != "up":
         return
     if server.flow and server.headroom:
+        yield from _felt(server, server.flow)
         yield ""
         yield from _figures(server, server.flow, server.headroom)
         yield ""
@@ -80,32 +86,42 @@ def render_lines(server: Server) -> Iterator[str]:
     yield from _emperor(server)
     for place, finding in enumerate(server.findings, 1):
         yield ""
-        yield from _finding(place, finding)
+        yield from _finding(place, finding, server)
     if server.what_if:
         yield ""
         yield from _what_if(server.what_if)
 
 
-def _describe_window(server: Server) -> str:
-    return f", watched for {duration(server.window.seconds)}" if server.window else f" {server.kind or ''}".rstrip()
+def _identify(server: Server) -> str:
+    """Say which server it is, and for how long it was watched."""
+    if not server.version or server.state != "up":
+        return f"{server.name}  {server.address}"
+    host = f" on {server.identity.host}" if server.identity and server.identity.host else ""
+    window = f"watched for {duration(server.window.seconds)}" if server.window else server.kind
+    return f"{server.name}  uWSGI {server.version}{host}, {server.address}, {window}"
+
+
+def _felt(server: Server, flow: Flow) -> Iterator[str]:
+    """Write what users feel, and where the time of a request goes."""
+    for name, text in (("users wait", describe_total_time(flow)), ("served", describe_served(server))):
+        yield from _section(name, text or "not known")
+    if server.waits:
+        yield from _time(server.waits)
 
 
 def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+    if server.response_times:
+        yield from _response_times(server.response_times, flow.response_time)
+    if wait := describe_queue_wait(server):
+        yield from _section("queue wait", wait)
+    if server.objective:
+        yield from _section("objective", describe_objective(server.objective))
+    if routes := describe_routes(server.routes or ()):
+        yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     if server.threads and server.threads.configured is not None:
         capacity = counted(server.threads.configured, slots[:-1])
         yield f"  capacity     {capacity} configured, {server.threads.available} available"
-    if flow.throughput is not None:
-        is_below = server.response_times is not None
-        at = "" if is_below or flow.response_time is None else f" of {duration(flow.response_time)} each"
-        yield f"  throughput   {amount(flow.throughput)} requests/s{at}"
-    yield from _times_felt(server, flow)
-    if server.objective:
-        yield from _section("objective", describe_objective(server.objective))
-    if server.waits:
-        yield from _time(server.waits)
-    if routes := describe_routes(server.routes or ()):
-        yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
@@ -140,20 +156,11 @@ def _usable(factor_: float) -> str:
     return f"{factor(factor_)}, then requests begin to wait" if factor_ > 1 else "none: requests begin to wait"
 
 
-def _times_felt(server: Server, flow: Flow) -> Iterator[str]:
-    """Write what users wait: the time in service, the wait in the queue before it, and both."""
-    if server.response_times:
-        yield from _response_times(server.response_times, flow.response_time)
-    if wait := describe_queue_wait(server):
-        yield from _section("queue wait", wait)
-    if together := describe_total_time(flow):
-        yield from _section("users wait", together)
-
-
 def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
     parts = [] if mean is None else [f"mean {duration(mean)}"]
     parts = [part.replace(" ", "\u00a0") for part in (*parts, *list_percentiles(section))]
-    samples = f"{significant(1 / section.interval, 2)} samples a second" if section.interval > 0 else "samples"
+    pace = significant(1 / section.interval, 2) if section.interval > 0 else ""
+    samples = f"{pace} {'sample' if pace == '1' else 'samples'} a second" if pace else "samples"
     yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from {samples}")
 
 
@@ -211,7 +218,6 @@ def _column(value: float | None, of: float, text: str) -> str:
 
 
 _MOST_CODE_LINES = 5
-_LEAST_SHARE = 0.2  # of a line, from which on a state is named
 
 
 def _code(code: Code) -> Iterator[str]:
@@ -225,27 +231,9 @@ def _code(code: Code) -> Iterator[str]:
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
     for line in code.lines[:_MOST_CODE_LINES]:
         time = "" if line.per_request is None else duration(line.per_request)
-        yield from _wrap(_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
-    shown = sum(line.share for line in code.lines[:_MOST_CODE_LINES])
-    rest = [(1 - shown - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
-    if named := [f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST]:
-        yield from _wrap(f"{', '.join(named)}.", indent=("  ", "  "))
-
-
-_LEAST_REST = 0.005
-
-
-def _code_line(line: CodeLine) -> str:
-    where = f" {line.addresses[0]}" if line.addresses else ""
-    waits = ", ".join(
-        f"{WAITS[each.state].name}{where if each.state in ('backend', 'dns') else ''}"
-        for each in line.states
-        if each.share >= _LEAST_SHARE * line.share
-    )
-    if not line.line:
-        return f"outside of Python code: {waits}"
-    callee = f", in {line.callee}" if line.callee else ""
-    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
+        yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
+    if rest := describe_code_rest(code, _MOST_CODE_LINES):
+        yield from _wrap(f"{rest}.", indent=("  ", "  "))
 
 
 def _emperor(server: Server) -> Iterator[str]:
@@ -258,8 +246,11 @@ def _emperor(server: Server) -> Iterator[str]:
         yield from _wrap(f"throttled  {vassal.name}{attempts}{delay}", indent=("  ", "    "))
 
 
-def _finding(place: int, finding: Finding) -> Iterator[str]:
+def _finding(place: int, finding: Finding, server: Server) -> Iterator[str]:
     yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
+    since = find_since(server, finding)
+    if since is not None:
+        yield f"   Since {write_moment(since, server.time)}."
     for text in (*[f"{harm.title} {harm.evidence}" for harm in finding.harms], finding.evidence, finding.meaning):
         yield from _wrap(text, indent=("   ", "   "))
     if finding.change:

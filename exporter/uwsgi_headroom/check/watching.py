@@ -38,6 +38,7 @@ from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.states import FAILURES
 
 _STOPPED_SECONDS = 5.0
 
@@ -75,18 +76,20 @@ async def judge(
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
-        return describe_failure(watch, clock, error.reason, build.describe_trouble(error))
+        _, change = FAILURES[error.reason]
+        return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
     return build.build_server(watch, clock, seconds, (seconds,))
 
 
-def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str) -> Server:
-    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict."""
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:
+    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
+    change: what to do."""
     return msgspec.structs.replace(
         build.build_server(watch, clock, 1.0, ()),
         state="down",
         status="unknown",
         verdict=sentence,
-        error=Error(reason=reason, message=sentence),
+        error=Error(reason=reason, message=sentence, change=change),
     )
 
 

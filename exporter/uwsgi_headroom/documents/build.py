@@ -21,7 +21,7 @@ from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
-from uwsgi_headroom.documents.sentences import describe_full_host
+from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
@@ -33,6 +33,7 @@ from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.states import FAILURES
 
 SERVERS_PATH = "/api/v1/servers"
 
@@ -62,7 +63,7 @@ def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[fl
         return msgspec.structs.replace(
             _build_server(watch, None, clock, window, windows),
             state="down",
-            error=_build_error(fault),
+            error=_build_error(fault, watch.name),
             status="unknown",
             verdict=describe_trouble(fault),
         )
@@ -86,7 +87,7 @@ def _build_server(
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
-        error=_build_error(watch.error),
+        error=_build_error(watch.error, watch.name),
         read_at=reading.time if reading else None,
         age=max(0.0, now - reading.at) if reading else None,
         kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
@@ -127,9 +128,18 @@ def _build_server(
     )
 
 
-def _build_error(error: ReadError | None) -> schema.Error | None:
-    """Build the section with the reason why a server is down; None if there is none."""
-    return schema.Error(reason=error.reason, message=printable_name(str(error))) if error else None
+def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
+    """Build the section with the reason why a server is down, and what to do; None if it is not down."""
+    if error is None:
+        return None
+    harm, change = FAILURES[error.reason]
+    return schema.Error(
+        reason=error.reason,
+        message=printable_name(str(error)),
+        harm=harm,
+        change=change,
+        runbook=runbook_path("was_down", server),
+    )
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
@@ -203,9 +213,22 @@ def server_path(name: str) -> str:
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
 
-def urgency(server: schema.Summary) -> tuple[bool, float, str]:
-    """Sort key of lists: servers that are down first, then by headroom, least first."""
-    return server.state != "down", float("inf") if server.headroom is None else server.headroom, server.name
+_STATES = ("down", "stale", "up")
+_PROBLEMS = ("critical", "warning")
+
+
+def urgency(server: schema.Summary) -> tuple[int, int, int, float, str]:
+    """Sort key of lists: servers that are down first, then those with a problem that their own settings can solve, then
+    those that only lack what their host lacks, then the others; within each, the worst, then the least headroom first.
+    """
+    problem = _PROBLEMS.index(server.status) if server.status in _PROBLEMS else None
+    return (
+        _STATES.index(server.state),
+        2 if problem is None else int(server.of_host),
+        problem or 0,
+        float("inf") if server.headroom is None else server.headroom,
+        server.name,
+    )
 
 
 def _build_summary(server: schema.Server) -> schema.Summary:
@@ -234,6 +257,8 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         emperor_pid=server.identity.emperor_pid if server.identity else None,
         p95=find_percentile(server.response_times, 0.95),
         threads=server.threads.mean if server.threads else None,
+        act=find_first_act(server),
+        of_host=lacks_host_only(server),
     )
 
 
@@ -286,6 +311,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
+        of_host=finding.of_host,
     )
 
 

@@ -28,10 +28,14 @@ Kind = Literal["server", "emperor", "router"]
 
 
 class Error(Struct, frozen=True, kw_only=True):
-    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total."""
+    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total; harm: what
+    users feel of it; change: what to do; both in sentences, may be empty; runbook: its path, or null."""
 
     reason: str
     message: str
+    harm: str = ""
+    change: str = ""
+    runbook: str | None = None
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
@@ -103,7 +107,8 @@ class Flow(Struct, frozen=True, kw_only=True):
     """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
     a request waited in a listen queue; total_time: response_time and queue_wait, what users wait without the network;
-    waiting: whether users notice the wait in the queue, or that at one of several sockets."""
+    waiting: whether users notice the wait in the queue, or that at one of several sockets. refused: connections per
+    second that the kernel turned away at a full TCP queue, retries included; null if unknown, as at UNIX sockets."""
 
     requests: int
     throughput: float | None
@@ -113,6 +118,7 @@ class Flow(Struct, frozen=True, kw_only=True):
     queue_wait: float | None
     total_time: float | None = None
     waiting: Waiting | None = None
+    refused: float | None = None
 
 
 class Threads(Struct, frozen=True, kw_only=True):
@@ -158,7 +164,8 @@ class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
     null if its workers serve other sockets as well, as the socket of a request is unknown. oldest_wait: for how long
-    the oldest request in the queue has waited at the last reading, 0 if it is empty."""
+    the oldest request in the queue has waited at the last reading, 0 if it is empty. full: share of the window in which
+    the queue was at its limit, and clients were refused."""
 
     name: str
     queue: int | None
@@ -168,6 +175,7 @@ class Socket(Struct, frozen=True, kw_only=True):
     mean_queue: float | None
     queue_wait: float | None
     oldest_wait: float | None = None
+    full: float | None = None
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -290,7 +298,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     what to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
     server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
     epoch seconds from which on it has held, judged every few seconds over one minute; null if unknown. event: the
-    latest event of this kind."""
+    latest event of this kind. of_host: whether the host lacks something, so that no setting of this uWSGI changes it.
+    """
 
     code: str
     severity: Severity
@@ -304,6 +313,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     runbook: str | None
     since: float | None = None
     event: Event | None = None
+    of_host: bool = False
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -378,7 +388,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now."""
+    `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
+    is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str
@@ -404,6 +415,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     emperor_pid: int | None = None
     p95: Percentile | None = None
     threads: float | None = None
+    act: str = ""
+    of_host: bool = False
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
@@ -419,9 +432,10 @@ class Pattern(Struct, frozen=True, kw_only=True):
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """Every server: servers that are down first, then by headroom, least first. version: of the exporter; patterns:
-    those of its configuration; host: what is true of the host that several of them run on, null if it has idle CPUs or
-    is not known."""
+    """Every server: those that are down first, then those with a problem that their own settings can solve, then those
+    that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
+    of the exporter; patterns: those of its configuration; host: what the host that several of them run on lacks, and
+    what to do; null if it has idle CPUs or is not known."""
 
     time: float
     version: str

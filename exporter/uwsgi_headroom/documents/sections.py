@@ -12,6 +12,7 @@ import msgspec
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.capacity import count_more_workers
+from uwsgi_headroom.analysis.demand import was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.usable import Usable
@@ -23,7 +24,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
-from uwsgi_headroom.record import ServerRecord, Setup
+from uwsgi_headroom.record import ServerRecord, Setup, is_tcp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
@@ -53,7 +54,16 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
 def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
     flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(flow, waiting=judge_waiting(figures.longest_wait[0]))
+    return msgspec.structs.replace(flow, waiting=judge_waiting(figures.longest_wait[0]), refused=_refused(figures))
+
+
+def _refused(figures: Figures) -> float | None:
+    """The rate of refused connections; None if unknown: the kernel counts none at UNIX sockets."""
+    window, sockets = figures.window, figures.server.queues
+    is_uncounted = any(not is_tcp(name) and was_full(window, name) for name in sockets)
+    if window.refused is None or is_uncounted or not any(map(is_tcp, sockets)):
+        return None
+    return littles_law.ratio(window.refused, window.seconds)
 
 
 def build_balance(balance: evenness.Balance) -> schema.Balance:
@@ -138,7 +148,17 @@ def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals)
             if figures and area is not None and len(queues) == 1
             else waits.get(name),
             oldest_wait=totals.oldest_waits.get(name),
+            full=_full(figures, name),
         )
+
+
+def _full(figures: Figures | None, name: str) -> float | None:
+    """The share of the window in which a socket's queue was full; None if unknown."""
+    if figures is None or name not in figures.window.queue_full_seconds:
+        return None
+    if not was_full(figures.window, name):
+        return 0.0
+    return littles_law.ratio(figures.window.queue_full_seconds[name], figures.window.observed_seconds)
 
 
 def build_sampling(watch: Watch) -> schema.Sampling:

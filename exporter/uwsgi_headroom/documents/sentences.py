@@ -1,31 +1,39 @@
 """Writes sections of a server's document for people: parts of the request time, percentiles, the objective, and routes.
 
-The page, `top` and `check` show these texts, so that they are the same everywhere.
+`top` and `check` show these texts, so that they are the same everywhere.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.demand import write_at_once
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.analysis.worker_states import ASYNC
+from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.schema import Flow, Server
+from uwsgi_headroom.documents.schema import Finding, Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
+    code_place,
     counted,
     duration,
     factor,
     fine_percent,
     mean_count,
+    mean_threads,
     percent,
+    rate,
     significant,
 )
 from uwsgi_headroom.words.states import WAITS
@@ -195,25 +203,98 @@ def list_percentiles(
 
 def describe_queue_wait(server: Server) -> str:
     """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest has
-    waited for 812 ms`; empty if it is not known. Percentiles are left out where samples show none of them."""
+    waited for 812 ms`; empty if it is not known, or if the queue is empty. Percentiles are left out where samples show
+    none of them."""
     flow, known = server.flow, server.queue_waits
     if flow is None or flow.queue_wait is None:
         return ""
-    text = f"{duration(flow.queue_wait)} in the listen queue"
-    if known and any(each.seconds is not None for each in known.percentiles):
-        text += f", {', '.join(list_percentiles(known))}"
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
+    if flow.queue_wait < EMPTY and not oldest and not parts:
+        return ""
+    text = ", ".join([f"{duration(flow.queue_wait)} in the listen queue", *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
 
 def describe_total_time(flow: Flow) -> str:
-    """Write what users wait, such as `690 ms: 182 ms in service + 508 ms in the listen queue`; empty if it is not
-    known, or if the queue is empty."""
-    if flow.total_time is None or flow.queue_wait is None or flow.queue_wait < EMPTY:
+    """Write what users wait, in the order in which they do, such as `690 ms = 508 ms in the listen queue + 182 ms in
+    service`; empty if no request was completed."""
+    if flow.response_time is None:
         return ""
+    if flow.total_time is None or flow.queue_wait is None:
+        return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
+    if flow.queue_wait < EMPTY:
+        return f"{duration(flow.response_time)} in service; the listen queue is empty"
     served = duration(flow.total_time - flow.queue_wait)
-    return f"{duration(flow.total_time)}: {served} in service + {duration(flow.queue_wait)} in the listen queue"
+    return f"{duration(flow.total_time)} = {duration(flow.queue_wait)} in the listen queue + {served} in service"
 
+
+def describe_served(server: Server) -> str:
+    """Write what is served and what is not, such as `37.0/s; 48 at once for 8 threads; 43.0/s turned away`;
+    empty if it is not known."""
+    flow, threads = server.flow, server.threads
+    if flow is None or flow.throughput is None:
+        return ""
+    parts = [rate(flow.throughput)]
+    available = (threads.available if threads.mean is None else threads.mean) if threads else None
+    if flow.observed is not None and available:
+        slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+        waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
+        parts.append(f"{write_at_once(flow.observed + waiting)} at once for {mean_threads(available)} {slots}")
+    full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
+    if flow.refused:
+        parts.append(f"{rate(flow.refused)} turned away")
+    elif full and full.full:
+        parts.append(f"queue full {percent(full.full)} of the time")
+    elif flow.refused == 0:
+        parts.append("none turned away")
+    return "; ".join(parts)
+
+
+def describe_first_act(server: Server) -> str:
+    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7: there are
+    7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be done."""
+    act = find_first_act(server)
+    promised = (each.serves for each in list_problems(server) if each.change and first_act(each.change) == act)
+    serves = next(promised, None)
+    return act if serves is None else f"{act}; at least {rate(serves)} are served then"
+
+
+def describe_since(server: Server) -> str:
+    """Write since when a server has been as it is, such as `since 16:16:02 UTC (4 min)`; empty if that is not known, or
+    if it is ok. Only an exporter knows it."""
+    if server.state == "down":
+        since = next((event.time for event in server.events if event.kind == "server_down"), None)
+    else:
+        worst = server.findings[0] if server.findings and server.status in ("warning", "critical") else None
+        since = find_since(server, worst) if worst else None
+    if since is None or (server.state == "down" and server.time - since < _NEW):
+        return ""
+    return f"since {write_moment(since, server.time)}"
+
+
+def find_since(server: Server, finding: Finding) -> float | None:
+    """The epoch seconds from which on a finding has held; None if that is not known, as if it has since the server is
+    watched: then it most likely began before."""
+    watched = server.sampling.observed_seconds + server.sampling.gap_seconds
+    if finding.since is None or server.time - finding.since > watched - _FIRST_JUDGED:
+        return None
+    return finding.since
+
+
+def write_moment(moment: float, now: float) -> str:
+    """Write a time of day and how long ago it is, such as `16:16:02 UTC (4 min)`; of another day with its date."""
+    form = "%H:%M:%S %Z" if now - moment < _HALF_A_DAY else "%d %b %H:%M %Z"
+    return f"{time.strftime(form, time.localtime(moment))} ({duration(max(0.0, now - moment))})"
+
+
+_HALF_A_DAY = 43_200.0
+
+_FIRST_JUDGED = 60.0
+"""Seconds of a server's history, at most, after which its findings are judged for the first time."""
+
+_NEW = 1.0
+"""Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
 
 _USUAL = 0.95
 
@@ -287,6 +368,36 @@ def _rounded(seconds: float) -> str:
     return duration(float(significant(seconds, 2)))
 
 
+_LEAST_PART = 0.2
+"""Share of the time of a line of code from which on what it waits for is named."""
+
+
+def describe_code_line(line: CodeLine) -> str:
+    """Write where a line of code is and what it waits for, such as `query_orders (shop/orders.py:3), in execute:
+    backend 10.0.0.5:5432`."""
+    where = f" {line.addresses[0]}" if line.addresses else ""
+    waits = ", ".join(
+        f"{WAITS[each.state].name}{where if each.state in _OUTSIDE else ''}"
+        for each in line.states
+        if each.share >= _LEAST_PART * line.share
+    )
+    if not line.line:
+        return f"outside of Python code: {waits}"
+    callee = f", in {line.callee}" if line.callee else ""
+    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
+
+
+_LEAST_REST = 0.005
+
+
+def describe_code_rest(code: Code, shown: int) -> str:
+    """Write what is not in the first lines of code, such as `12 % in other lines, 3.0 % not readable`; empty if there
+    is nothing."""
+    known = sum(line.share for line in code.lines[:shown])
+    rest = [(1 - known - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
+    return ", ".join(f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST)
+
+
 _MOST = 3
 
 _LEAST_ROUTE_SHARE = 0.03
@@ -306,24 +417,55 @@ def _describe_route(route: Route, of: str) -> str:
     return f"{route.route} {percent(route.share)}{of}{oldest}"
 
 
+def list_problems(server: Server) -> list[Finding]:
+    """The findings that make the status of a server, worst first; none for one that is not read."""
+    return [finding for finding in server.findings if finding.severity != "info"] if server.state == "up" else []
+
+
+_NO_ROOM = 1.15
+"""Headroom below which it reads 1.1x or less. Without a finding, others use the CPUs."""
+
+
+def lacks_host_only(server: Server) -> bool:
+    """Whether what a server lacks is the host's, and nothing else, so that no setting of its uWSGI helps."""
+    if problems := list_problems(server):
+        return all(problem.of_host for problem in problems)
+    room, host = server.headroom, server.host
+    is_last = room is not None and room.first == "cpu" and room.factor is not None and room.factor < _NO_ROOM
+    return server.state == "up" and is_last and host is not None and host.limited_by == "host"
+
+
+def find_first_act(server: Server) -> str:
+    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is none. What
+    its own settings can solve comes before what its host lacks."""
+    if server.state == "down":
+        return first_act(server.error.change) if server.error else ""
+    acts = sorted((problem for problem in list_problems(server) if problem.change), key=lambda each: each.of_host)
+    return first_act(acts[0].change) if acts else ""
+
+
 def describe_full_host(servers: Iterable[Server]) -> str | None:
-    """That no CPU of the host is idle, and who uses them: said once for all servers on it. None while CPUs are idle, or
-    if fewer than two servers can use all of them."""
+    """What the host lacks whose CPUs are all in use, who uses them, and what to do: said once for all servers on it.
+    None while CPUs are idle, or if fewer than two servers can use all of them."""
     found = [
-        (server.host.cpus, server.cpu)
+        (server, server.host.cpus, server.cpu)
         for server in servers
         if server.state == "up" and server.cpu and server.host and server.host.cpus and server.host.limited_by == "host"
     ]
-    if len(found) < _LEAST_SERVERS or len({cpus for cpus, _ in found}) > 1:
+    if len(found) < _LEAST_SERVERS or len({cpus for _, cpus, _ in found}) > 1:
         return None
-    cpus, idle = found[0][0], median(cpu.idle for _, cpu in found)
+    cpus, idle = found[0][1], median(cpu.idle for *_, cpu in found)
     if not is_hardly_any_idle(idle, cpus):
         return None
-    own = sum(cpu.own for _, cpu in found)
-    others = max(0.0, cpus - own - idle)
+    own = sum(cpu.own for *_, cpu in found)
+    names = {server.identity.host for server, *_ in found if server.identity}
+    name = names.pop() if len(names) == 1 else None
+    waiting = sum(any(problem.of_host for problem in list_problems(server)) for server, *_ in found)
+    lack = f": {counted(waiting, 'server')} {'waits' if waiting == 1 else 'wait'} for a CPU" if waiting else ""
     return (
-        f"Hardly any CPU of this host is idle: of {counted(round(cpus), 'CPU')}, the workers of these {len(found)} "
-        f"servers use {mean_count(own)}, and other programs {mean_count(others)}."
+        f"{f'{name}: ' if name else ''}CPUs are full{lack}. Of {counted(round(cpus), 'CPU')}, the workers of these "
+        f"{len(found)} servers use {mean_count(own)}, and other programs {mean_count(max(0.0, cpus - own - idle))}."
+        + (" Add CPUs, or move load to another host." if waiting else "")
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from uwsgi_headroom.top.servers import SERVER_SORTS, Key
 from uwsgi_headroom.top.view.worker_table import SORTS
 
-View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "help"]
+View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "code", "help"]
 Command = Literal["quit", "dump"]
 
 LISTS = ("servers", "tree")
@@ -23,7 +23,7 @@ FAST = INTERVALS[0]
 NORMAL = 1.0
 PLOT_SPANS = (60.0, 300.0, 900.0, 3600.0)
 
-_PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes"}
+_PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes", "C": "code"}
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
 _COMMANDS: Mapping[str, Command] = {"q": "quit", "d": "dump"}
 _ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " ": "space", "J": "d"}
@@ -118,7 +118,7 @@ def _set_filter(navigation: Navigation, text: str) -> Navigation:
 
 
 def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    filtered = navigation.view in (*LISTS, "workers", "events", "routes")
+    filtered = navigation.view in (*LISTS, "workers", "events", "routes", "code")
     return replace(navigation, typing=True) if filtered else navigation
 
 

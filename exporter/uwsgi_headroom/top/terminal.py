@@ -233,8 +233,9 @@ class Painter:
 
     def paint(self, line: Text, width: int) -> str:
         """Write a line, at most `width` columns, with no control characters except those of its styles."""
-        harmless = _escape(line) if self._unicode else _to_ascii(_escape(line))
-        harmless.truncate(width)
+        harmless = _escape(line)
+        harmless.truncate(width, overflow="ellipsis")
+        harmless = harmless if self._unicode else _to_ascii(harmless)
         with self._console.capture() as captured:
             self._console.print(harmless, soft_wrap=True, end="")
         return captured.get()

@@ -55,7 +55,14 @@ def recommend(
         present=present,
         headline=headline,
         reasons=tuple(
-            sentence for sentence in (reason, _describe_needs(chosen, present, evidence), headroom) if sentence
+            sentence
+            for sentence in (
+                reason,
+                _warn_of_one_process(chosen, evidence),
+                _describe_needs(chosen, present, evidence),
+                headroom,
+            )
+            if sentence
         ),
         cautions=tuple(_list_cautions(chosen, evidence, load, cpus, off)),
     )
@@ -122,6 +129,24 @@ def _describe_needs(chosen: Variant, present: Variant, evidence: Evidence) -> st
     return f"It has {threads}{before}, and took {byte_size(ours)} of memory, instead of {byte_size(theirs)}."
 
 
+def _warn_of_one_process(chosen: Variant, evidence: Evidence) -> str | None:
+    """What a single process costs, and what two or more would cost instead; None if there are more."""
+    if chosen.setting.processes > 1:
+        return None
+    several = [variant for variant in evidence.variants if variant.setting.processes > 1]
+    found = [(evidence.compare(variant, chosen), variant) for variant in several if not evidence.fault(variant)]
+    known = [(comparison.ratio, variant) for comparison, variant in found if comparison]
+    ratio, best = max(known, key=lambda pair: pair[0], default=(0.0, None))
+    instead = "run tune with two in the ini file to see what they would cost"
+    if best is not None:
+        instead = f"the best with more, {best.name}, was {fine_percent(max(0.0, 1 - ratio))} behind"
+    return (
+        f"{chosen.name} is a single process: while it restarts, after a crash or a reload, by harakiri or "
+        "max-requests, nobody is served, and a crash loses all requests in service. Two or more are safer: "
+        f"{instead}."
+    )
+
+
 def _describe_headroom(chosen: Variant, present: Variant, evidence: Evidence, load: Load, cpus: float) -> str | None:
     """The model's most throughput of the chosen variant, as a multiple of the load."""
     outcome = next((outcome for outcome in reversed(evidence.of(chosen)) if outcome.observed), None)
@@ -147,11 +172,6 @@ def _list_cautions(chosen: Variant, evidence: Evidence, load: Load, cpus: float,
         yield (
             f"{present.name} has one thread in each process, and {chosen.name} has several: the application, and all "
             "libraries that it uses, must be safe to run in several threads. This load does not prove that."
-        )
-    if present.setting.processes > 1 and chosen.setting.processes == 1:
-        yield (
-            f"{chosen.name} is a single process: while it restarts, after a crash or by harakiri or max-requests, no "
-            "request is answered, and no other process takes over."
         )
     outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
     yield from _warn_of_statuses(outcomes)

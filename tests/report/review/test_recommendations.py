@@ -189,8 +189,8 @@ def test_page_one_says_what_users_feel_and_what_the_change_brings() -> None:
     assert verdict.sentence.startswith(f"{first.title} Headroom")
     assert verdict.action.startswith(first.action)
     assert verdict.gain == first.effect
-    assert verdict.users.startswith("At peak a request takes 100 ms on average, and 95 of 100 at most ")
-    assert "Clients were turned away in 5.6 % of the time." in verdict.users
+    assert verdict.users.startswith("At peak users wait 100 ms in service (95 of 100 at most ")
+    assert "Clients were turned away for 5.6 % of the range." in verdict.users
 
 
 def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:

@@ -20,7 +20,7 @@ CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0
 @pytest.fixture(scope="module")
 def calm(no_predictions: None) -> Review:
     """Two servers with 4 of 32 threads in service each, for which nothing is recommended."""
-    return build_review(make_review_data(History(services=(CALM,), days=2, until=stories.UNTIL)))
+    return build_review(make_review_data(History(services=(CALM,), days=8, until=stories.UNTIL)))
 
 
 def _judge(calm: Review, one_lost: float | None) -> Verdict:
@@ -63,3 +63,12 @@ def test_a_lone_server_is_not_reproached_with_its_loss(calm: Review) -> None:
     )
     assert verdict.judgement == "ok"
     assert verdict.problem.endswith("It has one server: if that is lost, the service is down.")
+
+
+def test_below_a_week_it_is_too_early_to_say(no_predictions: None) -> None:
+    """What is bad is known to be, but a busier day may still come, so that nothing is called enough."""
+    (service,) = build_review(make_review_data(History(services=(CALM,), days=3, until=stories.UNTIL))).services
+    assert service.verdict.judgement == "unknown"
+    assert service.verdict.problem.startswith("Too early to say: 3 days with a known peak, and a week is needed, ")
+    assert service.verdict.sentence.endswith("; too early to say more.")
+    assert service.verdict.action == "Nothing now. Run this report again when a week is known."

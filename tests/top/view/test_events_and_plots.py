@@ -74,7 +74,7 @@ def trend(points: int) -> Trend:
         step=1.0,
         time=[EPOCH + value for value in rising],
         throughput=rising,
-        headroom=Headroom([20.0] * points),
+        headroom=Headroom([2.0] * points),
         queue_wait=[None] * points,
         concurrency=Concurrency([4.0] * points),
         threads=Capacity([8.0] * points),
@@ -82,14 +82,17 @@ def trend(points: int) -> Trend:
 
 
 def test_charts_of_load_headroom_wait_and_busy_threads() -> None:
-    """A rising line rises, values beyond the scale fill it, unknown values are named, and the axis has local times."""
+    """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill; unknown values are named, and
+    the axis has local times."""
     drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
     assert drawn[0].startswith("load, requests per second   now 8.00, min 1.00, max 8.00")
     top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
     assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
     assert top[-1] == "█"
     assert bottom[0] == "▄"
-    assert set(drawn[6].partition("│")[2]) == {"█"}
+    scale, half = (drawn[place].split("│") for place in (6, 8))
+    assert (scale[0].strip(), set(scale[1])) == ("1.0x", {" "})
+    assert (half[0].strip(), set(half[1])) == ("2.0x", {"█"})
     assert "wait in the listen queue   not known" in drawn
     busy = drawn.index("busy threads   now 4.0, min 4.0, max 4.0")
     assert [set(line.partition("│")[2].strip()) for line in drawn[busy + 1 : busy + 5]] == [set(), set(), {"█"}, {"█"}]

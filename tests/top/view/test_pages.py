@@ -9,11 +9,12 @@ from rich.cells import cell_len
 from tests.support.top_screen import hot, lines, screen_model
 from tools.support import simulated_server
 from tools.support.scripted_watch import ScriptedWatch
+from uwsgi_headroom.documents.code import Code, CodeLine, CodeState
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.headline import route_lines
-from uwsgi_headroom.top.view.pages import finding_lines, route_page
+from uwsgi_headroom.top.view.pages import code_page, finding_lines, route_page
 
 HOT = hot()
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)
@@ -94,3 +95,32 @@ def test_cpu_in_use(idle: float | None, line: str | None) -> None:
     watch = ScriptedWatch().seconds(simulated_server.Server(idle=idle, others=1.75), 5)
     text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
     assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])
+
+
+def test_the_lines_of_code_are_a_page() -> None:
+    """Each with its time of a request, where it is and what it waits for; a filter matches the text."""
+    states = (CodeState(state="backend", share=0.6),)
+    line = CodeLine(
+        function="query_orders",
+        file="/srv/shop/orders.py",
+        line=3,
+        callee="execute",
+        samples=60,
+        share=0.6,
+        per_request=0.12,
+        states=states,
+        addresses=("10.0.0.5:5432",),
+    )
+    code = Code(why=None, samples=50, threads=100.0, lines=(line,), unread=0.1)
+    drawn = [row.plain for row in code_page(msgspec.structs.replace(hot(), code=code), "", 80).rows]
+    assert drawn == [
+        "      120 ms    60%  query_orders (shop/orders.py:3), in execute: backend",
+        "                     10.0.0.5:5432",
+        "                     30 % in other lines, 10 % not readable",
+    ]
+    for server, text, said in (
+        (hot(), "", "--code"),
+        (msgspec.structs.replace(hot(), code=Code(why="no right")), "", "Not known: no right."),
+        (msgspec.structs.replace(hot(), code=code), "nothing", "No line matches"),
+    ):
+        assert said in code_page(server, text, 80).rows[0].plain

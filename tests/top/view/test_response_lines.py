@@ -82,7 +82,7 @@ def test_the_objective_is_below_the_percentiles() -> None:
     assert screen[place + 1] == "objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,"
     assert screen[place + 2] == "             0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at 1.6x"
     assert screen[place + 3] == "             today's load"
-    assert [line.split()[0] for line in screen[-8:-2] if line.strip()][-2:] == ["3", "all"]
+    assert [line.split()[0] for line in screen[-8:-1] if line.strip()][-2:] == ["3", "all"]
 
 
 @pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "")])

@@ -34,7 +34,7 @@ def test_figures_and_a_bar() -> None:
     """Parts are in the order of their sizes, named in both lines."""
     figures, bar = drawn(EXAMPLE, 100)
     assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
-    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "CPU", "ot"]
+    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
@@ -104,18 +104,19 @@ def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
     return lines(screen_model(server), AT_IT, width, height)
 
 
-def test_the_lines_are_below_the_requests() -> None:
+def test_the_lines_are_below_what_is_served() -> None:
     """At 80x24 both lines are shown, and nothing else of the head is lost."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
-    start = words.index(["requests"])
-    assert words[start + 1 : start + 6] == [["response"], ["time"], ["│postgres"], ["queue"], ["instance"]]
+    start = words.index(["served"])
+    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "instance"]
+    assert words[start + 1 : start + 9] == [[word] for word in below]
 
 
 def test_a_low_screen_keeps_the_workers() -> None:
-    """At 40x10 the lines are left out before the headroom and a worker."""
+    """At 40x10 the lines are left out before what users wait and a worker."""
     shown = screen(with_waits(hot()), 40, 10)
     assert not any(line.startswith("time") for line in shown)
-    assert any(line.startswith("headroom") for line in shown)
+    assert any(line.startswith("users wait") for line in shown)
     assert any(line.split()[:1] == ["4"] for line in shown)
 
 

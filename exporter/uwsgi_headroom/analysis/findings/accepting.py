@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, name_slots
 from uwsgi_headroom.record import WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, mean_threads, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
 CANNOT_SERVE = ("workers_paused", "reload_waits", "start_hangs")
 """Findings of `causes` that explain why free threads take no request."""
@@ -44,7 +44,7 @@ def _blocked(figures: Figures) -> Iterator[Finding]:
         severity="warning",
         title="Workers are idle while requests wait.",
         evidence=f"Requests waited beside a free thread for {duration(idle)} of {duration(observed)}, "
-        f"{percent(idle / observed)}; {figures.flow.observed or 0.0:.1f} of {mean_threads(figures.threads)} "
+        f"{percent(idle / observed)}; {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
         f"{name_slots(figures.server)} were busy on average.",
         meaning="Threads are free, so more threads or processes would not serve these requests either.",
         clause=clause,

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_lo
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application, scales, show_calls
 from uwsgi_headroom.record import WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 from uwsgi_headroom.words.states import name_activity
 
 HANGS = 10.0
@@ -84,7 +84,7 @@ def _paused(figures: Figures) -> Iterator[Finding]:
         title=f"{'All workers are' if every else numbered('Worker', numbers) + (' are' if len(paused) > 1 else ' is')} "
         "paused.",
         evidence=f"{len(paused)} of {counted(len(up), 'worker')}"
-        + ("." if waiting is None else f"; {waiting:.1f} requests wait in the listen queue on average."),
+        + ("." if waiting is None else f"; {mean_count(waiting)} requests wait in the listen queue on average."),
         meaning="A paused worker takes no request until it is resumed.",
         clause="all workers are paused"
         if every
@@ -136,7 +136,7 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             title=f"A reload waits for requests in {which}, and nobody is served.",
             evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
             f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
-            f"for {duration(oldest)}; {waiting:.1f} requests wait in the listen queue on average.",
+            f"for {duration(oldest)}; {mean_count(waiting)} requests wait in the listen queue on average.",
             meaning="A full reload ends every worker that serves no request, and starts new ones only when the last "
             "request of the old ones has ended.",
             clause=f"a reload waits for requests in {which}",

@@ -63,6 +63,7 @@ BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 
 FILL_THREADS = (
     "harakiri",
+    "request_stuck",
     "cpu_throttled",
     "cpu_bound",
     "interpreter_bound",
@@ -137,8 +138,8 @@ def _hurts(figures: Figures, finding: Finding) -> bool:
 
 
 def _is_explained(finding: Finding, cause: Finding | None) -> bool:
-    """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock: more threads, the
-    advice for threads in use, may only wait as well."""
+    """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock, or hold stuck requests:
+    more threads, the advice for threads in use, may only wait as well."""
     return finding.code == "saturation" and cause is not None and cause.code in FILL_THREADS
 
 

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.littles_law import judge_waiting, ratio, response_t
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, percent
+from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, percent
 
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
@@ -101,7 +101,9 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     idle = _idle_elsewhere(figures, hot)
     spare = f"; {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
     waiting = (
-        "" if hot.lock_waiters is None else f"; {hot.lock_waiters:.1f} of its threads wait for the interpreter lock"
+        ""
+        if hot.lock_waiters is None
+        else f"; {mean_count(hot.lock_waiters)} of its threads wait for the interpreter lock"
     )
     is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures)
     return Finding(

@@ -16,6 +16,7 @@ from uwsgi_headroom.analysis.worker_states import (
     fill_cores,
     find_harmful_requests,
     name_slots,
+    print_pids,
     show_calls,
 )
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
@@ -47,9 +48,18 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else f"Run {show_calls(figures.server, worst)} to see what it waits for. Then set timeouts on what the "
-            f"application calls{_last_resort(figures)}",
+            else f"{_see_or_restart(figures, worst, are_many=are_many)}. Then set timeouts on what the application "
+            f"calls{_last_resort(figures)}",
         )
+
+
+def _see_or_restart(figures: Figures, worst: int, *, are_many: bool) -> str:
+    """What to do first: where stuck requests hold many threads, users wait for those."""
+    see = show_calls(figures.server, worst)
+    if not are_many:
+        return f"Run {see} to see what it waits for"
+    restart = f"Restart the stuck workers with the command that {print_pids(figures.server)} prints"
+    return f"{restart}; before that, {see} shows what they wait for"
 
 
 def _what_they_hold(figures: Figures) -> str:

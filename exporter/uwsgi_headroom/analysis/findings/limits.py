@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import counted, mean_threads, numbered, percent
+from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, numbered, percent
 
 THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
@@ -48,7 +48,7 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{percent(used)}: {observed:.1f} of {ceiling} {slots}{up} busy on average, all at once "
+        evidence=f"{percent(used)}: {mean_count(observed)} of {ceiling} {slots}{up} busy on average, all at once "
         f"{percent(full)} of the time; "
         f"{waiting_clause(figures.flow)}.",
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
@@ -74,7 +74,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{percent(fullest.used)}: {fullest.busy:.1f} of {counted(fullest.threads, slot)} for "
+        evidence=f"{percent(fullest.used)}: {mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for "
         f"{fullest.socket} busy on average; {waiting_clause(flow)}.",
         meaning=UNREACHABLE,
         clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",

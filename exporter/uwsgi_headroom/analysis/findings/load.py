@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
@@ -54,7 +54,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         title=f"{saturated} saturated.",
         clause=f"{saturated[0].lower()}{saturated[1:]} saturated" if everywhere else "",
         evidence=f"{which}{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
-        f"up to {most:.1f} requests at once in such a worker; {_lock_clause(full)}{waiting_clause(figures.flow)}.",
+        f"up to {mean_count(most)} requests at once in such a worker; "
+        f"{_lock_clause(full)}{waiting_clause(figures.flow)}.",
         meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."
         + (" Throughput cannot grow any further." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
@@ -67,7 +68,7 @@ _MORE_PROCESSES = "Use more `processes` and fewer `threads`, as far as there are
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     """How many threads wait for the lock, as a clause; empty if that is not measured."""
     waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
-    return f"up to {max(waiting):.1f} of them wait for the interpreter lock; " if waiting else ""
+    return f"up to {mean_count(max(waiting))} of them wait for the interpreter lock; " if waiting else ""
 
 
 def _cpu_wait_clause(figures: Figures) -> str:
@@ -116,7 +117,7 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
         evidence=f"It stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
         f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs in use on average, "
-        f"{figures.flow.observed or 0.0:.1f} requests in service{_cpu_wait_clause(figures)}; "
+        f"{mean_count(figures.flow.observed or 0.0)} requests in service{_cpu_wait_clause(figures)}; "
         f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
         meaning="When the quota of a period (0.1 s by default) is used up, all its processes stop until the next one, "
         "also while CPUs are idle. More threads or processes use it up sooner.",
@@ -166,6 +167,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         "well.",
         change=GET_CPU,
         clause="requests wait for a CPU",
+        of_host=True,
     )
 
 
@@ -206,7 +208,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         if role
         else "The workers and other programs use all the CPU there is.",
         evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(workers, 'worker')}{idle}, "
-        f"{in_service:.1f} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
+        f"{mean_count(in_service)} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
         + ("" if alone else describe_busy(figures)),
         meaning="No option of uWSGI adds CPUs; response times grow with load.",
         change=limit[cpus.limited_by]
@@ -219,6 +221,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"no CPU is idle beside uWSGI's own {name_role(role)}"
         if role
         else "no CPU is idle",
+        of_host=cpus.limited_by == "host" if alone else role is None,
     )
     if alone and len(active) > cpus.count:
         yield Finding(

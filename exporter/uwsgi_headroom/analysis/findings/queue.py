@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, duration, factor, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -98,7 +98,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
-        f"{mean:.1f} waiting on average, {backlog.queue} now; {counted_}.",
+        f"{mean_count(mean)} waiting on average, {backlog.queue} now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -123,8 +123,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"{percent(mean / (backlog.limit or 1))} full on average: {mean:.1f} of {backlog.limit} connections, "
-        f"{backlog.queue} now.",
+        evidence=f"{percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of {backlog.limit} "
+        f"connections, {backlog.queue} now.",
         meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -170,7 +170,10 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         return
     at = f"at {socket}, " if socket else ""
     over, reloaded = f"{at}over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
-    title, evidence = "Requests wait, and none is completed.", f"{flow.queue_length or 0:.1f} wait on average {over}."
+    title, evidence = (
+        "Requests wait, and none is completed.",
+        f"{mean_count(flow.queue_length or 0)} wait on average {over}.",
+    )
     if flow.queue_wait is not None:
         served, wait = flow.response_time, duration(flow.queue_wait)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
-from uwsgi_headroom.words.formats import counted, mean_threads, percent
+from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, percent
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -39,7 +39,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="warning" if waits else "info",
         title="Most requests are static files, which uWSGI's workers serve themselves.",
         evidence=f"{percent(files / requests)} of {counted(requests, 'request')}"
-        + ("" if held is None else f"; they hold {held:.1f} of {mean_threads(figures.threads)} threads")
+        + ("" if held is None else f"; they hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="uWSGI does not measure their time: "
         + (

@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, mean_threads, percent, rate
+from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, rate
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -108,8 +108,8 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         code="output_blocked",
         severity="critical" if stands else "warning",
         title=f"Workers are blocked writing to a pipe (their {what}).",
-        evidence=f"{waits.output:.1f} of {waits.total:.1f} threads in service are in a write to it, and "
-        f"{waits.threads.get('lock', 0.0):.1f} wait for a lock, which such a thread holds; "
+        evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} threads in service are in a write to it, "
+        f"and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
         f"{figures.flow.requests} requests were completed.",
         meaning="A pipe holds 64 KB by default. Once it is full, each write to it waits until the program at its "
         "other end reads, as log collectors and service managers do.",
@@ -130,8 +130,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="connection_shared",
         severity="warning" if waits.shared >= LEAST_SHARED else "info",
         title=f"Workers share one connection to {largest.address}{others}.",
-        evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; {waits.shared:.1f} "
-        f"threads wait for an answer over it on average{_each(waits, 'backend')}.",
+        evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
+        f"{mean_count(waits.shared)} threads wait for an answer over it on average{_each(waits, 'backend')}.",
         meaning="It was opened before uWSGI forked the workers. Their requests wait for each other at the other end, "
         "and a worker may read the answer of another one.",
         clause=f"the workers share one connection to {largest.address}" if is_cause else "",
@@ -148,7 +148,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
         title="Threads wait for slow clients.",
-        evidence=f"{threads:.1f} of {mean_threads(available)} threads on average; {percent(waits.share('client'))} of "
+        evidence=f"{mean_count(threads)} of {mean_threads(available)} threads on average; "
+        f"{percent(waits.share('client'))} of "
         f"the threads' time goes into sending to clients and receiving from them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
         clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
@@ -172,8 +173,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Threads of all processes wait for the lock of one file."
         if is_file
         else "Threads wait for a lock of the application.",
-        evidence=f"{threads:.1f} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. It is "
-        f"not the interpreter lock.{_describe_lock(figures.lock)}",
+        evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
+        f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: whatever holds the lock is done by one request at a time.",
         clause=""
         if share < MOSTLY
@@ -192,8 +193,8 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
         evidence=f"While threads of a worker wait for a lock, {size} others of it wait for a backend, no more and no "
-        f"fewer; {waits.threads.get('lock', 0.0):.1f} threads wait on average, {percent(waits.share('lock'))} of their "
-        f"time{_each(waits, 'lock')}.",
+        f"fewer; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
+        f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
         meaning=f"{size} requests of a worker work at once, the others wait: pools of connections, as those of "
         "SQLAlchemy and of HTTP clients, let so many through at a time. More threads would wait as well.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
@@ -243,7 +244,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
         title="Threads wait for an interpreter lock whose worker uses little CPU.",
-        evidence=f"In worker {worst.worker_id}, {worst.lock_waiters:.1f} threads wait, and it uses "
+        evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters)} threads wait, and it uses "
         f"{worst.interpreter_load:.2f} of a CPU; "
         f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
@@ -313,8 +314,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
 def _compare(saturation: Saturation) -> str:
     """What shows that a backend is saturated, as a sentence."""
     return (
-        f"At {rate(saturation.low)} it had {saturation.few:.1f} requests in it at once, and took "
-        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, {saturation.many:.1f} and "
+        f"At {rate(saturation.low)} it had {mean_count(saturation.few)} requests in it at once, and took "
+        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, {mean_count(saturation.many)} and "
         f"{duration(saturation.many_seconds)}."
     )
 
@@ -327,7 +328,7 @@ def _by_destination(waits: WaitFigures, available: float, slots: str) -> str:
     """The share of each destination, its threads, and its part of the response time, as a list."""
     listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
     return "; ".join(
-        f"{percent(each.share)} of the {slots}' time: {each.threads:.1f} of {mean_threads(available)} "
+        f"{percent(each.share)} of the {slots}' time: {mean_count(each.threads)} of {mean_threads(available)} "
         f"{slots} wait for {each.label}" + _part_of_request(waits, each)
         for each in listed
     )
@@ -348,7 +349,8 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         code="computes_outside_the_lock",
         severity="info",
         title="Threads use most of a CPU, and do not wait for the interpreter lock.",
-        evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; {worst.concurrency or 0:.1f} "
+        evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; "
+        f"{mean_count(worst.concurrency or 0)} "
         f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
         meaning="They compute in a library that releases the lock, as compression and numpy do. The CPU use alone "
         "would look like a saturated interpreter.",

@@ -75,15 +75,15 @@ def more_of(review: Review) -> str:
 def _answer(service: ServiceReview, place: int) -> Answer:
     verdict = service.verdict
     questions: tuple[tuple[str, str], ...] = (
-        ("Is there a problem?", verdict.problem),
         ("What do users feel?", verdict.users),
-        ("When?", verdict.when),
+        ("Is there a problem?", verdict.problem),
         ("What to do?", verdict.action),
         ("What does that bring?", verdict.gain),
+        ("When?", verdict.when),
         ("How sure?", verdict.certainty),
     )
     if place > 0:  # the page has no room for all six, twice
-        questions = tuple(pair for pair in questions if pair[1] not in (verdict.users, verdict.gain))
+        questions = tuple(pair for pair in questions if pair[1] not in (verdict.when, verdict.gain))
     in_full = place == 0 or (place < IN_FULL and verdict.judgement in ("act", "plan"))
     return Answer(
         service=service.service,

@@ -81,7 +81,7 @@ def _answer(services: Sequence[ServiceReview]) -> str:
     parts = (
         ("act", "needs action now", "need action now"),
         ("plan", "needs a plan", "need a plan"),
-        ("unknown", "cannot be judged", "cannot be judged"),
+        ("unknown", "cannot be judged yet", "cannot be judged yet"),
         ("ok", "has enough capacity", "have enough capacity"),
     )
     return " ".join(

@@ -15,7 +15,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from uwsgi_headroom.analysis.advice import add_capacity
+from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
@@ -37,7 +37,7 @@ from uwsgi_headroom.report.review.sections import (
 from uwsgi_headroom.report.review.trend import first_of
 from uwsgi_headroom.report.review.utilization import is_reached
 from uwsgi_headroom.report.review.windows import figures_at
-from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, mean_count, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, mean_count, percent, rate
 
 URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "ok"}
 """How urgent a finding is, by its severity."""
@@ -141,9 +141,21 @@ def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, reached: bool) -> 
         finding.change or _NOT_KNOWN,
         tuple(dict.fromkeys(block.server for block in alike)),
         worst.say(finding),
-        _even_effect(evidence, finding.change) if code == "unevenness_hurts" else "",
+        _even_effect(evidence, finding.change)
+        if code == "unevenness_hurts"
+        else _gain(code, evidence.peaks, worst.server, finding.serves),
         tuple(harms.values()),
     )
+
+
+def _gain(code: str, peaks: Peaks, name: str, serves: float | None) -> str:
+    """What a server serves after the change of a finding, beside what it serves at peak, and what that rests on; empty
+    if it is not known. serves: requests per second, at least."""
+    now = next((figures.flow.throughput for server, figures in peaks.present if server.server == name), None)
+    if serves is None or not now:
+        return ""
+    than = f"{factor(serves / now)} the {rate(now)} at peak"
+    return f"{name} then serves at least {rate(serves)}, {than}. {remedy_of(code).effect}".strip()
 
 
 def _even_effect(evidence: Evidence, change: str) -> str:
@@ -183,16 +195,18 @@ def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: 
         return []
     server, figures = tightest
     reached = first_of(trend)
+    advice = _even_out_or_add(figures, reached or utilization.first)
     soon = ", and the trend reaches that limit (section 7)" if reached else ""
     return [
         _recommendation(
             "headroom_low",
             "act" if is_reached(utilization.headroom) else "plan",
             f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
-            _even_out_or_add(figures, reached or utilization.first),
+            advice.change,
             _as_tight(utilization),
             f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
             f"{figures.ceiling or 0} threads in service.",
+            _gain("headroom_low", peaks, server.server, advice.serves),
         )
     ]
 
@@ -203,11 +217,13 @@ def _as_tight(utilization: Utilization) -> tuple[str, ...]:
     return tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least)
 
 
-def _even_out_or_add(figures: Figures, limit: Limit) -> str:
+def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
     """Advice: to spread the load of the hottest worker where that is the limit and the workers are uneven."""
     balance = figures.balance
     uneven = (balance.hot_ratio or 0.0) >= max(evenness.UNEVEN, balance.noise_floor or 0.0)
-    return evenness.even_out(figures) if limit == "hottest_interpreter" and uneven else add_capacity(figures)
+    if limit == "hottest_interpreter" and uneven:
+        return Advice(evenness.even_out(figures))
+    return advise_capacity(figures)
 
 
 def _one_lost(utilization: Utilization) -> Iterator[Recommendation]:

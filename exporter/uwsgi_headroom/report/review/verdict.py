@@ -9,12 +9,12 @@ test.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.report.columns import STEP
 from uwsgi_headroom.report.review.balance import WORTH_MENTION
@@ -108,13 +108,20 @@ def _judgement(facts: Facts) -> Judgement:
         return "act"
     if is_short(used, facts.trend) or is_reached(used.one_lost) or "plan" in urgencies:
         return "plan"
-    return "ok" if used.headroom is not None or used.limits else "unknown"
+    return "ok" if (used.headroom is not None or used.limits) and not _is_too_early(used) else "unknown"
+
+
+def _is_too_early(used: Utilization) -> bool:
+    """Whether less than a week is known, in which a busier day may still come: what is bad is known to be, but not what
+    is well."""
+    return used.days < FEW_DAYS
 
 
 def _sentence(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
     do = _short_action(facts.recommendations[0].action) if facts.recommendations else ""
     todo = f"; {do}" if judgement in ("act", "plan") and do else "; nothing to do" if judgement == "ok" else ""
+    todo = "; too early to say more" if judgement == "unknown" and _is_too_early(used) else todo
     harm = _find_harm(facts.recommendations)
     room = _headroom(used, waits=bool(harm))
     return f"{f'{harm} ' if harm else ''}{room}{_threads(used)}; {_crossing_clause(facts)}{todo}."
@@ -152,8 +159,8 @@ def _number(value: float) -> str:
 
 
 def _short_action(action: str) -> str:
-    """The first sentence of an advice, without what is in parentheses, to follow a semicolon."""
-    first = re.split(r"(?:\.(?=\s|$))|;", re.sub(r"\s*\([^()]*\)", "", action), maxsplit=1)[0]
+    """The first act of an advice, to follow a semicolon."""
+    first = first_act(action)
     return first[:1].lower() + first[1:]
 
 
@@ -173,6 +180,9 @@ def _crossing_clause(facts: Facts) -> str:
 def _problem(facts: Facts, judgement: Judgement) -> str:
     used = facts.utilization
     start = JUDGEMENTS[judgement].answer
+    if judgement == "unknown" and _is_too_early(used):
+        known = f"{counted(used.days, 'day')} with a known peak" if used.days else "no day is complete"
+        start = f"Too early to say: {known}, and a week is needed, since another day may be busier"
     harm = _find_harm(facts.recommendations)
     lost = ""
     if used.lone_server:
@@ -216,14 +226,19 @@ def _say_users(users: Users) -> str:
     """What users feel at peak, and what was lost to them over the range."""
     served, wait = users.mean_at_peak, users.queue_wait_at_peak
     p95 = users.percentiles_at_peak.get("p95")
-    slow = "" if p95 is None else f", and 95 of 100 at most {duration(p95)}"
-    parts = ["" if served is None else f"At peak a request takes {duration(served)} on average{slow}."]
-    if wait is not None and served is not None:
-        together = f", {duration(served + wait)} together" if wait >= NOTICED else ""
-        before = f"waits {duration(wait)} in the listen queue" if wait >= NOTICED else "hardly waits in a listen queue"
-        parts.append(f"Before that it {before}{together}.")
+    slow = "" if p95 is None else f" (95 of 100 at most {duration(p95)})"
+    parts = []
+    if served is not None:
+        service = f"{duration(served)} in service{slow}"
+        if wait is None:
+            parts.append(f"At peak users wait {service}, and before that in the listen queue, which is not known.")
+        elif wait >= NOTICED:
+            queue = f"{duration(wait)} in the listen queue"
+            parts.append(f"At peak users wait {duration(served + wait)}: {queue}, then {service}.")
+        else:
+            parts.append(f"At peak users wait {service}; the listen queue is empty.")
     if users.queue_full:
-        parts.append(f"Clients were turned away in {fine_percent(users.queue_full)} of the time.")
+        parts.append(f"Clients were turned away for {fine_percent(users.queue_full)} of the range.")
     if users.lost and users.lost >= 1:
         parts.append(f"At least {counted(round(users.lost), 'request')} were lost.")
     if isinstance(users.objective, ObjectiveUse):
@@ -236,7 +251,7 @@ def _say_users(users: Users) -> str:
 
 
 NOTICED = 0.001
-"""Mean seconds in the listen queue below which the report does not speak of a wait."""
+"""Mean seconds in the listen queue below which the report calls it empty."""
 
 
 def _gain(recommendations: Sequence[Recommendation]) -> str:
@@ -289,6 +304,8 @@ def _horizon(trend: Trend) -> int | None:
 
 def _action(facts: Facts) -> str:
     wanted = [each for each in facts.recommendations if each.judgement in ("act", "plan")]
+    if not wanted and _is_too_early(facts.utilization):
+        return "Nothing now. Run this report again when a week is known."
     if not wanted:
         return "Nothing now. Run this report again in a quarter of a year, or after a large change."
     more = f" Then see section 9: {counted(len(wanted) - 1, 'more recommendation')}." if len(wanted) > 1 else ""

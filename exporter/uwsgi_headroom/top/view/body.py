@@ -16,6 +16,8 @@ from uwsgi_headroom.top.view.scrolling import Page
 from uwsgi_headroom.top.view.server_table import detail_lines, server_table, tree_table
 from uwsgi_headroom.top.view.worker_table import worker_table
 
+LEAST_HEAD = 6  # lines below the verdict that workers do not push out
+_FRAME = 2  # title and totals of a table
 _ROOMY = 15  # least lines of a body with room for the verdict of the selected server
 
 
@@ -54,7 +56,13 @@ def build_body(model: ScreenModel, navigation: Navigation, space: Space) -> tupl
         title, *rows = lines or [Text()]
         return Page(title, rows), 0
     return worker_table(
-        server, navigation.sort, navigation.reverse, space.width, navigation.column, navigation.row_filter
+        server,
+        navigation.sort,
+        navigation.reverse,
+        space.width,
+        navigation.column,
+        navigation.row_filter,
+        max(0, space.lines - LEAST_HEAD - _FRAME),
     )
 
 
@@ -108,5 +116,6 @@ _SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, Space], P
         server.events, navigation.row_filter, space.width, space.now
     ),
     "routes": lambda server, _, navigation, space: pages.route_page(server, navigation.row_filter, space.width),
+    "code": lambda server, _, navigation, space: pages.code_page(server, navigation.row_filter, space.width),
     "plots": lambda _, model, __, space: Page(None, plots.plot_lines(model.trend, space.width, space.lines)),
 }

@@ -12,9 +12,6 @@ from uwsgi_headroom.words import formats
 
 UNKNOWN = "-"
 
-MOST_HEADROOM = 10.0
-"""Upper end of the scale on which headroom is drawn: more makes no difference."""
-
 _TIME_COLUMNS = 6
 
 
@@ -71,6 +68,12 @@ def in_service(observed: float | None, threads: float | None) -> str:
         return UNKNOWN
     of = "" if threads is None else f" of {formats.mean_threads(threads)}"
     return f"{formats.mean_count(observed)}{of}".replace(",", "")
+
+
+def use_of(factor: float | None) -> float | None:
+    """Return the use of the first limit, by which headroom is drawn: 1x is full and 2x is half, so that what matters is
+    large. It is its own inverse."""
+    return None if factor is None else 1.0 if factor <= 0 else 1 / factor
 
 
 def cut_middle(text: str, columns: int) -> str:

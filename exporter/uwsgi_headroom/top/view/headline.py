@@ -1,4 +1,4 @@
-"""Builds the head of a server's page, one line for each topic: verdict, advice, headroom, load, time, queues.
+"""Builds the head of a server's page, one line for each topic: verdict, first act, what users feel, time, limits.
 
 Each function of a topic builds its lines whole. `screen` leaves out those with the largest rank where there is no room.
 """
@@ -12,7 +12,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
-from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.verdict import usable_clause
 from uwsgi_headroom.documents.response_times import find_percentile
@@ -21,19 +20,26 @@ from uwsgi_headroom.documents.sentences import (
     RequestTime,
     TimePart,
     describe_destinations,
+    describe_first_act,
     describe_objective,
     describe_routes,
+    describe_served,
+    describe_since,
     describe_stuck,
+    describe_total_time,
     list_percentiles,
     split_request_time,
 )
 from uwsgi_headroom.terminal_text import downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import MOST_HEADROOM, age, cut_middle
-from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, mean_threads, rate
+from uwsgi_headroom.top.view.figures import age, cut_middle, use_of
+from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, mean_threads
 from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES, WAITS
 
 _LABEL = 13  # columns of the name of a line
+
+
+_LEAST_SINCE = 60  # columns of a terminal with room for since when
 
 
 def _label(name: str) -> Text:
@@ -65,7 +71,9 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
     advice = _advice(server, width, max(0, lines - len(block) - 1))
     room = max(lines - len(block) - min(len(advice), 2 if lines > 3 else 1), 1)
     word = status_word(server).upper()
-    verdict = [Text(line) for line in cut_lines(wrap(f"{word}  {trouble_of(server) or server.verdict}", width), room)]
+    since = describe_since(server) if width >= _LEAST_SINCE else ""
+    start = f"{word} {since}" if since else word
+    verdict = [Text(line) for line in cut_lines(wrap(f"{start}  {trouble_of(server) or server.verdict}", width), room)]
     verdict[0].stylize(status_style(server), 0, len(word))
     block = [*block, *verdict][:lines]
     block += _advice(server, width, lines - len(block))
@@ -73,19 +81,21 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
 
 
 def _advice(server: Server, width: int, lines: int) -> list[Text]:
-    """Build the lines with the advice of the worst finding; empty if the server is ok."""
-    judged = server.state == "up" and server.status in ("warning", "critical")
-    if lines <= 0 or not judged or not server.findings or not server.findings[0].change:
+    """Build the lines with the first act; empty if nothing has to be done."""
+    act = describe_first_act(server)
+    if lines <= 0 or not act:
         return []
-    wrapped = wrap(server.findings[0].change, width, f"{'change':{_LABEL}}", " " * _LABEL)
-    cut = [Text(line) for line in cut_lines(wrapped, lines)]
+    cut = [Text(line) for line in cut_lines(wrap(act, width, f"{'DO':{_LABEL}}", " " * _LABEL), lines)]
     cut[0].stylize("bold", 0, _LABEL)
     return cut
 
 
 def cut_lines(lines: list[str], most: int) -> list[str]:
-    """Cut to the first `most` lines; an ellipsis replaces the rest."""
-    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][:-2].rstrip(" ,.") + " …"]
+    """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
+    if len(lines) <= most:
+        return lines
+    start, _, last = lines[most - 1].rpartition(" ")
+    return [*lines[: most - 1], f"{start.rstrip(' ,.') if start.strip() else last[:-2]} …"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +111,38 @@ class Part:
 
 
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
-    """Build the lines below the verdict."""
+    """Build the lines below the verdict: what users feel, where the time goes, then limits and details."""
     return [
-        *(Part(0, line) for line in _headroom(server, trend, width)),
-        *(Part(9, line) for line in _limits(server)),
-        *(Part(2, line) for line in _concurrency(server, trend, width)),
-        *(Part(3, line) for line in _requests(server)),
-        *(Part(5, line) for line in percentile_lines(server, trend, width)),
-        *(Part(5 if place == 0 else 10, line) for place, line in enumerate(objective_lines(server, width))),
+        *(Part(rank, line) for rank, line in enumerate(_felt(server, width))),
         *_time(server, width),
-        *(Part(6, line) for line in route_lines(server, width)),
-        *(Part(4 if place == 0 else 10, line) for place, line in enumerate(_queues(server))),
-        *(Part(8, line) for line in _identity(server, width)),
+        *(Part(3, line) for line in _headroom(server, trend, width)),
+        *(Part(10, line) for line in _limits(server)),
+        *(Part(5, line) for line in _concurrency(server, trend, width)),
+        *(Part(5, line) for line in percentile_lines(server, trend, width)),
+        *(Part(5 if place == 0 else 11, line) for place, line in enumerate(objective_lines(server, width))),
+        *(Part(7, line) for line in route_lines(server, width)),
+        *(Part(4 if place == 0 else 11, line) for place, line in enumerate(_queues(server))),
+        *(Part(9, line) for line in _identity(server, width)),
         Part(6, Text()),
     ]
+
+
+def _felt(server: Server, width: int) -> Iterator[Text]:
+    """Build the lines of what users wait, and of what is served and what is not."""
+    if server.kind != "server":
+        return
+    if server.state == "down":
+        yield _label("served").append("not known: the server is down. Its last figures:")
+        return
+    waited = describe_total_time(server.flow) if server.flow else ""
+    yield _label("users wait").append(waited or "not known", "bold" if waited else "")
+    line = _label("served").append(describe_served(server) or "not known")
+    if window := server.window:
+        counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
+        for name, count in counts:
+            text = f"; {count:,} {name}" if count else ""
+            line.append(text if line.cell_len + len(text) <= width else "", "yellow")
+    yield line
 
 
 def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
@@ -131,7 +159,7 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         )
         usable = usable_clause(room.usable, room.factor)
         line.append(f"; {usable}" if usable and line.cell_len + len(usable) + 2 <= width else "")
-    yield _with_spark(line, trend.headroom.factor, MOST_HEADROOM, trend.step, width)
+    yield _with_spark(line, [use_of(value) for value in trend.headroom.factor], 1.0, trend.step, width)
 
 
 def _why_not_known(room: Headroom) -> str:
@@ -177,28 +205,6 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
-
-
-def _requests(server: Server) -> Iterator[Text]:
-    flow = server.flow
-    if server.kind != "server":
-        return
-    if flow is None or flow.throughput is None:
-        yield _label("requests").append("not known")
-        return
-    line = _label("requests").append(rate(flow.throughput), "bold")
-    if flow.response_time is not None:
-        line.append(" of ").append(duration(flow.response_time), "bold").append(" each")
-    if flow.queue_wait is not None:
-        wait = f"{duration(flow.queue_wait)} in the listen queue"
-        is_sum = flow.total_time is not None and flow.queue_wait >= EMPTY
-        line.append(f" + {wait} = {duration(flow.total_time or 0.0)}" if is_sum else f", {wait}")
-    window = server.window
-    if window:
-        counts = ("exceptions", window.exceptions), ("harakiri", window.harakiris), ("reloads", window.reloads)
-        for name, count in counts:
-            line.append(f", {count} {name}" if count else "", "yellow")
-    yield line
 
 
 _HOW_KNOWN = "; inside uWSGI, estimated"
@@ -290,7 +296,9 @@ def _time_bar(time: RequestTime, width: int) -> Text:
     for part in time.parts:
         so_far += part.threads
         end = round(room * so_far / time.whole.threads)
-        line.append(set_cell_size(_BAR_EDGE + _part_name(part), end - start), WAITS[part.state].terminal)
+        name = _BAR_EDGE + _part_name(part)
+        fitting = name if cell_len(name) <= end - start else _BAR_EDGE
+        line.append(set_cell_size(fitting, end - start), WAITS[part.state].terminal)
         start = end
     return line.append(_BAR_EDGE)
 
@@ -302,13 +310,13 @@ def _part_name(part: TimePart) -> str:
 def _time(server: Server, width: int) -> Iterator[Part]:
     lines = time_lines(server, width)
     if lines:
-        yield from (Part(rank, line) for rank, line in zip((5, 7), lines, strict=True))
+        yield from (Part(rank, line) for rank, line in zip((2, 8), lines, strict=True))
         if stuck := stuck_line(server, width):
-            yield Part(6, stuck)
+            yield Part(7, stuck)
         if outside := outside_line(server, width):
-            yield Part(8, outside)
+            yield Part(9, outside)
     elif reason := why_not_known(server):
-        yield Part(11, reason, is_spare=True)
+        yield Part(12, reason, is_spare=True)
 
 
 def route_lines(server: Server, width: int) -> Iterator[Text]:

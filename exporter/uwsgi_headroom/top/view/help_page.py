@@ -38,6 +38,7 @@ BINDINGS = (
     Binding("p", "plots over time", ("p",)),
     Binding("t", "threads", ("t",)),
     Binding("P", "routes: paths of requests", ("P",)),
+    Binding("C", "code: lines of your program", ("C",)),
     Binding("[ ]", "shorter, longer window", ("[", "]")),
     Binding("+ - f", "slower, faster, 4 per s", ("+", "-", "f")),
     Binding("space", "pause", ("space", " ")),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from uwsgi_headroom.documents import Emperor, Route, Router, Worker
 from uwsgi_headroom.documents.schema import Server, Unknown
+from uwsgi_headroom.documents.sentences import describe_code_line, describe_code_rest
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.top.servers import vassal_state
@@ -27,7 +28,7 @@ def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterat
     yield title_line("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     stuck = server.threads.stuck_seconds if server.threads else math.inf
     for worker in sort_workers(server.workers, sort, reverse):
-        line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, 6))
+        line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, _THREADS_AT - 7))
         line.append(" " * (_THREADS_AT - line.cell_len))
         cells = [_thread(place, worker, stuck) for place in range(len(worker.thread_requests or ()))]
         if not cells:
@@ -47,7 +48,8 @@ def _thread(place: int, worker: Worker, stuck_seconds: float) -> Text:
         seconds = worker.serving[place]
         stuck = seconds is not None and seconds >= stuck_seconds
         cell.append(" busy" if seconds is None else f" {age(seconds)}", "bold red" if stuck else "bold green")
-    cell.truncate(_THREAD, pad=True)
+    cell.truncate(_THREAD - 1, overflow="ellipsis")
+    cell.pad_right(_THREAD - cell.cell_len)
     return cell
 
 
@@ -153,6 +155,30 @@ def _route_row(route: Route, stuck_seconds: float, room: int) -> Text:
     oldest = route.oldest_seconds
     line.append(f"{age(oldest):>6}", "bold red" if oldest is not None and oldest >= stuck_seconds else "")
     return line.append("  ").append(cut_middle(escape_text(route.route), room), "bold")
+
+
+_CODE_TITLE = "OF A REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
+_CODE_INDENT = " " * _CODE_TITLE.index("LINE")
+_CODE_OFF = "Code is off. An exporter shows it with --code; see its documentation first."
+
+
+def code_page(server: Server, text: str, width: int) -> Page:
+    """Build the page of the lines of code that match a filter, those that take the most time first."""
+    title, code = title_line(_CODE_TITLE, width), server.code
+    if code is None:
+        return Page(title, [Text(_CODE_OFF)])
+    if code.why is not None:
+        return Page(title, [Text(line) for line in wrap(f"Not known: {code.why}.", width)])
+    rows = []
+    for line in code.lines:
+        what = describe_code_line(line)
+        time = "" if line.per_request is None else duration(line.per_request)
+        first = f"{time:>12} {percent(line.share):>6}  "
+        if text.casefold() in what.casefold():
+            rows += [Text(row) for row in wrap(what, width, first, _CODE_INDENT)]
+    if rows and not text and (rest := describe_code_rest(code, len(code.lines))):
+        rows.append(Text(f"{_CODE_INDENT}{rest}", "dim"))
+    return Page(title, rows or [Text("No line matches the filter." if text else "No thread was busy.")])
 
 
 def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:

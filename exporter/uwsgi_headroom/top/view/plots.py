@@ -10,7 +10,7 @@ from rich.text import Text
 
 from uwsgi_headroom.terminal_text import downsample
 from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import MOST_HEADROOM, rate
+from uwsgi_headroom.top.view.figures import rate, use_of
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 
 _AXIS = 9  # columns of the labels on the left
@@ -32,6 +32,9 @@ class _Chart:
     unknown: str = "not known"
     """What is shown if there is no value."""
 
+    height: Callable[[float], float | None] = float
+    """A value's height on the scale of `top`; its own inverse."""
+
 
 def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     """Draw load, headroom, response time, wait in the listen queue and busy threads over time, in about `lines`
@@ -39,7 +42,7 @@ def plot_lines(trend: Trend, width: int, lines: int) -> list[Text]:
     available = [threads for threads in trend.threads.available if threads]
     charts = (
         _Chart("load, requests per second", trend.throughput, None, rate, "cyan"),
-        _Chart("headroom (top: 10x or more)", trend.headroom.factor, MOST_HEADROOM, factor, "green"),
+        _Chart("headroom, drawn by use", trend.headroom.factor, 1.0, factor, "green", height=use_of),
         *_response_time_charts(trend),
         _Chart("wait in the listen queue", trend.queue_wait, None, duration, "yellow"),
         _Chart("busy threads", trend.concurrency.observed, max(available, default=None), mean_count, "blue"),
@@ -71,11 +74,18 @@ def _draw_chart(chart: _Chart, room: int, tall: int) -> list[Text]:
     )
     rows = []
     for row in range(tall):
-        label = chart.text(top) if row == 0 else "0" if row == tall - 1 else ""
+        edge = top * (tall - row) / tall
+        is_labelled = row in _labelled(tall) and (chart.top or max(known))
+        label = chart.text(chart.height(edge) or 0.0) if is_labelled else ""
         bottom = tall - 1 - row
-        cells = "".join(_cell(value, top, tall, bottom) for value in columns)
+        cells = "".join(_cell(None if value is None else chart.height(value), top, tall, bottom) for value in columns)
         rows.append(Text(f"{label:>{_AXIS - 1}} │", "dim").append(cells, f"not dim {chart.style}"))
     return [heading, *rows]
+
+
+def _labelled(tall: int) -> tuple[int, ...]:
+    """The rows whose upper edge has a label: the top, and the half if that is an edge."""
+    return (0, tall // 2) if tall > 2 and tall % 2 == 0 else (0,)
 
 
 def _latest(chart: _Chart, known: Sequence[float]) -> str:

@@ -16,14 +16,14 @@ from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.servers import ScreenModel
 from uwsgi_headroom.top.view import headline, server_table
-from uwsgi_headroom.top.view.body import Space, build_body, list_keys
+from uwsgi_headroom.top.view.body import LEAST_HEAD, Space, build_body, list_keys
 from uwsgi_headroom.top.view.scrolling import fit_page
 from uwsgi_headroom.words.formats import chosen, duration
 
-_TALL, _ROOMY, _CRAMPED = 30, 20, 8  # lines of a terminal
+_TALL, _ROOMY, _CRAMPED = 24, 20, 8  # lines of a terminal
 _UNBOUNDED = 10_000  # lines of a pipe
 _BODY = 0.45
-"""Share of the screen that the head leaves to the body, if the body has so many lines."""
+"""Share of the screen that the head leaves to the body at least, if the body has so many lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,10 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
         stale = [headline.cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
         return [title, *(Text(line, "bold red") for line in stale)]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
-    if navigation.view in ("findings", "events", "plots", "routes"):
+    if navigation.view in ("findings", "events", "plots", "routes", "code"):
         return must
-    room = max(1, height - 1 - len(must) - min(int(_BODY * height), body))
+    above = height - 1 - len(must)
+    room = max(1, above - min(max(int(_BODY * height), above - LEAST_HEAD), body))
     parts = headline.head_parts(server, model.trend, width)
     if len(must) + len(parts) + body > height - 1:
         parts = [part for part in parts if not part.is_spare]
@@ -138,7 +139,7 @@ def _state(server: Server, now: float) -> str:
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
 _TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
-_ROUTES_KEY = "P routes"
+_ROUTES_KEY, _CODE_KEY = "P routes", "C code"
 _SERVER_KEYS = (
     "q quit",
     "? help",
@@ -147,6 +148,7 @@ _SERVER_KEYS = (
     "p plots",
     "t threads",
     _ROUTES_KEY,
+    _CODE_KEY,
     "esc back",
     "left right columns",
     "/ filter",
@@ -183,8 +185,9 @@ def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
         return ("q quit", "esc back")
     if navigation.view in LISTS:
         return _TREE_KEYS if navigation.view == "tree" else _LIST_KEYS
-    has_routes = model.server is not None and model.server.routes is not None
-    return tuple(hint for hint in _SERVER_KEYS if has_routes or hint != _ROUTES_KEY)
+    server = model.server
+    off = {_ROUTES_KEY: not server or server.routes is None, _CODE_KEY: not server or server.code is None}
+    return tuple(hint for hint in _SERVER_KEYS if not off.get(hint))
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:

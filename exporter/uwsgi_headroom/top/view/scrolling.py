@@ -10,7 +10,9 @@ from rich.text import Text
 
 def title_line(text: str, width: int) -> Text:
     """Build the title of a page, across the whole width."""
-    return Text(f"{text:{width}}"[:width], "reverse")
+    line = Text(text, "reverse")
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
 
 
 @dataclass(frozen=True, slots=True)

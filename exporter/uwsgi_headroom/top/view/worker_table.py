@@ -44,13 +44,15 @@ class Column:
     """Whether a server has any such value: else the column is left out."""
 
 
-def busy_bar(worker: Worker, cells: int) -> Text:
-    """Draw how many of a worker's threads are busy."""
+def busy_bar(worker: Worker, width: int) -> Text:
+    """Write and draw how many of a worker's threads are busy, in this many columns."""
     if worker.busy_threads is None or not worker.threads:
         return Text("-")
     full = worker.busy_threads >= worker.threads
+    number = f"{worker.busy_threads:>{len(str(worker.threads))}}/{worker.threads} "
+    cells = max(0, width - len(number))
     drawn = bar(worker.busy_threads, worker.threads, cells)
-    return Text(f"{worker.busy_threads}/{worker.threads} ").append(f"{drawn:{cells}}", "red" if full else "green")
+    return Text(number).append(f"{drawn:{cells}}", "red" if full else "green")
 
 
 def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
@@ -70,8 +72,8 @@ def _share(worker: Worker, server: Server) -> Text:
         and balance.noise_floor is not None
         and balance.hot_ratio > balance.noise_floor
     )
-    drawn = bar(worker.share or 0.0, largest, 6)
-    return Text(percent(worker.share), "bold" if hot else "").append(f" {drawn:6}", "yellow" if hot else "cyan")
+    drawn = bar(worker.share or 0.0, largest, 5)
+    return Text(f"{percent(worker.share):>4}", "bold" if hot else "").append(f" {drawn:5}", "yellow" if hot else "cyan")
 
 
 def _cpu(worker: Worker, _: Server) -> Text:
@@ -85,13 +87,13 @@ def _lock(worker: Worker, _: Server) -> Text:
     waiters = worker.lock_waiters
     if waiters is None:
         return Text(UNKNOWN)
-    drawn = bar(waiters, worker.concurrency or 0.0, 4)
-    return Text(f"{mean_count(waiters)} ").append(f"{drawn:4}", "red")
+    drawn = bar(waiters, worker.concurrency or 0.0, 3)
+    return Text(f"{mean_count(waiters):>4} ").append(f"{drawn:3}", "red")
 
 
 def _total_lock(server: Server) -> str:
     waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
-    return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':4}"
+    return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':3}"
 
 
 def _state(worker: Worker, _: Server) -> Text:
@@ -163,10 +165,10 @@ SCROLLED = (
     Column("SHARE     ", 10, lambda worker: worker.share, _share, name="share"),
     Column(
         "BUSY      ",
-        11,
+        10,
         lambda worker: worker.busy_threads,
-        lambda worker, _: busy_bar(worker, 6),
-        lambda server: f"{_total_busy(server):11}",
+        lambda worker, _: busy_bar(worker, 10),
+        lambda server: f"{_total_busy(server):10}",
         "busy",
     ),
     Column(
@@ -232,10 +234,44 @@ _NARROW = 60  # terminal columns below which only the worker's number stays in p
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
+COMPACT = (
+    FIXED[0],
+    FIXED[2],
+    _figure("SHARE", 5, lambda worker: worker.share, percent, "share"),
+    Column(
+        "BUSY     ",
+        9,
+        lambda worker: worker.busy_threads,
+        lambda worker, _: busy_bar(worker, 9),
+        lambda server: f"{_total_busy(server):9}",
+        "busy",
+    ),
+    next(column for column in SCROLLED if column.title == "CPU%"),
+    next(column for column in SCROLLED if column.title == "RESP"),
+)
+"""The columns where workers stand beside each other, two of them on a terminal of 80 columns."""
+
+_SIDE = sum(column.width + 1 for column in COMPACT) + 1
+"""Columns of the terminal for one of them, with the space between two."""
+
+
 def worker_table(
-    server: Server, sort: str, reverse: bool, width: int, first_column: int = 0, text: str = ""
+    server: Server,
+    sort: str,
+    reverse: bool,
+    width: int,
+    first_column: int = 0,
+    text: str = "",
+    most_rows: int | None = None,
 ) -> tuple[Page, int]:
-    """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
+    """Build the page of the workers that match a filter; returns also the first scrolled column in view. most_rows: if
+    there are more workers, they stand beside each other, with fewer columns, until a key scrolls sideways."""
+    across = (width + 1) // _SIDE
+    if most_rows is not None and len(server.workers) > most_rows and across > 1:
+        if first_column == 0:
+            return _compact_table(server, sort, reverse, width, across, text), 0
+        page, first = worker_table(server, sort, reverse, width, first_column - 1, text)
+        return page, first + 1
     known = tuple(column for column in SCROLLED if column.is_known(server))
     fixed, scrolled = (FIXED, known) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *known))
     first = min(first_column, _last_first_column(fixed, scrolled, width))
@@ -245,6 +281,30 @@ def worker_table(
     totals = _assemble([Text(column.total(server)) for column in columns], columns, "bold")
     shown = [row for row in rows if text.casefold() in row.plain.casefold()]
     return Page(_title(columns, sort, width, first, len(scrolled) - first - fitting), shown, totals), first
+
+
+def _compact_table(server: Server, sort: str, reverse: bool, width: int, across: int, text: str) -> Page:
+    """Build the table in which workers stand beside each other, in the order of a newspaper's columns."""
+    cells = [_row(worker, server, COMPACT) for worker in sort_workers(server.workers, sort, reverse)]
+    shown = [cell for cell in cells if text.casefold() in cell.plain.casefold()]
+    down = -(-len(shown) // across)
+    rows = []
+    for place in range(down):
+        row = Text()
+        for cell in shown[place::down]:
+            row.append_text(cell).append(" ")
+        row.rstrip()
+        rows.append(row)
+    title, side = Text(style="reverse"), _title(COMPACT, sort, _SIDE, 0, 0)
+    for _ in range(min(across, len(shown))):
+        title.append_text(side)
+    title.truncate(width - len(_ALL_COLUMNS), pad=True)
+    title.append(_ALL_COLUMNS, "bold")
+    totals = _assemble([Text(column.total(server)) for column in COMPACT], COMPACT, "bold")
+    return Page(title, rows, totals)
+
+
+_ALL_COLUMNS = "→"
 
 
 def sort_workers(workers: Sequence[Worker], sort: str, reverse: bool) -> list[Worker]:
@@ -290,7 +350,7 @@ def _row(worker: Worker, server: Server, columns: Sequence[Column]) -> Text:
 def _assemble(cells: Sequence[Text], columns: Sequence[Column], style: str) -> Text:
     line = Text(style=style)
     for cell, column in zip(cells, columns, strict=True):
-        cell.truncate(column.width)
+        cell.truncate(column.width, overflow="ellipsis")
         line.append(" " * (column.width - cell.cell_len))
         line.append_text(cell)
         line.append(" ")

@@ -59,12 +59,27 @@ def compare_again(
 
 
 def choose_smallest(alive: list[Variant], present: Variant, evidence: Evidence) -> Variant:
-    """The smallest of those that are as good as the best, and do not take clearly more memory than the present one if
-    one of them does not. The present one if it takes more memory than that, and is not better beyond the noise."""
+    """The smallest of those that are as good as the best, with two processes or more if one of them has, and without
+    clearly more memory than the present one if one of them takes no more. The present one if it takes more memory than
+    that, and is not better beyond the noise."""
     best = max(alive, key=evidence.score)
     inside = [best, *(variant for variant in alive if variant != best and not _is_worse(variant, best, evidence))]
-    others = [variant for variant in inside[1:] if variant.size < best.size or variant == present]
+    is_lone = best.setting.processes == 1
+    others = [
+        variant
+        for variant in inside[1:]
+        if variant.size < best.size or variant == present or (is_lone and variant.setting.processes > 1)
+    ]
     equal = [best, *(variant for variant in others if _is_close(variant, best, evidence))]
+    lone = [variant for variant in equal if variant.setting.processes == 1]
+    if lone and len(lone) < len(equal):
+        names = listed([variant.name for variant in lone])
+        evidence.decide(
+            f"More than one process is preferred, since nobody is served while a single one restarts, and {names} "
+            f"{'is' if len(lone) == 1 else 'are'} no faster beyond the noise."
+        )
+        equal = [variant for variant in equal if variant not in lone]
+        inside = [variant for variant in inside if variant not in lone]
     lean = [variant for variant in equal if _find_more_memory(variant, present, evidence) <= MORE_MEMORY]
     chosen = min(lean or equal, key=lambda variant: variant.size)
     if len(inside) > 1:

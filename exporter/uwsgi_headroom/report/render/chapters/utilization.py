@@ -225,9 +225,11 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
             spread = use.utilization
             axes.plot([100 * spread.p50, 100 * spread.highest], [place - 0.37] * 2, color=DIM, linewidth=2)
             inside = now >= 0.15
+            # Beside a short bar there is room for one of both: the number stands with the mark then.
+            is_close = not inside and use.one_lost is not None and use.one_lost - now < 0.15
             label(
                 axes,
-                percent(now),
+                "" if is_close else percent(now),
                 (100 * now, place),
                 (-5 if inside else 5, 0),
                 ha="right" if inside else "left",
@@ -240,7 +242,7 @@ def draw_bars(rows: Sequence[tuple[str, LimitUse]], title: str = "") -> str:
                 axes.plot([100 * lost], [place], marker="D", color=INK, markersize=5, linestyle="none")
                 label(
                     axes,
-                    f"{percent(use.one_lost)} if one is lost",
+                    f"{f'{percent(now)}, ' if is_close else ''}{percent(use.one_lost)} if one is lost",
                     (100 * lost, place),
                     (7, 0),
                     va="center",

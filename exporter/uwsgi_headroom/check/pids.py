@@ -1,0 +1,243 @@
+"""Runs `pids`: prints the command that restarts some workers, with the PIDs of now, and what is lost by it.
+
+It sends no signal itself. An alert is minutes old, and the PIDs in it may be of other processes by now.
+
+What the signals do was tried on uWSGI 2.0.31 (`tests/check/test_pids.py`): a worker that gets SIGTERM ends at once, and
+its master starts another one in its slot; one that gets SIGHUP first completes what is in service. Everything else that
+restarts workers (the master FIFO, touch-workers-reload, an emperor) restarts all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from uwsgi_headroom import logs
+from uwsgi_headroom.check.watching import parse_targets, read_page, sort_targets
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
+from uwsgi_headroom.config.http_client_file import load_optional
+from uwsgi_headroom.config.servers import ServerConfig, default_name
+from uwsgi_headroom.discover import discover_servers
+from uwsgi_headroom.documents import Worker, build
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
+from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers
+from uwsgi_headroom.source import Http, HttpAccess, parse_address
+from uwsgi_headroom.terminal_text import print_lines, wrap
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.formats import chosen as exact
+from uwsgi_headroom.words.formats import counted, duration, listed, numbered
+from uwsgi_headroom.words.states import WORKERS
+
+WIDTH = 80
+
+KILL_SECONDS = 5.0
+"""After this time a worker that got SIGTERM has ended, unless something keeps it from ending."""
+
+_MOST_AGES = 4
+"""More ages of requests of one worker are counted."""
+
+
+def run(server: str, numbers: Sequence[int], *, stuck: bool, http_config: str | None = None) -> int:
+    """Print the workers of a server and the commands that restart the chosen ones, and return the exit status. server:
+    its name, its address, or the page of an exporter; numbers, stuck: which workers, none of both for a list without
+    commands. Raises HeadroomError if there is nothing to restart."""
+    logs.configure("critical", "logfmt")
+    document = _find(server, load_optional(http_config))
+    _refuse_what_has_no_workers(document)
+    chosen = _choose(document, numbers, stuck=stuck)
+    print_lines(render_lines(document, chosen))
+    return 0
+
+
+def _find(text: str, access: HttpAccess | None) -> Server:
+    """Read the document of a server. A name is one of the exporter on this machine, or, if that is away or has no such
+    server, of a server that is found here. Raises HeadroomError."""
+    refusal: HeadroomError | None = None
+    if any(mark in text for mark in "/:@="):
+        try:
+            return asyncio.run(_read(parse_targets([text])[0], access))
+        except ConfigError as error:  # a name may have a slash
+            refusal = error
+    local = parse_address(f"http://{LISTEN_ADDRESS}")
+    assert isinstance(local, Http)
+    found = asyncio.run(_ask(ExporterPage(replace(local, access=access), text)))
+    if found:
+        return found
+    servers = discover_servers()
+    same = [each for each in servers if each.address and text in (each.name, default_name(each.address))]
+    if len(same) != 1:
+        names = [each.name for each in same or servers]
+        why = f"{len(same)} servers here have the name {text}" if same else f"no server here has the name {text}"
+        raise refusal or HeadroomError(f"{why}: give the address of one, such as {listed(names, 5)}")
+    return asyncio.run(_read(same[0], access))
+
+
+async def _ask(page: ExporterPage) -> Server | None:
+    """The document of the exporter; None if it does not answer, or has no such server."""
+    if await find_who_answers(page.base) != "exporter":
+        return None
+    (document,) = await read_page(page, None)
+    return document if document.error is None or document.error.reason not in ("not_found", "refused") else None
+
+
+async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
+    targets = await sort_targets([server], access)
+    if targets.exporters:
+        documents = await read_page(targets.exporters[0], None)
+        if len(documents) != 1:
+            names = listed([each.name for each in documents], 5)
+            raise HeadroomError(f"this exporter has several servers: give the page of one, /servers/NAME, of {names}")
+        return documents[0]
+    if server.address is None:
+        raise HeadroomError(f"{server.pattern}: give the address of one server instead of a pattern")
+    if targets.silent:
+        raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
+    watch = Watch(server.name, server.address)
+    outcome = await watch.reader.read()
+    if isinstance(outcome, ReadError):
+        raise HeadroomError(f"{server.name}: {build.describe_trouble(outcome)}")
+    return build.build_server(watch, Clock(), 1.0, ())
+
+
+def _refuse_what_has_no_workers(server: Server) -> None:
+    """Raises HeadroomError if the PIDs of a server are not known, or if nobody would start a new worker."""
+    if server.state != "up":
+        raise HeadroomError(f"{server.name}: its PIDs are not known. {server.verdict}")
+    if server.kind != "server":
+        raise HeadroomError(f"{server.name} is an uWSGI {server.kind}, which has no workers: give one of its servers")
+    if server.identity is None or not server.identity.pid:
+        raise HeadroomError(
+            f"{server.name}: no master is known, which would start a new worker: restart the whole uWSGI instead"
+        )
+
+
+def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Worker]:
+    """The workers with these numbers, and those with stuck requests. Raises HeadroomError for those that do not exist,
+    or if no request is stuck."""
+    known = {worker.worker_id: worker for worker in server.workers}
+    if unknown := [number for number in numbers if number not in known]:
+        raise HeadroomError(
+            f"{server.name} has no {numbered('worker', unknown)}: it has {counted(len(known), 'worker')}, "
+            f"{numbered('number', sorted(known))}"
+        )
+    chosen = {number: known[number] for number in numbers}
+    if stuck:
+        limit = server.threads.stuck_seconds if server.threads else 0.0
+        if server.threads is None or server.threads.stuck is None:
+            raise HeadroomError(
+                f"{server.name}: ages of requests are not known (stats-no-cores): give --worker NUMBERS"
+            )
+        hold = {number: worker for number, worker in known.items() if (worker.oldest_request_age or 0.0) >= limit}
+        if not hold and not chosen:
+            raise HeadroomError(f"{server.name}: no request has been in service for {exact(limit)} or longer")
+        chosen |= hold
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
+    """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
+    assert server.identity
+    master = server.identity.local_pid or server.identity.pid
+    on = f" on {server.identity.host}" if server.identity.host else ""
+    read = time.strftime(", read at %H:%M:%S %Z", time.localtime(server.read_at)) if server.read_at else ""
+    yield from _wrap(
+        f"{server.name}  uWSGI {server.version or '?'}{on}, master {master}{read}",
+        rest="  ",
+    )
+    yield ""
+    yield "  worker      PID  state    up        requests in service"
+    for worker in chosen or server.workers:
+        yield from _wrap(_describe(worker), rest=" " * 38)
+    yield ""
+    if not chosen:
+        yield from _wrap("Choose which to restart with --worker NUMBERS, such as --worker 2,3, or with --stuck.")
+        return
+    here = [worker for worker in chosen if _pid(worker)]
+    if absent := [worker.worker_id for worker in chosen if not _pid(worker)]:
+        yield from _wrap(f"{numbered('Worker', absent)} {'has' if len(absent) == 1 else 'have'} no process now.")
+    if not here:
+        return
+    pids, sudo = " ".join(str(_pid(worker)) for worker in here), _sudo(server, here)
+    yield f"Restart {numbered('worker', [worker.worker_id for worker in here])} now{_where(server, here)}:"
+    yield f"  {sudo}kill -TERM {pids}"
+    yield from _wrap(f"{_say_lost(here)} {_say_rest(server, here)}")
+    yield ""
+    yield f"If a PID is still there after {exact(KILL_SECONDS)}:"
+    yield f"  {sudo}kill -KILL {pids}"
+    yield ""
+    yield "Without loss (a worker ends after its last request: never, if that is stuck):"
+    yield f"  {sudo}kill -HUP {pids}"
+
+
+def _pid(process: Worker) -> int | None:
+    """The PID of a worker where the exporter runs, or else as uWSGI knows it. None for what is no PID of
+    a worker, whatever a document says: `kill -TERM -1` ends everything."""
+    pid = process.local_pid or process.pid
+    return pid if pid is not None and pid > 1 else None
+
+
+def _describe(worker: Worker) -> str:
+    age = "-" if worker.age is None or not worker.pid else duration(worker.age)
+    pid = _pid(worker) or "-"
+    return f"  {worker.worker_id:>6}  {pid:>7}  {WORKERS[worker.state].short:7}  {age:8}  {_say_requests(worker)}"
+
+
+def _say_requests(worker: Worker) -> str:
+    if worker.busy_threads is None:
+        return "not known"
+    ages = [duration(age) for age in worker.request_ages]
+    return f"{worker.busy_threads}{f', for {listed(ages, _MOST_AGES)}' if ages and worker.busy_threads else ''}"
+
+
+def _say_lost(chosen: Sequence[Worker]) -> str:
+    """What a restart at once loses."""
+    numbers = [worker.busy_threads for worker in chosen]
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(numbers):
+        return "Requests that are in service are lost; how many is not known (stats-no-cores)."
+    lost = sum(known)
+    if not lost:
+        return "No request is in service in it now." if len(chosen) == 1 else "No request is in service in them now."
+    return f"This loses {counted(lost, 'request')}, in service now: the clients get no answer."
+
+
+def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
+    """Who serves meanwhile."""
+    rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
+    starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
+    if not rest:
+        return f"{starts} no other accepts requests: nobody is served until then."
+    free = sum((worker.threads or 0) - (worker.busy_threads or 0) for worker in rest)
+    known = all(worker.threads is not None and worker.busy_threads is not None for worker in rest)
+    return f"{starts} {len(rest)} other{'s' * (len(rest) > 1)} serve{'s' * (len(rest) == 1)} meanwhile" + (
+        f", with {counted(free, 'free thread')}." if known else "."
+    )
+
+
+def _where(server: Server, chosen: Sequence[Worker]) -> str:
+    """Where the command has to run, to follow `now`; empty if that is here."""
+    host = server.identity.host if server.identity else None
+    if host is not None and host != os.uname().nodename:
+        return f", on {host}"
+    if all(worker.local_pid for worker in chosen):
+        return ""
+    return ", where uWSGI runs (these PIDs are not seen from here)"
+
+
+def _sudo(server: Server, chosen: Sequence[Worker]) -> str:
+    """`sudo`, if the workers are another user's."""
+    if _where(server, chosen) or os.geteuid() == 0:
+        return ""
+    try:
+        return "" if all(os.stat(f"/proc/{worker.local_pid}").st_uid == os.geteuid() for worker in chosen) else "sudo "
+    except OSError:
+        return ""
+
+
+def _wrap(text: str, rest: str = "") -> list[str]:
+    return wrap(text, WIDTH, "", rest)
