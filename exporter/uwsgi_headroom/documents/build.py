@@ -21,7 +21,7 @@ from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
-from uwsgi_headroom.documents.sentences import describe_full_host
+from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, list_problems
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
@@ -203,9 +203,22 @@ def server_path(name: str) -> str:
     return f"{SERVERS_PATH}/{quote(name, safe='')}"
 
 
-def urgency(server: schema.Summary) -> tuple[bool, float, str]:
-    """Sort key of lists: servers that are down first, then by headroom, least first."""
-    return server.state != "down", float("inf") if server.headroom is None else server.headroom, server.name
+_STATES = ("down", "stale", "up")
+_STATUSES = ("critical", "warning", "unknown", "ok")
+
+
+def urgency(server: schema.Summary) -> tuple[int, int, int, float, str]:
+    """Sort key of lists: servers that are down first, then those with a problem that their own settings can solve, then
+    those that only lack what their host lacks, then the others; within each, the worst, then the least headroom first.
+    """
+    has_problem = server.status in ("critical", "warning")
+    return (
+        _STATES.index(server.state),
+        (1 if server.of_host else 0) if has_problem else 2,
+        _STATUSES.index(server.status),
+        float("inf") if server.headroom is None else server.headroom,
+        server.name,
+    )
 
 
 def _build_summary(server: schema.Server) -> schema.Summary:
@@ -234,6 +247,8 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         emperor_pid=server.identity.emperor_pid if server.identity else None,
         p95=find_percentile(server.response_times, 0.95),
         threads=server.threads.mean if server.threads else None,
+        act=find_first_act(server),
+        of_host=bool(problems := list_problems(server)) and all(problem.of_host for problem in problems),
     )
 
 
@@ -286,6 +301,7 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
+        of_host=finding.of_host,
     )
 
 

@@ -290,7 +290,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     what to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
     server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
     epoch seconds from which on it has held, judged every few seconds over one minute; null if unknown. event: the
-    latest event of this kind."""
+    latest event of this kind. of_host: whether the host lacks something, so that no setting of this uWSGI changes it.
+    """
 
     code: str
     severity: Severity
@@ -304,6 +305,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     runbook: str | None
     since: float | None = None
     event: Event | None = None
+    of_host: bool = False
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -378,7 +380,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now."""
+    `observed` are in use; available: those of now. act: the first thing to do, as a sentence; empty if there is
+    nothing; of_host: whether the host lacks something, and no setting of this uWSGI helps."""
 
     name: str
     address: str
@@ -404,6 +407,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     emperor_pid: int | None = None
     p95: Percentile | None = None
     threads: float | None = None
+    act: str = ""
+    of_host: bool = False
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
@@ -419,9 +424,10 @@ class Pattern(Struct, frozen=True, kw_only=True):
 
 
 class Servers(Struct, frozen=True, kw_only=True):
-    """Every server: servers that are down first, then by headroom, least first. version: of the exporter; patterns:
-    those of its configuration; host: what is true of the host that several of them run on, null if it has idle CPUs or
-    is not known."""
+    """Every server: those that are down first, then those with a problem that their own settings can solve, then those
+    that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
+    of the exporter; patterns: those of its configuration; host: what the host that several of them run on lacks, and
+    what to do; null if it has idle CPUs or is not known."""
 
     time: float
     version: str

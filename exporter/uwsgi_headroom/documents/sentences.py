@@ -5,7 +5,8 @@ The page, `top` and `check` show these texts, so that they are the same everywhe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -15,8 +16,9 @@ from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.schema import Flow, Server
+from uwsgi_headroom.documents.schema import Finding, Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.errors import Reason
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
@@ -306,24 +308,61 @@ def _describe_route(route: Route, of: str) -> str:
     return f"{route.route} {percent(route.share)}{of}{oldest}"
 
 
+def list_problems(server: Server) -> list[Finding]:
+    """The findings that make the status of a server, worst first; none for one that is not read."""
+    return [finding for finding in server.findings if finding.severity != "info"] if server.state == "up" else []
+
+
+def find_first_act(server: Server) -> str:
+    """The first thing to do about a server, as a sentence that may have backticks; empty if there is nothing. What its
+    own settings can solve comes before what its host lacks."""
+    if server.state == "down":
+        return _ACTS.get(server.error.reason, _SEE_MESSAGE) if server.error else ""
+    acts = sorted((problem for problem in list_problems(server) if problem.change), key=lambda each: each.of_host)
+    return _first_sentence(acts[0].change) if acts else ""
+
+
+_SEE_MESSAGE = "Follow the message beside, or run `uwsgi-headroom check` on this address."
+
+_ACTS: Mapping[Reason, str] = {
+    "not_found": "Start uWSGI, or correct the address of its stats server.",
+    "refused": "Start uWSGI: nobody listens at the address of its stats server.",
+    "permission": "Give the exporter the right to connect to the stats server's socket.",
+    "unreachable": "Check that this host can reach the address.",
+    "timeout": "See whether uWSGI's master runs: it does not answer.",
+    "internal": "Report this bug of uwsgi-headroom, with its log.",
+}
+"""The first thing to do about a server that cannot be read, by the reason."""
+
+
+def _first_sentence(text: str) -> str:
+    """The first sentence of an advice. A full stop between backticks ends nothing."""
+    masked = re.sub(r"`[^`]*`", lambda code: "`" * len(code[0]), text)
+    return text[: masked.find(". ") + 1 or None]
+
+
 def describe_full_host(servers: Iterable[Server]) -> str | None:
-    """That no CPU of the host is idle, and who uses them: said once for all servers on it. None while CPUs are idle, or
-    if fewer than two servers can use all of them."""
+    """What the host lacks whose CPUs are all in use, who uses them, and what to do: said once for all servers on it.
+    None while CPUs are idle, or if fewer than two servers can use all of them."""
     found = [
-        (server.host.cpus, server.cpu)
+        (server, server.host.cpus, server.cpu)
         for server in servers
         if server.state == "up" and server.cpu and server.host and server.host.cpus and server.host.limited_by == "host"
     ]
-    if len(found) < _LEAST_SERVERS or len({cpus for cpus, _ in found}) > 1:
+    if len(found) < _LEAST_SERVERS or len({cpus for _, cpus, _ in found}) > 1:
         return None
-    cpus, idle = found[0][0], median(cpu.idle for _, cpu in found)
+    cpus, idle = found[0][1], median(cpu.idle for *_, cpu in found)
     if not is_hardly_any_idle(idle, cpus):
         return None
-    own = sum(cpu.own for _, cpu in found)
-    others = max(0.0, cpus - own - idle)
+    own = sum(cpu.own for *_, cpu in found)
+    names = {server.identity.host for server, *_ in found if server.identity}
+    name = names.pop() if len(names) == 1 else None
+    waiting = sum(any(problem.of_host for problem in list_problems(server)) for server, *_ in found)
+    lack = f": {counted(waiting, 'server')} {'waits' if waiting == 1 else 'wait'} for a CPU" if waiting else ""
     return (
-        f"Hardly any CPU of this host is idle: of {counted(round(cpus), 'CPU')}, the workers of these {len(found)} "
-        f"servers use {mean_count(own)}, and other programs {mean_count(others)}."
+        f"{f'{name}: ' if name else ''}CPUs are full{lack}. Of {counted(round(cpus), 'CPU')}, the workers of these "
+        f"{len(found)} servers use {mean_count(own)}, and other programs {mean_count(max(0.0, cpus - own - idle))}."
+        + (" Add CPUs, or move load to another host." if waiting else "")
     )
 
 

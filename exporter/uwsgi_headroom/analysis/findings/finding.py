@@ -32,6 +32,8 @@ class Finding:
     """The requests per second that the server serves at least with these settings; None if unknown."""
     harms: tuple[Finding, ...] = ()
     """The findings that this one explains (see `diagnosis`)."""
+    of_host: bool = False
+    """Whether the host lacks something, so that no setting of this uWSGI changes it."""
 
 
 RUNBOOKS = {

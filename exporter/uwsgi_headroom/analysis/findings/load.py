@@ -166,6 +166,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         "well.",
         change=GET_CPU,
         clause="requests wait for a CPU",
+        of_host=True,
     )
 
 
@@ -219,6 +220,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"no CPU is idle beside uWSGI's own {name_role(role)}"
         if role
         else "no CPU is idle",
+        of_host=cpus.limited_by == "host" if alone else role is None,
     )
     if alone and len(active) > cpus.count:
         yield Finding(

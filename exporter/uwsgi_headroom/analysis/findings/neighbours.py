@@ -46,6 +46,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         change=f"Find what the {name_role(own)} of this uWSGI compute, and move it to another host or limit it."
         if own
         else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
+        of_host=own is None,
     )
 
 
