@@ -89,8 +89,8 @@ def test_a_full_host_is_said_once() -> None:
     full = [on_host("first", 0.1, 0.04), on_host("second", 0.3, 0.06)]
     lines = list(reports.render_list(full))
     assert lines[1:4] == [
-        "Hardly any CPU of this host is idle: of 2 CPUs, the workers of these 2 servers",
-        "  use 0.4, and other programs 1.6.",
+        "CPUs are full. Of 2 CPUs, the workers of these 2 servers use 0.4, and other",
+        "  programs 1.6.",
         "",
     ]
     assert json.loads(reports.render_json(full, single=False))["host"] == " ".join(line.strip() for line in lines[1:3])

@@ -204,18 +204,18 @@ def server_path(name: str) -> str:
 
 
 _STATES = ("down", "stale", "up")
-_STATUSES = ("critical", "warning", "unknown", "ok")
+_PROBLEMS = ("critical", "warning")
 
 
 def urgency(server: schema.Summary) -> tuple[int, int, int, float, str]:
     """Sort key of lists: servers that are down first, then those with a problem that their own settings can solve, then
     those that only lack what their host lacks, then the others; within each, the worst, then the least headroom first.
     """
-    has_problem = server.status in ("critical", "warning")
+    problem = _PROBLEMS.index(server.status) if server.status in _PROBLEMS else None
     return (
         _STATES.index(server.state),
-        (1 if server.of_host else 0) if has_problem else 2,
-        _STATUSES.index(server.status),
+        2 if problem is None else int(server.of_host),
+        problem or 0,
         float("inf") if server.headroom is None else server.headroom,
         server.name,
     )
