@@ -29,13 +29,14 @@ ARGUMENTS = (
 # Records violations of the page's policy, and the documents it receives, which tests compare with what it shows.
 _WATCH = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
-globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
+globalThis.heard = globalThis.heardAt = globalThis.drawnAt = null; // the newest document; when the first came, was drawn
 globalThis.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
     this.addEventListener("message", (event) => {
       heard = event.data;
       heardAt ??= performance.now();
+      requestAnimationFrame(() => setTimeout(() => (drawnAt ??= performance.now())));
     });
   }
 };
