@@ -317,6 +317,70 @@ def test_the_list_begins_with_what_needs_attention() -> None:
     assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
 
 
+def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.Server:
+    """A document with these advices, each of the host or not, on a host of two CPUs of which none is idle."""
+    document = loaded(Server()).document()
+    assert document.host
+    assert document.identity
+    host = structs.replace(document.host, cpus=2.0, limited_by="host")
+    found = [
+        schema.Finding(
+            code=f"code_{place}",
+            severity="critical" if status == "critical" else "warning",
+            title="",
+            evidence="",
+            meaning="",
+            change=change,
+            runbook=None,
+            of_host=of_host,
+        )
+        for place, (change, of_host) in enumerate(findings)
+    ]
+    return structs.replace(
+        document,
+        name=name,
+        status=status,
+        findings=tuple(found),
+        host=host,
+        cpu=schema.Cpu(own=own, idle=0.02, others=1.0, others_follow=None),
+        identity=structs.replace(document.identity, host="web1"),
+    )
+
+
+def test_the_list_sorts_by_what_can_be_changed() -> None:
+    """A server that its own settings can help comes before one that only lacks what its host lacks. The list has the
+    first act for each, and says once what the host lacks."""
+    get_cpu = ("Find out who has the CPUs. Then move it.", True)
+    documents = [
+        judged("starved", "critical", get_cpu),
+        judged("slow", "warning", ("Set `a. b` or `c`: it helps. And more.", False)),
+        judged("both", "critical", get_cpu, ("Raise `threads` from 8 to 12.", False)),
+        judged("well", "ok", own=0.9),
+    ]
+    listed = build.build_server_list(documents, ScriptedWatch().clock)
+    assert [(server.name, server.act, server.of_host) for server in listed.servers] == [
+        ("both", "Raise `threads` from 8 to 12.", False),
+        ("slow", "Set `a. b` or `c`: it helps.", False),
+        ("starved", "Find out who has the CPUs.", True),
+        ("well", "", False),
+    ]
+    assert listed.host == (
+        "web1: CPUs are full: 2 servers wait for a CPU. Of 2 CPUs, the workers of these 4 servers use 1.2, and other "
+        "programs 0.8. Add CPUs, or move load to another host."
+    )
+    room = documents[3].headroom
+    assert room
+    idle = structs.replace(documents[3], headroom=structs.replace(room, factor=1.1, first="cpu"))
+    assert build.build_server_list([idle], ScriptedWatch().clock).servers[0].of_host
+
+
+def test_a_server_that_is_down_says_what_to_do_first() -> None:
+    """By the reason why it cannot be read; the message says the rest."""
+    watch = ScriptedWatch().read(REFUSED, 1.0)
+    (listed,) = build.build_server_list([watch.document()], watch.clock).servers
+    assert listed.act == "Start uWSGI: nobody listens at the address of its stats server."
+
+
 def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """If building a server's document fails, its document says so, and the list has it beside the others."""
     broken, well = loaded(Server()), loaded(Server())

@@ -62,10 +62,16 @@ def test_other_forms_of_imports_and_exports_are_refused(line: str) -> None:
         join({**MODULES, "main": f"{line}\n"})
 
 
+def test_imports_without_an_export_are_refused() -> None:
+    """They would be undefined, and fail only when they are used."""
+    with pytest.raises(ValueError, match="two imports NAME, which one does not export"):
+        join({**MODULES, "one": "const NAME = 1;\n"})
+
+
 def test_modules_that_import_each_other_are_refused() -> None:
     """There would be no order in which to run them."""
     with pytest.raises(ValueError, match="import each other: main, one"):
-        join({"main": MODULES["main"], "two": "", "one": 'import { a } from "./main.js";\n'})
+        join({"main": MODULES["main"], "two": "", "one": 'import * as main from "./main.js";\n'})
     with pytest.raises(ValueError, match="main imports two, which is missing"):
         join({"main": MODULES["main"], "one": ""})
 

@@ -21,7 +21,7 @@ from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
-from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, list_problems
+from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
@@ -248,7 +248,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         p95=find_percentile(server.response_times, 0.95),
         threads=server.threads.mean if server.threads else None,
         act=find_first_act(server),
-        of_host=bool(problems := list_problems(server)) and all(problem.of_host for problem in problems),
+        of_host=lacks_host_only(server),
     )
 
 

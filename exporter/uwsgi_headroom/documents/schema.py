@@ -381,7 +381,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
     `observed` are in use; available: those of now. act: the first thing to do, as a sentence; empty if there is
-    nothing; of_host: whether the host lacks something, and no setting of this uWSGI helps."""
+    nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str

@@ -313,6 +313,19 @@ def list_problems(server: Server) -> list[Finding]:
     return [finding for finding in server.findings if finding.severity != "info"] if server.state == "up" else []
 
 
+_NO_ROOM = 1.15
+"""Headroom below which it reads 1.1x or less. Without a finding, others use the CPUs."""
+
+
+def lacks_host_only(server: Server) -> bool:
+    """Whether what a server lacks is the host's, and nothing else, so that no setting of its uWSGI helps."""
+    if problems := list_problems(server):
+        return all(problem.of_host for problem in problems)
+    room, host = server.headroom, server.host
+    is_last = room is not None and room.first == "cpu" and room.factor is not None and room.factor < _NO_ROOM
+    return server.state == "up" and is_last and host is not None and host.limited_by == "host"
+
+
 def find_first_act(server: Server) -> str:
     """The first thing to do about a server, as a sentence that may have backticks; empty if there is nothing. What its
     own settings can solve comes before what its host lacks."""

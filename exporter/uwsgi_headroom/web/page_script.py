@@ -23,9 +23,9 @@ _COMMENT = re.compile(r"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/ *)\n", re.MULTILINE
 
 def join(modules: Mapping[str, str], first: str = "main") -> str:
     """Join the modules that the first one needs. modules: their text, by name. Raises ValueError where a module does
-    not follow the rule."""
-    functions = (_wrap(name, modules[name]) for name in _order(modules, first))
-    return "".join(functions)
+    not follow the rule, or imports what is not there."""
+    exports: dict[str, list[str]] = {}
+    return "".join(_wrap(name, modules[name], exports) for name in _order(modules, first))
 
 
 def _order(modules: Mapping[str, str], first: str) -> list[str]:
@@ -46,21 +46,25 @@ def _order(modules: Mapping[str, str], first: str) -> list[str]:
     return ordered
 
 
-def _wrap(name: str, text: str) -> str:
-    exports: list[str] = []
+def _wrap(name: str, text: str, exports: dict[str, list[str]]) -> str:
+    """Make a function of a module. exports: of the modules so far, to which it adds its own."""
+    own = exports[name] = []
     lines = list(_rewrite(name, _COMMENT.sub("", text), exports))
-    returned = f"return {{ {', '.join(exports)} }};\n" if exports else ""
+    returned = f"return {{ {', '.join(own)} }};\n" if own else ""
     return f"const ${name} = (() => {{\n{''.join(lines)}{returned}}})();\n"
 
 
-def _rewrite(name: str, text: str, exports: list[str]) -> Iterator[str]:
-    """Rewrite the lines that import or export; adds the names of what they export."""
+def _rewrite(name: str, text: str, exports: dict[str, list[str]]) -> Iterator[str]:
+    """Rewrite the lines that import or export."""
     for line in text.splitlines(keepends=True):
         if found := _IMPORT.fullmatch(line.rstrip("\n")):
+            wanted = [each.partition(" as ")[0].strip() for each in (found["names"] or "").split(",")]
+            if found["names"] and (missing := set(wanted) - set(exports[found["module"]])):
+                raise ValueError(f"{name} imports {', '.join(sorted(missing))}, which {found['module']} does not export")
             names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
             yield f"const {names} = ${found['module']};\n"
         elif found := _EXPORT.match(line):
-            exports.append(found["name"])
+            exports[name].append(found["name"])
             yield line[found.end() :]
         elif _OTHER.match(line):
             raise ValueError(f"{name}: the page's script cannot have this line: {line.strip()}")

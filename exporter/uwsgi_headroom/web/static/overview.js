@@ -3,7 +3,7 @@
 import { recall, remember } from "./address.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { amount } from "./headline.js";
+import { amount, hasNoRoom } from "./headline.js";
 import { help } from "./help.js";
 import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
@@ -14,7 +14,6 @@ const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 const TONES_OF_SERVERS = ["down", "stale", "critical", "warning", "unknown", "ok"];
 const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a thousand
-const NO_ROOM = 1.15; // headroom: below this, it is written as 1.1x or less, and is nothing good
 
 /** Build the list into `main`. */
 export function show(main) {
@@ -151,8 +150,11 @@ function growth(server) {
   return sign + (server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor);
 }
 
-/** No room is a warning, also where nobody is hurt yet. */
-const roomTone = (server) => (server.state === "up" && server.headroom !== null && server.headroom < NO_ROOM ? (server.status === "critical" ? "critical" : "warning") : null);
+/** No room is a warning, also where nobody is hurt yet; unless it is the host's, which is said above. */
+function roomTone(server) {
+  if (server.state !== "up" || !hasNoRoom(server.headroom) || (server.shared && server.status === "ok")) return null;
+  return server.status === "critical" ? "critical" : "warning";
+}
 
 /** The URL of a server's page. */
 const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
