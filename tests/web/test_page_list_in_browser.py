@@ -87,7 +87,11 @@ def listing(
 
 
 FULL = "web1: CPUs are full: 2 servers wait for a CPU. Add CPUs, or move load to another host."
-WAITS = {"verdict": "Requests wait for a CPU for most of their time.", "act": "Find out who has the CPUs.", "of_host": True}
+WAITS = {
+    "verdict": "Requests wait for a CPU for most of their time.",
+    "act": "Find out who has the CPUs.",
+    "of_host": True,
+}
 MIXED = (
     summary("well"),
     summary("starved", "critical", headroom=1.0, **WAITS),
@@ -106,7 +110,12 @@ def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
         assert chips(shown) == ["✖ DOWN 1", "✖ CRITICAL 2", "▲ WARNING 2", "✓ OK 2"]
         assert shown.text(".whole") == f"▲ {FULL}"
         acts = shown.page.locator("td.act").all_inner_texts()
-        assert acts[:4] == ["Start uWSGI.", "Raise threads from 8 to 12.", "Set reload-on-rss or max-requests.", "\u2013"]
+        assert acts[:4] == [
+            "Start uWSGI.",
+            "Raise threads from 8 to 12.",
+            "Set reload-on-rss or max-requests.",
+            "\u2013",
+        ]
         assert shown.text("main").count("wait for a CPU") == 1
         assert shown.page.locator("tr.ok td.room").all_inner_texts() == ["▲ 1.0x", "4.0x"]
         assert shown.page.locator("td.room").nth(5).get_attribute("data-tone") == "warning"

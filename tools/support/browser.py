@@ -29,7 +29,8 @@ ARGUMENTS = (
 # Records violations of the page's policy, and the documents it receives, which tests compare with what it shows.
 _WATCH = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
-globalThis.heard = globalThis.heardAt = globalThis.drawnAt = null; // the newest document; when the first came, was drawn
+globalThis.heard = null; // the newest document
+globalThis.heardAt = globalThis.drawnAt = null; // when the first one came, and was drawn
 globalThis.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
@@ -75,7 +76,9 @@ class Tab:
     def module(self, name: str) -> str:
         """The address of a module of the page's script, to import it alone: the exporter serves them joined."""
         address = f"http://127.0.0.1:{self.port}/modules/"
-        self.page.route(f"{address}*", lambda route: route.fulfill(path=live_page.FOLDER / Path(route.request.url).name))
+        self.page.route(
+            f"{address}*", lambda route: route.fulfill(path=live_page.FOLDER / Path(route.request.url).name)
+        )
         return address + name
 
     def overflow(self) -> int:

@@ -60,7 +60,9 @@ def _rewrite(name: str, text: str, exports: dict[str, list[str]]) -> Iterator[st
         if found := _IMPORT.fullmatch(line.rstrip("\n")):
             wanted = [each.partition(" as ")[0].strip() for each in (found["names"] or "").split(",")]
             if found["names"] and (missing := set(wanted) - set(exports[found["module"]])):
-                raise ValueError(f"{name} imports {', '.join(sorted(missing))}, which {found['module']} does not export")
+                raise ValueError(
+                    f"{name} imports {', '.join(sorted(missing))}, which {found['module']} does not export"
+                )
             names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
             yield f"const {names} = ${found['module']};\n"
         elif found := _EXPORT.match(line):
