@@ -18,7 +18,7 @@ const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a tho
 /** Build the list into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
-  const host = el("p", { class: "whole", role: "status" });
+  const host = el("p", { class: "whole" });
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
   const chips = new Chips(sift);
