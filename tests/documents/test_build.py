@@ -153,7 +153,10 @@ def test_down_from_the_start() -> None:
     """Nothing is known except the reason."""
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
-    assert document.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
+    assert document.error
+    assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
+    assert "Start uWSGI" in document.error.change
+    assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
     assert document.verdict == "Down: nobody listens at /run/shop.stats."
     assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
 
@@ -359,9 +362,9 @@ def test_the_list_sorts_by_what_can_be_changed() -> None:
     ]
     listed = build.build_server_list(documents, ScriptedWatch().clock)
     assert [(server.name, server.act, server.of_host) for server in listed.servers] == [
-        ("both", "Raise `threads` from 8 to 12.", False),
-        ("slow", "Set `a. b` or `c`: it helps.", False),
-        ("starved", "Find out who has the CPUs.", True),
+        ("both", "Raise `threads` from 8 to 12", False),
+        ("slow", "Set `a. b` or `c`: it helps", False),
+        ("starved", "Find out who has the CPUs", True),
         ("well", "", False),
     ]
     assert listed.host == (
@@ -378,7 +381,7 @@ def test_a_server_that_is_down_says_what_to_do_first() -> None:
     """By the reason why it cannot be read; the message says the rest."""
     watch = ScriptedWatch().read(REFUSED, 1.0)
     (listed,) = build.build_server_list([watch.document()], watch.clock).servers
-    assert listed.act == "Start uWSGI: nobody listens at the address of its stats server."
+    assert listed.act == "Start uWSGI, or wait until it has loaded its application"
 
 
 def test_a_fault_of_ours_about_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_keys_reach_every_value(chromium: Browser, port: int) -> None:
         shown.page.keyboard.press("ArrowRight")
         assert chart.get_attribute("aria-valuenow") == "1"
         assert chart.get_attribute("aria-valuetext") != first
-        when = (chart.get_attribute("aria-valuetext") or "").partition(": ")[0]
+        when = (chart.get_attribute("aria-valuetext") or "").partition(", ")[0]
         assert when in shown.page.locator(".when").first.inner_text()
         strip = shown.page.get_by_role("slider", name="Busy threads by worker")
         strip.focus()

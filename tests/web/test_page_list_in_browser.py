@@ -207,7 +207,7 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
         state, name, headroom, _, act, *_ = shown.page.locator("tbody tr").first.locator("td").all_inner_texts()
         assert (headroom, name) == ("\u2013", "gone")
         assert "DOWN" in state
-        assert act == "Start uWSGI, or correct the address of its stats server."
+        assert act == "Start uWSGI, or wait until it has loaded its application"
         assert chips(shown) == ["✖ DOWN 1", "✓ OK 3"]
 
 

@@ -28,10 +28,14 @@ Kind = Literal["server", "emperor", "router"]
 
 
 class Error(Struct, frozen=True, kw_only=True):
-    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total."""
+    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total; harm: what
+    users feel of it; change: what to do; both in sentences, may be empty; runbook: its path, or null."""
 
     reason: str
     message: str
+    harm: str = ""
+    change: str = ""
+    runbook: str | None = None
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
@@ -380,8 +384,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
     its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now. act: the first thing to do, as a sentence; empty if there is
-    nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
+    `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
+    is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str

@@ -5,20 +5,19 @@ The page, `top` and `check` show these texts, so that they are the same everywhe
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from uwsgi_headroom.analysis.advice import is_hardly_any_idle
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Finding, Flow, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
-from uwsgi_headroom.errors import Reason
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
@@ -327,31 +326,12 @@ def lacks_host_only(server: Server) -> bool:
 
 
 def find_first_act(server: Server) -> str:
-    """The first thing to do about a server, as a sentence that may have backticks; empty if there is nothing. What its
-    own settings can solve comes before what its host lacks."""
+    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing. What
+    its own settings can solve comes before what its host lacks."""
     if server.state == "down":
-        return _ACTS.get(server.error.reason, _SEE_MESSAGE) if server.error else ""
+        return first_act(server.error.change) if server.error else ""
     acts = sorted((problem for problem in list_problems(server) if problem.change), key=lambda each: each.of_host)
-    return _first_sentence(acts[0].change) if acts else ""
-
-
-_SEE_MESSAGE = "Follow the message beside, or run `uwsgi-headroom check` on this address."
-
-_ACTS: Mapping[Reason, str] = {
-    "not_found": "Start uWSGI, or correct the address of its stats server.",
-    "refused": "Start uWSGI: nobody listens at the address of its stats server.",
-    "permission": "Give the exporter the right to connect to the stats server's socket.",
-    "unreachable": "Check that this host can reach the address.",
-    "timeout": "See whether uWSGI's master runs: it does not answer.",
-    "internal": "Report this bug of uwsgi-headroom, with its log.",
-}
-"""The first thing to do about a server that cannot be read, by the reason."""
-
-
-def _first_sentence(text: str) -> str:
-    """The first sentence of an advice. A full stop between backticks ends nothing."""
-    masked = re.sub(r"`[^`]*`", lambda code: "`" * len(code[0]), text)
-    return text[: masked.find(". ") + 1 or None]
+    return first_act(acts[0].change) if acts else ""
 
 
 def describe_full_host(servers: Iterable[Server]) -> str | None:

@@ -32,7 +32,7 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
-from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity
+from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
@@ -97,4 +97,5 @@ __all__ = [
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
+    "first_act",
 ]

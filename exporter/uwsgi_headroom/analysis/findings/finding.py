@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,16 @@ class Finding:
     """The findings that this one explains (see `diagnosis`)."""
     of_host: bool = False
     """Whether the host lacks something, so that no setting of this uWSGI changes it."""
+
+
+_HAS_ROOM = re.compile(r"\s*\((?:whether|\d[\d,]* more workers? of)\b[^()]*\)")
+_ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+def first_act(change: str) -> str:
+    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`), which a
+    shortage is not."""
+    return _ENDS.split(_HAS_ROOM.sub("", change), maxsplit=1)[0].rstrip(".")
 
 
 RUNBOOKS = {

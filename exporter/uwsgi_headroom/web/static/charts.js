@@ -1,7 +1,7 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
 import { steer, stepped } from "./cursor.js";
-import { afterFrame, el, mark } from "./dom.js";
+import { afterFrame, el } from "./dom.js";
 import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
 import { slice, tick } from "./moments.js";
@@ -197,28 +197,23 @@ export class Lines {
   }
 
   #tell(at) {
-    const values = this.#written(at);
-    this.legend.tell(this.#moment(at), values);
-    if (at === null) mark(this.place, "aria-label", `${this.name}, ${this.#inWords(at, values)}`);
-  }
-
-  /** The values at an index of the history, of the newest for null, as texts. */
-  #written(at) {
     const place = at ?? (this.#history?.time.length ?? 0) - 1;
-    return this.#lines.map((line) => (line.write ?? this.#options.format)(this.#values(line)?.[place] ?? null, place));
+    const values = this.#lines.map((line) => (line.write ?? this.#options.format)(this.#values(line)?.[place] ?? null, place));
+    this.legend.tell(this.#moment(at), values);
+    if (at !== null) return;
+    const latest = this.#lines.map((line, each) => `${line.name} ${values[each]}`).join(", ");
+    const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
+    if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }
 
-  #inWords(at, values) {
-    return `${this.#moment(at)}: ${this.#lines.map((line, each) => `${line.name} ${values[each]}`).join(", ")}`;
-  }
-
-  /** Move the pointer of all charts by so many points. */
+  /** Move the pointer of all charts by so many points, and say what the legend then says. */
   #step(across) {
     if (!this.#plot || !across) return null;
     const last = this.#history.time.length - 1;
     const at = stepped(this.#pointed(), across, last);
     this.#plot.setCursor({ left: this.#plot.valToPos(this.#history.time[at], "x"), top: 1 }, true, true);
-    return { at, last, text: this.#inWords(at, this.#written(at)) };
+    const said = [...this.legend.node.children].filter((each) => !each.hidden).map((each) => each.textContent);
+    return { at, last, text: said.join(", ") };
   }
 
   /** The index in the history under the pointer; null if the pointer is not on a chart. */

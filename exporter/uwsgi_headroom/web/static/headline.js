@@ -28,7 +28,6 @@ export class Headline {
     const [sign, word] = down ? STATES.down.split(" ") : STATUS[status];
     mark(this.node, "data-status", down ? "down" : status);
     mark(this.node, "data-kind", document.kind);
-    mark(this.node, "data-room", hasNoRoom(headroom?.factor ?? null) ? "none" : null);
     // A problem comes first; the headroom then stands beside it.
     mark(this.node, "data-aside", status !== "ok" && !down);
     this.figure.hidden = down || document.kind === "emperor" || document.kind === "router";
@@ -54,9 +53,6 @@ export class Headline {
 
 /** The factor by which load can grow: `>100x` if the known limits are all far away. */
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
-
-/** Whether a headroom reads 1.1x or less: nothing good, whatever the status is. */
-export const hasNoRoom = (factor) => factor !== null && factor < 1.15;
 
 const name = (headroom) => {
   if (!headroom?.factor && !headroom?.far?.length) return "headroom not known";

@@ -3,7 +3,7 @@
 import { recall, remember } from "./address.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { amount, hasNoRoom } from "./headline.js";
+import { amount } from "./headline.js";
 import { help } from "./help.js";
 import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
@@ -13,6 +13,7 @@ import { LIMITS, STATES, STATUS } from "./words.js";
 const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 const TONES_OF_SERVERS = ["down", "stale", "critical", "warning", "unknown", "ok"];
+const NO_ROOM = 1.15; // headroom below this reads 1.1x or less: nothing good, whatever the status is
 const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a thousand
 
 /** Build the list into `main`. */
@@ -152,7 +153,8 @@ function growth(server) {
 
 /** No room is a warning, also where nobody is hurt yet; unless it is the host's, which is said above. */
 function roomTone(server) {
-  if (server.state !== "up" || !hasNoRoom(server.headroom) || (server.shared && server.status === "ok")) return null;
+  const isLow = server.state === "up" && server.headroom !== null && server.headroom < NO_ROOM;
+  if (!isLow || (server.shared && server.status === "ok")) return null;
   return server.status === "critical" ? "critical" : "warning";
 }
 
