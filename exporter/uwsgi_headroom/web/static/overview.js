@@ -139,9 +139,11 @@ const state = (server) => wordOf(tone(server)) + (server.state === "up" || serve
 const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : "");
 
 /** What is wrong; in short if the host lacks it, which a line above the list says for all its servers. */
-const verdict = (server) => (server.shared ? "Its host's CPUs are full: see above." : unmarked(server.verdict));
+const verdict = (server) => (server.shared ? "The CPUs of its host are full." : unmarked(server.verdict));
 
-const act = (server) => (server.shared ? format.NOT_KNOWN : unmarked(server.act ?? ""));
+const act = (server) => (server.shared ? "see above" : unmarked(server.act ?? ""));
+
+const sharedTone = (server) => (server.shared ? "shared" : null);
 
 /** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
@@ -171,12 +173,12 @@ const COLUMNS = [
   { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
   { head: "Server", kind: "server", left: true, value: (server) => server.name, text: (server) => server.name, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) },
   { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
-  { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), node: clamped },
-  { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), node: clamped },
+  { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
+  { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
   { head: "Queue wait", kind: "rate", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: waitTone },
   { head: "Response", kind: "rate", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
-  { head: "Throughput", kind: "rate", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
-  { head: "Concurrency", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}` },
+  { head: "Served", title: "requests per second", kind: "rate", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
+  { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
 ];
 
 const FIRST = COLUMNS.findIndex((column) => column.head === "Do");
