@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 _IMPORT = re.compile(r'import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";')
 _EXPORT = re.compile(r"export (?=(?:const|(?:async )?function|class) (?P<name>[\w$]+))")
-_OTHER = re.compile(r"\s*(?:import\b(?!\w)|export\b)|.*\bimport\s*[(.]")
+_OTHER = re.compile(r"\s*(?:import|export)\b|.*\bimport\s*[(.]")
 _COMMENT = re.compile(r"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/ *)\n", re.MULTILINE)
 
 
