@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, MatcherConfig
 
-from uwsgi_headroom.words.colours import PALETTE
-from uwsgi_headroom.words.states import LIMITS
+from uwsgi_headroom.words.states import LIMITS, find_colour
 
 BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "#AD8E00"
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
@@ -40,7 +39,7 @@ def cpus() -> list[Override]:
 
 def limits() -> list[Override]:
     """The colour of each limit, as on the exporter's page."""
-    return coloured({limit.name: PALETTE[limit.colour].light for limit in LIMITS.values()})
+    return coloured({limit.name: find_colour(limit.colour).light for limit in LIMITS.values()})
 
 
 def coloured(colours: Mapping[str, str]) -> list[Override]:

@@ -1,4 +1,4 @@
-"""The words and colours of what threads wait for, the same as on the exporter's page."""
+"""The words and colours of what threads wait for, from the one table of all faces."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from dashboards.signals.waits import ORDER
 from tests.support.promtool import complaints
 from tools.support.dashboard_queries import board, panels, queries
 from uwsgi_headroom.record import STATES
+from uwsgi_headroom.web import live_page
 
 IDENTITY = {"job": "uwsgi", "instance": "10.0.0.1:9238", "server": "shop"}
 LOAD, PER_REQUEST = "Load by wait state", "Time per request by state"
@@ -60,12 +61,16 @@ def properties(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_every_state_has_its_words_and_a_colour_of_its_own() -> None:
-    """The same on all panels, as on the exporter's page."""
+    """The same on all panels, as in the files of the exporter's page."""
+    script, style = ((live_page.FOLDER / name).read_text() for name in ("words.js", "page.css"))
+    words = tuple(re.search(rf'^  {state}: \["(.*?)", ', script, re.MULTILINE)[1] for state in STATES)
+    colours = [re.search(rf"--wait-{state.replace('_', '-')}: (#\w+);", style)[1] for state in STATES]
     assert len(stacks()) == 4
     for panel in stacks():
         shown = [properties(panel, state) for state in STATES]
-        assert tuple(each["displayName"] for each in shown) == WORDS
-        assert len({each["color"]["fixedColor"] for each in shown}) == len(STATES)
+        assert tuple(each["displayName"] for each in shown) == words == WORDS
+        assert [each["color"]["fixedColor"] for each in shown] == colours
+        assert len(set(colours)) == len(STATES)
         assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
 
 

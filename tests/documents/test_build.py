@@ -308,15 +308,15 @@ def test_the_list_begins_with_what_needs_attention() -> None:
         return ScriptedWatch().seconds(server, 10, lambda _: server.serve(1, requests, cpu=0.02))
 
     watches = {
-        "idle-b": ScriptedWatch().read(Server().read(1.0)),
+        "idle-10": ScriptedWatch().read(Server().read(1.0)),
         "busy": load(busy, 10),
         "down": ScriptedWatch().read(REFUSED, 1.0),
     }
-    watches |= {"busier": load(busier, 20), "idle-a": ScriptedWatch().read(Server().read(1.0))}
+    watches |= {"busier": load(busier, 20), "idle-9": ScriptedWatch().read(Server().read(1.0))}
     for name, watch in watches.items():
         watch.watch.name = name
     listed = build.build_server_list([watch.document() for watch in watches.values()], watches["busy"].clock)
-    assert [server.name for server in listed.servers] == ["down", "busier", "busy", "idle-a", "idle-b"]
+    assert [server.name for server in listed.servers] == ["down", "busier", "busy", "idle-9", "idle-10"]
     assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
 
 

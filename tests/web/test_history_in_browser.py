@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, Route
 from tests.web.test_page_in_browser import FIXTURES
 from tools.support.browser import browser, tab
 from tools.support.web_server import serving
-from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +63,7 @@ def test_the_time_that_the_charts_show(chromium: Browser) -> None:
         shown.open("/")
 
         def measure(times: list[float], rates: list[float | None]) -> tuple[float, float]:
-            arguments = [live_page.url("history.js"), 300, 2, times, rates]
+            arguments = [shown.module("history.js"), 300, 2, times, rates]
             span, blank = shown.page.evaluate(MEASURED, arguments)
             return span, blank
 

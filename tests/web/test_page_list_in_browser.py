@@ -1,9 +1,11 @@
-"""The list of servers in a real browser: filter, order, URL, keyboard."""
+"""The list of servers in a real browser: what comes first, states, filter, order, URL, keyboard, narrow screens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 from playwright.sync_api import Browser
 
@@ -12,6 +14,7 @@ from tools.support import real_uwsgi
 from tools.support.browser import Tab, browser, tab
 from tools.support.exporter import exporter
 from tools.support.web_server import get, serving
+from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
@@ -36,6 +39,132 @@ def port() -> Iterator[int]:
 def names(shown: Tab) -> list[str]:
     """The servers of the list, in its order."""
     return shown.page.locator("tbody tr a").all_inner_texts()
+
+
+def chips(shown: Tab) -> list[str]:
+    """The buttons that choose states."""
+    return shown.page.locator(".chips button:visible").all_inner_texts()
+
+
+def summary(name: str, status: schema.Status = "ok", **changes: object) -> schema.Summary:
+    """A server that is well, with changes."""
+    of = schema.Summary(
+        name=name,
+        address=f"/run/uwsgi/{name}.stats",
+        path=build.server_path(name),
+        state="up",
+        error=None,
+        age=0.2,
+        kind="server",
+        version="2.0.31",
+        status=status,
+        verdict="Headroom 4.0x: threads run out first.",
+        headroom=4.0,
+        first="threads",
+        throughput=41.0,
+        response_time=0.182,
+        observed=7.5,
+        available=32,
+        queue_wait=0.0,
+        waiting="none",
+    )
+    return msgspec.structs.replace(of, **changes)
+
+
+@contextlib.contextmanager
+def listing(
+    chromium: Browser, port: int, servers: Sequence[schema.Summary], host: str | None = None, **options: int
+) -> Iterator[Tab]:
+    """The list of these servers, in the order of the API."""
+    ordered = tuple(sorted(servers, key=build.urgency))
+    body = msgspec.json.encode(schema.Servers(time=1.8e9, version="1", servers=ordered, host=host)).decode()
+    with tab(chromium, port, **options) as shown:
+        events = {"content_type": "text/event-stream", "body": f"data: {body}\n\n"}
+        shown.page.route("**/api/v1/events", lambda route: route.fulfill(**events))
+        shown.page.route("**/api/v1/servers", lambda route: route.fulfill(content_type="application/json", body=body))
+        shown.open("/")
+        yield shown
+
+
+FULL = "web1: CPUs are full: 2 servers wait for a CPU. Add CPUs, or move load to another host."
+WAITS = {
+    "verdict": "Requests wait for a CPU for most of their time.",
+    "act": "Find out who has the CPUs.",
+    "of_host": True,
+}
+MIXED = (
+    summary("well"),
+    summary("starved", "critical", headroom=1.0, **WAITS),
+    summary("hungry", "warning", **WAITS),
+    summary("slow", "warning", act="Set `reload-on-rss` or `max-requests`."),
+    summary("full", "critical", act="Raise `threads` from 8 to 12.", queue_wait=0.6, waiting="severe"),
+    summary("tight", headroom=1.02),
+    summary("gone", "unknown", state="down", age=65.0, act="Start uWSGI."),
+)
+
+
+def test_what_can_be_changed_comes_first(chromium: Browser, port: int) -> None:
+    """After servers that are down, those that their own settings can help; what the host lacks is said once, above."""
+    with listing(chromium, port, MIXED, FULL) as shown:
+        assert names(shown) == ["gone", "full", "slow", "starved", "hungry", "tight", "well"]
+        assert chips(shown) == ["✖ DOWN 1", "✖ CRITICAL 2", "▲ WARNING 2", "✓ OK 2"]
+        assert shown.text(".whole") == f"▲ {FULL}"
+        acts = shown.page.locator("td.act").all_inner_texts()
+        assert acts[:4] == [
+            "Start uWSGI.",
+            "Raise threads from 8 to 12.",
+            "Set reload-on-rss or max-requests.",
+            "see above",
+        ]
+        assert shown.text("main").count("wait for a CPU") == 1
+        assert shown.page.locator("tr.ok td.room").all_inner_texts() == ["▲ 1.0x", "4.0x"]
+        assert shown.page.locator("td.room").nth(5).get_attribute("data-tone") == "warning"
+    with listing(chromium, port, MIXED) as shown:
+        assert shown.text("td.act >> nth=3") == "Find out who has the CPUs."
+        assert not shown.page.locator(".whole").is_visible()
+
+
+def test_states_are_chosen(chromium: Browser, port: int) -> None:
+    """Only servers in the chosen states are shown, also after a reload; none chosen shows all."""
+    with listing(chromium, port, MIXED) as shown:
+        critical = shown.page.get_by_role("button", name="CRITICAL 2")
+        critical.click()
+        shown.page.get_by_role("button", name="DOWN 1").click()
+        assert names(shown) == ["gone", "full", "starved"]
+        assert "7 servers; 3 shown" in shown.text(".about")
+        assert shown.page.url.endswith("?state=down%2Ccritical")
+        shown.page.reload()
+        shown.page.wait_for_selector("tbody tr")
+        assert names(shown) == ["gone", "full", "starved"]
+        assert critical.get_attribute("aria-pressed") == "true"
+        shown.page.keyboard.press("Escape")
+        assert len(names(shown)) == len(MIXED)
+        assert shown.page.url.endswith("/")
+
+
+CUT = """[...document.querySelectorAll(".overview *, header *, .whole, .chips *")].filter((node) =>
+    node.offsetParent && (node.scrollWidth > node.clientWidth + 1 || node.scrollHeight > node.clientHeight + 1) &&
+    getComputedStyle(node).overflow !== "visible" &&
+    !(getComputedStyle(node).textOverflow === "ellipsis" && !node.children.length) &&
+    getComputedStyle(node).webkitLineClamp === "none"
+).map((node) => node.outerHTML.slice(0, 200))"""
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_a_thousand_servers(chromium: Browser, port: int, width: int) -> None:
+    """The list begins with 200 and has more; it fits the window, and nothing is cut without an ellipsis."""
+    long = "application-with-a-name-of-sixty-letters-and-more-in-production"
+    words = "Raise `threads` from 8 to 12: while all threads are busy, there are 20 requests at once for 8. " * 3
+    of = [summary(f"{long}-{number}", "critical", act=words, verdict=words) for number in range(20)]
+    of += [summary(f"server-{number}") for number in range(980)]
+    with listing(chromium, port, of, words, width=width, height=900) as shown:
+        assert shown.page.locator("tbody tr").count() == 200
+        assert shown.overflow() <= 0
+        assert shown.page.evaluate(CUT) == []
+        shown.page.get_by_role("button", name="Show more: 800 left").click()
+        assert shown.page.locator("tbody tr").count() == 400
+        shown.page.get_by_label("Filter").fill("server-979")
+        assert names(shown) == ["server-979"]
 
 
 def test_the_filter(chromium: Browser, port: int) -> None:
@@ -76,10 +205,11 @@ def test_a_server_that_is_down(chromium: Browser, port: int) -> None:
     with tab(chromium, port) as shown:
         shown.open("/")
         shown.page.wait_for_selector("tbody tr.down")
-        headroom, name, state, *_ = shown.page.locator("tbody tr").first.locator("td").all_inner_texts()
+        state, name, headroom, _, act, *_ = shown.page.locator("tbody tr").first.locator("td").all_inner_texts()
         assert (headroom, name) == ("\u2013", "gone")
         assert "DOWN" in state
-        assert "4 servers, 1 down" in shown.text(".about")
+        assert act == "Start uWSGI, or wait until it has loaded its application"
+        assert chips(shown)[0] == "✖ DOWN 1"
 
 
 def test_help(chromium: Browser, port: int) -> None:

@@ -9,15 +9,13 @@ from tools.support.browser import Tab
 pytestmark = pytest.mark.integration
 
 
-_IMPORT = """async ([name, script]) => {
-    const base = document.querySelector("script[type=module]").src.replace("main.js", "");
-    return await new Function("part", `return (${script})(part)`)(await import(base + name));
-}"""
+_IMPORT = """async ([address, script]) =>
+    await new Function("part", `return (${script})(part)`)(await import(address))"""
 
 
 def part(page: Tab, module: str, script: str) -> object:
     """The result of a function on a module of the page. `heard` is the newest document, as JSON."""
-    return page.page.evaluate(_IMPORT, [module, script])
+    return page.page.evaluate(_IMPORT, [page.module(module), script])
 
 
 def test_events_that_go_on_are_one(page: Tab) -> None:

@@ -25,7 +25,10 @@ TEXT = [
     ("alarm", "on-alarm"),
     ("bg", "ink"),
 ]
-LINES = [(line, "panel") for line in ("blue", "orange", "green", "purple", "vermillion", "hot", "accent")]
+LINES = [
+    (line, "panel")
+    for line in ("blue", "orange", "green", "purple", "sky", "vermillion", "hot", "accent", "off", "cell-high")
+]
 AREAS = [(f"wait-{part.replace('_', '-')}", "panel") for part in (*STATES, *(f"named-{number}" for number in range(4)))]
 LABELS = [(f"on-{part}", part) for part, _ in AREAS]
 """Text on the parts of the time bar."""

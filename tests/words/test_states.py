@@ -24,6 +24,8 @@ from uwsgi_headroom.words.states import (
     STATUSES,
     WAITS,
     WORKERS,
+    find_colour,
+    list_colours,
 )
 
 GRAFANA = ("#ffffff", "#111217", "#181b1f")
@@ -52,6 +54,7 @@ def test_no_two_states_read_the_same() -> None:
         [state.colour.dark for state in WAITS.values()],
         [limit.name for limit in LIMITS.values()],
         [limit.short for limit in LIMITS.values()],
+        [limit.colour for limit in LIMITS.values()],
         [status.sign for status in STATUSES.values()],
         [state.name for state in WORKERS.values()],
         [state.narrow for state in WORKERS.values()],
@@ -72,16 +75,16 @@ def test_a_worker_in_reserve_is_no_problem() -> None:
 
 def test_tones_are_in_the_palette() -> None:
     """Events, limits and judgements name colours that there are."""
-    names = [entry.tone for entry in EVENTS.values()]
-    names += [entry.colour for entry in (*LIMITS.values(), *JUDGEMENTS.values())]
+    names = [*(entry.tone for entry in EVENTS.values()), *(entry.colour for entry in JUDGEMENTS.values())]
     assert set(names) <= set(PALETTE)
+    assert {limit.colour for limit in LIMITS.values()} <= set(list_colours())
 
 
 @pytest.mark.parametrize("ground", GRAFANA)
 def test_a_dashboard_needs_one_colour_only(ground: str) -> None:
     """The light colours of states, named backends and limits have a contrast of 3 to 1 on both grounds of Grafana."""
     colours = [*(state.colour for state in WAITS.values()), *BACKENDS]
-    colours += [PALETTE[limit.colour] for limit in LIMITS.values()]
+    colours += [find_colour(limit.colour) for limit in LIMITS.values()]
     assert {
         colour.light: contrast(colour.light, ground) for colour in colours if contrast(colour.light, ground) < 3
     } == {}

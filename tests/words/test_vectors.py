@@ -11,7 +11,6 @@ import pytest
 from tests.web.test_app import replayed
 from tools.support.browser import browser, tab
 from tools.support.web_server import serving
-from uwsgi_headroom.web import live_page
 from uwsgi_headroom.words import formats
 
 VECTORS: dict[str, list[tuple[float, str]]] = json.loads(Path(__file__).with_name("vectors.json").read_text())
@@ -51,7 +50,7 @@ def test_in_a_browser() -> None:
                 return Object.entries(vectors).flatMap(([name, values]) => values.map((value) => format[name](value)));
             }""",
             [
-                live_page.url("format.js"),
+                shown.module("format.js"),
                 {IN_THE_BROWSER.get(name, name): [value for value, _ in pairs] for name, pairs in VECTORS.items()},
             ],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from tools import chromium
 from tools.support.real_uwsgi import wait_until
+from uwsgi_headroom.web import live_page
 
 # Chromium runs as root in containers, and connects only to the exporter.
 ARGUMENTS = (
@@ -27,13 +29,15 @@ ARGUMENTS = (
 # Records violations of the page's policy, and the documents it receives, which tests compare with what it shows.
 _WATCH = """
 document.addEventListener("securitypolicyviolation", (event) => console.error(`policy: ${event.violatedDirective}`));
-globalThis.heard = globalThis.heardAt = null; // the newest document; when the first came
+globalThis.heard = null; // the newest document
+globalThis.heardAt = globalThis.drawnAt = null; // when the first one came, and was drawn
 globalThis.EventSource = class extends EventSource {
   constructor(url) {
     super(url);
     this.addEventListener("message", (event) => {
       heard = event.data;
       heardAt ??= performance.now();
+      requestAnimationFrame(() => setTimeout(() => (drawnAt ??= performance.now())));
     });
   }
 };
@@ -68,6 +72,14 @@ class Tab:
     def text(self, selector: str) -> str:
         """The text of an element."""
         return self.page.inner_text(selector)
+
+    def module(self, name: str) -> str:
+        """The address of a module of the page's script, to import it alone: the exporter serves them joined."""
+        address = f"http://127.0.0.1:{self.port}/modules/"
+        self.page.route(
+            f"{address}*", lambda route: route.fulfill(path=live_page.FOLDER / Path(route.request.url).name)
+        )
+        return address + name
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""

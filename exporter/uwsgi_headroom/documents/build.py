@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from urllib.parse import quote
 
@@ -217,7 +218,13 @@ _STATES = ("down", "stale", "up")
 _PROBLEMS = ("critical", "warning")
 
 
-def urgency(server: schema.Summary) -> tuple[int, int, int, float, str]:
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key of names: numbers in them by their value, so that shop2 comes before shop10."""
+    parts = [part.lstrip("0") if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name))]
+    return tuple((len(part) if at % 2 else 0, part) for at, part in enumerate(parts))
+
+
+def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[int, str], ...], str]:
     """Sort key of lists: servers that are down first, then those with a problem that their own settings can solve, then
     those that only lack what their host lacks, then the others; within each, the worst, then the least headroom first.
     """
@@ -227,6 +234,7 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, str]:
         2 if problem is None else int(server.of_host),
         problem or 0,
         float("inf") if server.headroom is None else server.headroom,
+        _natural(server.name),
         server.name,
     )
 

@@ -1,8 +1,8 @@
 """Serves the page and its files. Like the API, it builds documents from the watches.
 
 `/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server. Each is the HTML from which the
-page starts: the scripts in `static/` do the rest, and without them there is a summary. The static files are read and
-compressed once, and browsers keep them until they change.
+page starts: the modules in `static/`, joined to one script, do the rest, and without it there is a summary. The files
+are read and compressed once, and browsers keep them until they change.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.negotiation import compressible_response
+from uwsgi_headroom.web.page_script import join
 from uwsgi_headroom.web.query_parameters import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
@@ -98,9 +99,11 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+SCRIPT = "page.js"
+"""All modules of the page, joined."""
+
 _UPLOT = "vendor/uplot/uPlot.iife.min.js"
 _UPLOT_STYLE = "vendor/uplot/uPlot.min.css"
-_STYLES = (_UPLOT_STYLE, "page.css")
 
 
 def path(name: str) -> str:
@@ -115,7 +118,7 @@ def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     data_attributes = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
     first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
-        _head(title, [url(name) for name in script_names()])
+        _head(title, _scripts(charts=alone))
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Shown until the scripts run.
         + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
@@ -125,7 +128,8 @@ def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
 
 def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
     """Write a page without scripts. title, body: HTML. styles: URLs of additional style sheets."""
-    return f"{_head(title, [], styles)}<body>{body}</body></html>\n"
+    more = "".join(f'<link rel="stylesheet" href="{address}">' for address in styles)
+    return f"{_head(title, more)}<body>{body}</body></html>\n"
 
 
 def render_missing(name: str) -> str:
@@ -134,17 +138,23 @@ def render_missing(name: str) -> str:
     return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
 
 
-def _head(title: str, scripts: Sequence[str], more_styles: Sequence[str] = ()) -> str:
-    addresses = [url(name) for name in _STYLES if scripts or name != _UPLOT_STYLE]
-    styles = "".join(f'<link rel="stylesheet" href="{address}">' for address in (*addresses, *more_styles))
-    preloads = "".join(f'<link rel="modulepreload" href="{url}">' for url in scripts)
-    run = f'<script defer src="{url(_UPLOT)}"></script>' if scripts else ""
-    run += f'<script type="module" src="{url("main.js")}"></script>' if scripts else ""
+def _scripts(*, charts: bool) -> str:
+    """Write the elements of the script, and of what draws charts: low in priority, so that figures come first."""
+    script = f'<script type="module" src="{url(SCRIPT)}"></script>'
+    if not charts:
+        return script
+    style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
+    return f'{style}{script}<script async id="uplot" fetchpriority="low" src="{url(_UPLOT)}"></script>'
+
+
+def _head(title: str, more: str = "") -> str:
+    """Write the beginning of a page. more: elements of its head."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f'<title>{title}</title><link rel="icon" href="{url("icon.svg")}">{styles}{preloads}{run}</head>\n'
+        f'<title>{title}</title><link rel="icon" href="{url("icon.svg")}">'
+        f'<link rel="stylesheet" href="{url("page.css")}">{more}</head>\n'
     )
 
 
@@ -197,19 +207,21 @@ class Asset:
 
 @cache
 def load_assets() -> dict[str, Asset]:
-    """Read every served file, by its path below the folder."""
-    paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES]
-    return {path.relative_to(FOLDER).as_posix(): _asset(path) for path in paths}
+    """Read every served file, by its path below the folder, and join the modules to the script."""
+    modules = sorted(FOLDER.glob("*.js"))
+    script = join({path.stem: path.read_text("utf-8") for path in modules}).encode()
+    paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES and path not in modules]
+    files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
+    return {name: _asset(name, plain) for name, plain in {SCRIPT: script, **files}.items()}
 
 
-def _asset(path: Path) -> Asset:
-    plain = path.read_bytes()
-    return Asset(plain, gzip.compress(plain, 9, mtime=0), _TYPES[path.suffix])
+def _asset(name: str, plain: bytes) -> Asset:
+    return Asset(plain, gzip.compress(plain, 9, mtime=0), _TYPES[Path(name).suffix])
 
 
 @cache
 def version() -> str:
-    """Return a version that changes with any file. It is part of the path, so that relative imports have it."""
+    """Return a version that changes with any file. It is part of the path."""
     digest = hashlib.sha256()
     for name, asset in load_assets().items():
         digest.update(b"%b\0%d\0%b" % (name.encode(), len(asset.plain), asset.plain))
@@ -219,11 +231,6 @@ def version() -> str:
 def url(name: str) -> str:
     """Return the path of a file on the exporter."""
     return f"/static/{version()}/{name}"
-
-
-def script_names() -> list[str]:
-    """Return the page's scripts. The HTML lists all of them, so that a browser need not follow the imports."""
-    return [name for name in load_assets() if name.endswith(".js") and "/" not in name]
 
 
 async def serve_asset(request: Request) -> Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from uwsgi_headroom.words.colours import Colour
+from uwsgi_headroom.words.colours import BACKENDS, PALETTE, Colour
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ def name_activity(state: str, address: str = "", how: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit of the load. outcome: what happens when it is reached, as a clause; colour: a name in the palette."""
+    """A limit of the load. outcome: what happens when it is reached, as a clause; colour: the name of one, for
+    `find_colour`: where requests wait at the limit, that of the state in which they do."""
 
     name: str
     short: str
@@ -79,13 +80,30 @@ class Limit:
 
 LIMITS: Mapping[str, Limit] = {
     "hottest_interpreter": Limit(
-        "hottest interpreter", "hot interpreter", "the hottest worker's interpreter saturates", "vermillion"
+        "hottest interpreter",
+        "hot interpreter",
+        "the hottest worker's interpreter saturates",
+        "wait-interpreter-lock",
     ),
-    "interpreters": Limit("all interpreters", "interpreters", "the interpreters of all workers saturate", "purple"),
+    "interpreters": Limit(
+        "all interpreters", "interpreters", "the interpreters of all workers saturate", "wait-named-0"
+    ),
     "threads": Limit("threads", "threads", "threads run out", "blue"),
-    "cpu": Limit("CPUs", "CPUs", "CPUs run out", "orange"),
-    "lock": Limit("lock of the application", "lock", "requests queue for a lock of the application", "green"),
+    "cpu": Limit("CPUs", "CPUs", "CPUs run out", "wait-cpu-wait"),
+    "lock": Limit("lock of the application", "lock", "requests queue for a lock of the application", "wait-lock"),
 }
+
+
+def list_colours() -> dict[str, Colour]:
+    """Every colour by the name of the page's variable: the palette, wait states, and backends in their turns."""
+    waits = {f"wait-{code.replace('_', '-')}": state.colour for code, state in WAITS.items()}
+    named = {f"wait-named-{number}": colour for number, colour in enumerate(BACKENDS)}
+    return {**PALETTE, **waits, **named}
+
+
+def find_colour(name: str) -> Colour:
+    """The colour of this name."""
+    return list_colours()[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,16 @@ import json
 from collections.abc import Iterator, Mapping
 
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
-from uwsgi_headroom.words.states import EVENTS, JUDGEMENTS, LIMITS, SERVER_STATES, STATUSES, WAITS, WORKERS
+from uwsgi_headroom.words.states import (
+    EVENTS,
+    JUDGEMENTS,
+    LIMITS,
+    SERVER_STATES,
+    STATUSES,
+    WAITS,
+    WORKERS,
+    list_colours,
+)
 
 _WIDTH = 120
 """Of a line."""
@@ -73,12 +82,11 @@ def report_variables() -> str:
 
 
 def _page_colours() -> Iterator[tuple[str, Colour]]:
-    yield from PALETTE.items()
-    waits = {code.replace("_", "-"): state.colour for code, state in WAITS.items()}
-    named = {f"named-{number}": colour for number, colour in enumerate(BACKENDS)}
-    for name, colour in (*waits.items(), *named.items()):
-        yield f"wait-{name}", colour
-        yield f"on-wait-{name}", Colour(ink_on(colour.light), ink_on(colour.dark))
+    """The colours, and the ink on those of wait states, in which parts of a bar are drawn."""
+    for name, colour in list_colours().items():
+        yield name, colour
+        if name.startswith("wait-"):
+            yield f"on-{name}", Colour(ink_on(colour.light), ink_on(colour.dark))
 
 
 def _blocks(colours: Mapping[str, Colour]) -> str:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from tests.report.render.conftest import HOSTILE
 from uwsgi_headroom.report.render.chapters.utilization import draw_bars
 from uwsgi_headroom.report.review.sections import Review
+from uwsgi_headroom.words.colours import contrast
 
 KNOWN = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "article", "header", "nav", "figure", "div"),
@@ -72,6 +73,13 @@ def test_text_of_charts_is_text(page: str) -> None:
     assert re.search(r"<text [^>]*>hottest interpreter</text>", page)
     assert "var(--ink" in page
     assert "DejaVu" not in page
+
+
+def test_figures_of_heat_maps_are_legible(page: str) -> None:
+    """The number in each cell has a contrast of 4.5 to 1 to its shade."""
+    cells = re.findall(r'<rect [^>]*fill="(#\w{6})"/><text [^>]*fill="(#\w{6})">', page)
+    assert len(cells) > 100
+    assert [cell for cell in cells if contrast(*cell) < 4.5] == []
 
 
 def test_two_drawings_are_the_same(plain: Review) -> None:

@@ -11,6 +11,7 @@ from uwsgi_headroom.analysis.advice import (
     Advice,
     advise_capacity,
     are_waits_known,
+    is_hardly_any_idle,
     lacks_cpu,
     waits_for_cpu,
 )
@@ -167,8 +168,16 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         "well.",
         change=GET_CPU,
         clause="requests wait for a CPU",
-        of_host=True,
+        of_host=is_full_host(figures),
     )
+
+
+def is_full_host(figures: Figures) -> bool:
+    """Whether hardly any CPU of the host is idle, and nothing but the host limits those that the server can use."""
+    cpu, cpus = figures.cpu, figures.server.cpus
+    if cpu is None or cpus is None or cpus.limited_by != "host":
+        return False
+    return is_hardly_any_idle(cpu.idle, cpus.count)
 
 
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
@@ -221,7 +230,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"no CPU is idle beside uWSGI's own {name_role(role)}"
         if role
         else "no CPU is idle",
-        of_host=cpus.limited_by == "host" if alone else role is None,
+        of_host=cpus.limited_by == "host" and (alone or role is None),
     )
     if alone and len(active) > cpus.count:
         yield Finding(

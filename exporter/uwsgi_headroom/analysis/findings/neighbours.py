@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.advice import CPU_WAIT, are_waits_known, waits_for_
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.load import find_full_cpus
+from uwsgi_headroom.analysis.findings.load import find_full_cpus, is_full_host
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
 from uwsgi_headroom.words.formats import factor
 
@@ -46,7 +46,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         change=f"Find what the {name_role(own)} of this uWSGI compute, and move it to another host or limit it."
         if own
         else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
-        of_host=own is None,
+        of_host=own is None and is_full_host(figures),
     )
 
 

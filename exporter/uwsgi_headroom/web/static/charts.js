@@ -1,22 +1,25 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
-import { el } from "./dom.js";
+import { steer, stepped } from "./cursor.js";
+import { afterFrame, el } from "./dom.js";
 import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
 import { slice, tick } from "./moments.js";
 import { colour, hatching, onColours } from "./palette.js";
 import { listen } from "./touch.js";
 
-const { uPlot } = globalThis;
 const HEIGHT = 190;
 const DECADES = [-4, -3, -2, -1, 0, 1, 2, 3].map((power) => 10 ** power);
 const WIDE = 300; // ratio of a logarithmic scale from which on only powers of ten are written
-const TOGETHER = uPlot.sync("time");
+const TOGETHER = "time"; // the charts with one pointer
 const LEAST_DRAG = 6; // pixels: a shorter drag is a click
 const NEAR = 8; // pixels: the legend names an event this close to the pointer
 const MARGIN = 0.1; // share of a limit, as room above it: a full queue is one longer than its limit
 const IN_REACH = 0.2; // share of a limit: if the lines come this close, the scale includes the limit
 const DISTANT = 0.1; // share of a distant line: if the others come this close, the scale includes the line
+
+// uPlot is a file of its own, so that the first figures need not wait for it. When it has come, one chart is drawn a frame.
+let turns = new Promise((come) => (globalThis.uPlot ? come() : document.getElementById("uplot")?.addEventListener("load", come)));
 
 export class Lines {
   #lines;
@@ -46,6 +49,11 @@ export class Lines {
     this.#set(lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
+    turns = turns.then(() => new Promise((next) => {
+      if (!this.#plot) this.#rebuild();
+      afterFrame(next);
+    }));
+    steer(this.place, (across) => this.#step(across), () => this.#plot?.setCursor({ left: -10, top: -10 }, true, true));
   }
 
   /** Show the history, with new lines if given. limit: {value, name}, drawn as a horizontal line. */
@@ -92,7 +100,7 @@ export class Lines {
   #rebuild() {
     this.#plot?.destroy();
     this.#plot = null;
-    if (!this.#width || !this.#history) return;
+    if (!this.#width || !this.#history || !globalThis.uPlot) return;
     this.#plot = new uPlot(this.#settings(), this.#data(), this.place);
     this.#plot.over.addEventListener("mousedown", () => (this.timeline.dragged = this.#plot));
     listen(this.#plot, this.timeline);
@@ -113,7 +121,7 @@ export class Lines {
       padding: [8, 24, 0, 0],
       legend: { show: false },
       cursor: {
-        sync: { key: TOGETHER.key },
+        sync: { key: TOGETHER },
         drag: { x: true, y: false, setScale: false, dist: LEAST_DRAG },
         bind: { dblclick: () => () => this.timeline.back() },
         points: { size: (plot, at) => (this.#drawn[at - 1].area ? 0 : 6) },
@@ -196,6 +204,16 @@ export class Lines {
     const latest = this.#lines.map((line, each) => `${line.name} ${values[each]}`).join(", ");
     const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
+  }
+
+  /** Move the pointer of all charts by so many points, and say what the legend then says. */
+  #step(across) {
+    if (!this.#plot || !across) return null;
+    const last = this.#history.time.length - 1;
+    const at = stepped(this.#pointed(), across, last);
+    this.#plot.setCursor({ left: this.#plot.valToPos(this.#history.time[at], "x"), top: 1 }, true, true);
+    const said = [...this.legend.node.children].filter((each) => !each.hidden).map((each) => each.textContent);
+    return { at, last, text: said.join(", ") };
   }
 
   /** The index in the history under the pointer; null if the pointer is not on a chart. */

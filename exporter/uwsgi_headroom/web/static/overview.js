@@ -1,4 +1,4 @@
-// Lists every server in the order of the API: servers that are down first, then the least headroom first.
+// Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
 import { recall, remember } from "./address.js";
 import { el, mark, say, unmarked } from "./dom.js";
@@ -12,43 +12,53 @@ import { LIMITS, STATES, STATUS } from "./words.js";
 
 const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
+const TONES_OF_SERVERS = ["down", "stale", "critical", "warning", "unknown", "ok"];
+const NO_ROOM = 1.15; // headroom below this reads 1.1x or less: nothing good, whatever the status is
+const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a thousand
 
 /** Build the list into `main`. */
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
-  const host = el("p", { class: "about" });
+  const host = el("p", { class: "whole" });
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
-  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, remembered: "sort", none: "No server matches." });
+  const chips = new Chips(sift);
+  const table = new Table("Servers", COLUMNS, { key: (server) => server.name, flag: tone, by: FIRST, remembered: "sort", none: "No server matches.", most: MOST_ROWS });
   const keys = [["/", "filter", () => filter.focus()], ["Escape", "show all servers again", clear]];
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
   let patterns = [];
   const stream = new Stream((list) => {
     patterns = list.patterns ?? [];
-    say(host, list.host ?? "");
-    servers = list.servers.map((server, place) => ({ ...server, place }));
+    say(host, list.host ? `${STATUS.warning[0]} ${list.host}` : "");
+    servers = list.servers.map((server, place) => ({ ...server, place, shared: Boolean(list.host && server.of_host) }));
     mark(main, "data-time", list.time);
     redraw();
   });
   filter.value = recall("filter") ?? "";
   filter.addEventListener("keydown", (event) => event.key === "Escape" && clear());
-  main.append(el("header", {}, el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count, host), controls), age, el("div", { class: "panel overview" }, table.node));
+  const name = el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count);
+  main.append(el("header", {}, name, controls), age, chips.node, host, el("div", { class: "panel overview" }, table.node));
 
   function sift() {
     remember("filter", filter.value);
+    remember("state", chips.chosen());
     redraw();
   }
 
   function clear() {
     filter.value = "";
+    chips.clear();
     sift();
   }
 
   function redraw() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const shown = servers.filter((server) => words.every((word) => text(server).includes(word)));
-    say(count, (servers.length ? counted(servers) + (words.length ? `; ${shown.length} shown` : "") : NONE) + lacking(patterns));
+    const found = servers.filter((server) => words.every((word) => text(server).includes(word)));
+    const shown = found.filter((server) => chips.has(tone(server)));
+    chips.show(found);
+    const few = shown.length < servers.length ? `; ${shown.length} shown` : "";
+    say(count, (servers.length ? format.many(servers.length, "server") + few : NONE) + lacking(patterns));
     table.show(shown);
     look();
   }
@@ -63,9 +73,51 @@ export function show(main) {
   stream.open(EVENTS);
 }
 
-function counted(servers) {
-  const down = servers.filter((server) => server.state === "down").length;
-  return `${format.many(servers.length, "server")}, ${down ? `${down} down` : servers.length > 1 ? "all up" : "up"}`;
+/** How many servers are in each state: buttons that show only these. */
+class Chips {
+  #buttons = new Map();
+
+  constructor(changed) {
+    const chosen = new Set((recall("state") ?? "").split(","));
+    for (const name of TONES_OF_SERVERS) {
+      const press = () => {
+        this.#press(name, !this.#isPressed(name));
+        changed();
+      };
+      this.#buttons.set(name, el("button", { type: "button", class: "chip", "data-tone": name, "aria-pressed": String(chosen.has(name)), click: press }));
+    }
+    this.node = el("div", { class: "chips", role: "group", "aria-label": "Show only servers in these states" }, ...this.#buttons.values());
+  }
+
+  show(servers) {
+    for (const [name, button] of this.#buttons) {
+      const number = servers.filter((server) => tone(server) === name).length;
+      button.hidden = !number && !this.#isPressed(name);
+      say(button, `${wordOf(name)} ${format.count(number)}`);
+    }
+  }
+
+  /** Whether servers in a state are shown: all are if none is chosen. */
+  has(name) {
+    return this.#isPressed(name) || !this.chosen();
+  }
+
+  /** The chosen states, as the URL has them. */
+  chosen() {
+    return TONES_OF_SERVERS.filter((name) => this.#isPressed(name)).join(",");
+  }
+
+  clear() {
+    for (const name of TONES_OF_SERVERS) this.#press(name, false);
+  }
+
+  #isPressed(name) {
+    return this.#buttons.get(name).getAttribute("aria-pressed") === "true";
+  }
+
+  #press(name, isPressed) {
+    mark(this.#buttons.get(name), "aria-pressed", String(isPressed));
+  }
 }
 
 /** What the list does not have: servers without a name that should be there, and sockets beyond the bound. */
@@ -76,37 +128,57 @@ function lacking(patterns) {
 }
 
 /** The text that a filter searches. */
-const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict].join(" ").toLowerCase();
+const text = (server) => [server.name, server.address, state(server), limit(server), server.verdict, act(server)].join(" ").toLowerCase();
 
 const tone = (server) => (server.state === "up" ? server.status : server.state);
 
-const state = (server) => (server.state === "up" ? STATUS[server.status].join(" ") : `${STATES[server.state].toUpperCase()}${server.age === null ? "" : ` ${format.duration(server.age)}`}`);
+const wordOf = (tone) => (tone in STATES ? STATES[tone].toUpperCase() : STATUS[tone].join(" "));
 
-const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : format.NOT_KNOWN);
+const state = (server) => wordOf(tone(server)) + (server.state === "up" || server.age === null ? "" : ` ${format.duration(server.age)}`);
+
+const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : "");
+
+/** What is wrong; in short if the host lacks it, which a line above the list says for all its servers. */
+const verdict = (server) => (server.shared ? "The CPUs of its host are full." : unmarked(server.verdict));
+
+const act = (server) => (server.shared ? "see above" : unmarked(server.act ?? ""));
+
+const sharedTone = (server) => (server.shared ? "shared" : null);
 
 /** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
   if (server.state === "down") return format.NOT_KNOWN;
   const factor = amount({ factor: server.headroom, far: server.far });
-  return server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor;
+  const sign = roomTone(server) ? `${STATUS[roomTone(server)][0]} ` : "";
+  return sign + (server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor);
+}
+
+/** No room is a warning, also where nobody is hurt yet; unless it is the host's, which is said above. */
+function roomTone(server) {
+  const isLow = server.state === "up" && server.headroom !== null && server.headroom < NO_ROOM;
+  if (!isLow || (server.shared && server.status === "ok")) return null;
+  return server.status === "critical" ? "critical" : "warning";
 }
 
 /** The URL of a server's page. */
 const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
-function wait(server) {
-  const tone = server.state === "up" ? WAITING[server.waiting] : null;
-  return (tone ? `${STATUS[tone][0]} ` : "") + format.duration(server.queue_wait);
-}
+const waitTone = (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null);
+
+const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` : "") + format.duration(server.queue_wait);
+
+const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
-  { head: "Headroom", value: (server) => server.place, text: growth },
-  { head: "Server", left: true, value: (server) => server.name, text: (server) => server.name, node: (server) => el("a", { href: page(server) }) },
-  { head: "State", left: true, title: "if down: time since the last read", value: (server) => ["down", "stale", "critical", "warning", "unknown", "ok"].indexOf(tone(server)), text: state },
-  { head: "First limit", left: true, title: "which limit is reached first when load grows", value: (server) => server.first, text: limit },
-  { head: "Verdict", left: true, value: (server) => server.verdict, text: (server) => unmarked(server.verdict) },
-  { head: "Queue wait", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null) },
-  { head: "Response", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
-  { head: "Throughput", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
-  { head: "Concurrency", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}` },
+  { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
+  { head: "Server", kind: "server", left: true, value: (server) => server.name, text: (server) => server.name, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) },
+  { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
+  { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
+  { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
+  { head: "Queue wait", kind: "rate", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: waitTone },
+  { head: "Response", kind: "rate", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
+  { head: "Served", title: "requests per second", kind: "rate", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
+  { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
 ];
+
+const FIRST = COLUMNS.findIndex((column) => column.head === "Do");

@@ -62,7 +62,8 @@ export class Stream {
     this.#source = null;
     this.#opened = performance.now();
     try {
-      const answer = await fetch(this.#url.replace("/events", ""), { signal: AbortSignal.timeout(AGAIN_MS) });
+      const one = this.#url.replace(/^\/api\/v1\/events/, "/api/v1/servers/events").replace(/\/events(?=\?|$)/, "");
+      const answer = await fetch(one, { signal: AbortSignal.timeout(AGAIN_MS) });
       const document = await answer.json();
       if (answer.ok) this.#take(document);
       else this.trouble = document.error;

@@ -1,5 +1,6 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
+import { steer, stepped } from "./cursor.js";
 import { el, say } from "./dom.js";
 import { drawEvents } from "./marks.js";
 import { edge, slice } from "./moments.js";
@@ -22,6 +23,7 @@ function shades() {
 export class Strip {
   #history = null;
   #rows = [];
+  #cell = [null, 0]; // the slice and the row that the keyboard points at
 
   /** timeline: holds the events to mark. format: writes a value, for the caption about the cell under the pointer. */
   constructor(name, format, timeline) {
@@ -32,6 +34,7 @@ export class Strip {
     this.node = el("div", {}, this.surface.node, this.caption);
     this.surface.canvas.addEventListener("pointermove", (event) => this.#tell(event));
     this.surface.canvas.addEventListener("pointerleave", () => say(this.caption, "\u00a0"));
+    steer(this.surface.canvas, (across, down) => this.#step(across, down), () => say(this.caption, "\u00a0"));
   }
 
   /** rows: {label, column, whole}: the name of a column of the history, and the value at which a cell is full. */
@@ -112,7 +115,21 @@ export class Strip {
     const slot = Math.floor(((event.offsetX - LEFT) / (width - LEFT)) * this.#slots());
     const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
     const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;
-    const value = at < 0 ? null : (this.#history.column(row.column)?.[at] ?? null);
-    say(this.caption, at < 0 ? "\u00a0" : `worker ${row.label}, ${slice(this.#history.time[at], this.#history.step)}: ${this.format(value)}`);
+    say(this.caption, at < 0 ? "\u00a0" : this.#inWords(at, row));
+  }
+
+  #step(across, down) {
+    const last = (this.#history?.time.length ?? 0) - 1;
+    if (last < 0 || !this.#rows.length) return null;
+    const [at, row] = this.#cell;
+    this.#cell = [stepped(at, across, last), Math.max(0, Math.min(this.#rows.length - 1, row + down))];
+    const text = this.#inWords(this.#cell[0], this.#rows[this.#cell[1]]);
+    say(this.caption, text);
+    return { at: this.#cell[0], last, text };
+  }
+
+  #inWords(at, row) {
+    const value = this.#history.column(row.column)?.[at] ?? null;
+    return `worker ${row.label}, ${slice(this.#history.time[at], this.#history.step)}: ${this.format(value)}`;
   }
 }

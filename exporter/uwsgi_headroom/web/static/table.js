@@ -11,44 +11,64 @@ export class Table {
   #by;
   #down;
   #remembered;
+  #most;
 
   /**
-   * columns: {head, value, text, title, left, wraps, tone, part, node, optional}: rows sort by `value`, a cell shows
-   * `text`, `tone` says how urgent it is; `part` is the length of a bar behind the text, from 0 to 1; `node` makes the
-   * element of a cell that is more than text; an optional column is shown only if a `value` is known. key: identifies a
-   * row; flag: the class of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
+   * columns: {head, value, text, title, left, wraps, kind, hint, tone, part, node, optional}: rows sort by `value`, a cell
+   * shows `text`, `hint` is its title, `tone` says how urgent it is; `part` is the length of a bar behind the text, from 0
+   * to 1; `node` makes the element of a cell that is more than text; `kind` is a class; an optional column is shown only
+   * if a `value` is known. key: identifies a row; flag: the class of a row. remembered: the key of the page's URL that
+   * holds the order. none: shown if there are no rows. most: rows, until the reader asks for as many more.
    */
-  constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
+  constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none", most = Infinity }) {
     this.#columns = columns;
+    this.#most = most;
     this.key = key;
     this.flag = flag;
     [this.#by, this.#down] = [by, down];
     this.#remembered = remembered;
     if (remembered) this.#recall(recall(remembered) ?? "");
     this.none = el("p", { class: "hint" }, none);
+    this.more = el("button", { type: "button", hidden: true, click: () => this.#grow(most) });
     this.heads = columns.map((column, at) => {
       const button = el("button", { type: "button", title: column.title ?? null, click: () => this.#sort(at) }, column.head);
       return el("th", { scope: "col", class: classes(column) }, button);
     });
     this.body = el("tbody");
     const table = el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...this.heads)), this.body);
-    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` }, table, this.none);
+    this.node = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` }, table, this.none, this.more);
     this.#label();
   }
 
   show(items) {
     this.#shown = items;
+    this.#absent = new Set(this.#columns.filter(({ optional, value }) => optional && items.every((item) => isMissing(value(item)))));
+    this.#columns.forEach((column, at) => mark(this.heads[at], "hidden", this.#absent.has(column)));
+    this.none.hidden = items.length > 0;
+    this.#draw();
+  }
+
+  /** Write the first rows of the order, in their places, and remove all others. */
+  #draw() {
+    const items = this.#ordered().slice(0, this.#most);
     const keys = new Set(items.map(this.key));
     for (const [key, row] of this.#rows) {
       if (keys.has(key)) continue;
       row.remove();
       this.#rows.delete(key);
     }
-    this.#absent = new Set(this.#columns.filter(({ optional, value }) => optional && items.every((item) => isMissing(value(item)))));
-    this.#columns.forEach((column, at) => mark(this.heads[at], "hidden", this.#absent.has(column)));
-    items.forEach((item) => this.#write(item));
-    this.none.hidden = items.length > 0;
-    this.#order();
+    items.forEach((item, place) => {
+      const row = this.#write(item);
+      if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
+    });
+    const rest = this.#shown.length - items.length;
+    this.more.hidden = !rest;
+    say(this.more, `Show more: ${rest} left`);
+  }
+
+  #grow(by) {
+    this.#most += by;
+    this.#draw();
   }
 
   #write(item) {
@@ -65,17 +85,15 @@ export class Table {
       if (column.optional) mark(row.cells[at], "hidden", this.#absent.has(column));
       if (column.part) row.cells[at].style.setProperty("--part", column.part(item).toFixed(3));
       if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
+      if (column.hint) mark(row.cells[at], "title", column.hint(item));
     });
+    return row;
   }
 
-  #order() {
+  #ordered() {
     const { value } = this.#columns[this.#by];
     const sign = this.#down ? -1 : 1;
-    const ordered = value === undefined ? this.#shown : [...this.#shown].sort((a, b) => compare(value(a), value(b), sign));
-    ordered.forEach((item, place) => {
-      const row = this.#rows.get(this.key(item));
-      if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
-    });
+    return value === undefined ? this.#shown : [...this.#shown].sort((a, b) => compare(value(a), value(b), sign));
   }
 
   #sort(at) {
@@ -83,7 +101,7 @@ export class Table {
     this.#by = at;
     if (this.#remembered) remember(this.#remembered, (this.#down ? "-" : "") + this.#columns[at].head);
     this.#label();
-    this.#order();
+    this.#draw();
   }
 
   #recall(order) {
@@ -98,7 +116,7 @@ export class Table {
   }
 }
 
-const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar"].filter(Boolean).join(" ") || null;
+const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
 
 const isMissing = (value) => value === null || value === undefined;
 

@@ -11,11 +11,11 @@ export const LIMITS = {
 
 /** The colour of each limit. */
 export const LIMIT_COLOURS = {
-  hottest_interpreter: "vermillion",
-  interpreters: "purple",
+  hottest_interpreter: "wait-interpreter-lock",
+  interpreters: "wait-named-0",
   threads: "blue",
-  cpu: "orange",
-  lock: "green",
+  cpu: "wait-cpu-wait",
+  lock: "wait-lock",
 };
 
 /** What a request does in each state, in the order of the stack from the bottom; and in short. */

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
 from uwsgi_headroom.report.render.figures import fine_share, seconds, whole
 from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
-from uwsgi_headroom.words.colours import PALETTE
+from uwsgi_headroom.words.colours import PALETTE, ink_on
 from uwsgi_headroom.words.formats import chosen, fine_percent
 
 INTRODUCTION = (
@@ -171,9 +171,9 @@ def _cells(found: HeatMap) -> Iterator[str]:
 
 
 def _cell(hour: int, top: float, value: float, part: float) -> str:
-    left, ink = _LEFT + hour * _WIDE, "#fefefe" if part > 0.5 else "#101418"
+    left, shade = _LEFT + hour * _WIDE, _shade(part)
+    text = f'text-anchor="middle" font-size="7" fill="{ink_on(shade)}">{value:.0f}</text>'
     return (
-        f'<rect x="{left}" y="{top}" width="{_WIDE - 1}" height="{_TALL - 1}" fill="{_shade(part)}"/>'
-        f'<text x="{left + _WIDE / 2 - 0.5}" y="{top + 10}" text-anchor="middle" font-size="7" fill="{ink}">{value:.0f}'
-        "</text>"
+        f'<rect x="{left}" y="{top}" width="{_WIDE - 1}" height="{_TALL - 1}" fill="{shade}"/>'
+        f'<text x="{left + _WIDE / 2 - 0.5}" y="{top + 10}" {text}'
     )
