@@ -30,7 +30,12 @@ _BY_STATE = {
 }
 """By the state in which most threads are. For the backend, what to raise follows."""
 
-_OTHERWISE = "If they wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+_OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+
+
+HOW_MUCH = "See how much to change: `uwsgi-headroom check` on the host has the number, and what the server then serves."
+
+LIMIT_CLIENTS = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
 
 
 def more_capacity(t: Thresholds) -> str:

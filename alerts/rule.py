@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from alerts.thresholds import Thresholds
-from alerts.words import complete, first_act, since
+from alerts.words import complete, numbered, since
 
 Severity = Literal["critical", "warning", "info"]
 """critical: a page, wakes somebody up; warning: a ticket; info: for information."""
@@ -67,9 +67,7 @@ class Alert:
     @property
     def description(self) -> str:
         """The acts, a line each, and then the evidence."""
-        first, *others = self.acts
-        begin = first_act(self.alert, self.severity) if self.deploys else "Do: "
-        return "\n".join([f"{begin}{first}", *(f"Then: {act}" for act in others), self.evidence])
+        return numbered(self.acts, self.alert, self.severity, deploys=self.deploys) + self.evidence
 
     def document(self, thresholds: Thresholds) -> dict[str, Any]:
         """The rule as Prometheus reads it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from alerts.levels import WITHIN_SERVER
 
@@ -108,14 +109,19 @@ def since(alert: str, severity: str) -> str:
     return if_any(_began(alert, severity), f", since {of_dot(CLOCK)}")
 
 
-def first_act(alert: str, severity: str) -> str:
-    """The words before the first act. If the condition began within an hour after the application was last loaded, to
-    undo that comes before it: most outages begin with a change."""
+def numbered(acts: Sequence[str], alert: str, severity: str, *, deploys: bool) -> str:
+    """The acts, a line each. deploys: if the condition began within an hour after the application was last loaded, to
+    undo that is the first: most outages begin with a change."""
+    if not deploys:
+        return "".join(f"{place}. {act}\n" for place, act in enumerate(acts, start=1))
     began, loaded = _began(alert, severity), "max(last_over_time(uwsgi_last_reload_time_seconds{$self}[1h]))"
-    return (
-        f"{{{{ with {asked(f'clamp_min({began} - {loaded} >= -{CLOCKS_DIFFER} <= 3600, 0)')} }}}}"
-        f"Do: roll back, if the reload at {answer(loaded, CLOCK)} was a deploy: this began "
-        f"{of_dot(DURATION)} later.\nThen: {{{{ else }}}}Do: {{{{ end }}}}"
+    later = f"clamp_min({began} - {loaded} >= -{CLOCKS_DIFFER} <= 3600, 0)"
+    roll_back = (
+        f"1. Roll back, if the reload at {answer(loaded, CLOCK)} was a deploy: this began {of_dot(DURATION)} later.\n"
+    )
+    return f"{{{{ $next := 0 }}}}{if_any(later, f'{{{{ $next = 1 }}}}{roll_back}')}" + "".join(
+        f"{{{{ if $next }}}}{place + 1}{{{{ else }}}}{place}{{{{ end }}}}. {act}\n"
+        for place, act in enumerate(acts, start=1)
     )
 
 
@@ -154,14 +160,14 @@ def _part(query: str, unit: str) -> str:
 
 _DURATION = (
     '{{ define "duration" }}{{ if ge . 86400.0 }}'
-    + _part("floor(%f / 86400)", "d ")
-    + _part("floor(%f %% 86400 / 3600)", "h")
+    + _part("floor(vector(%f) / 86400)", "d ")
+    + _part("floor(vector(%f) %% 86400 / 3600)", "h")
     + "{{ else if ge . 3600.0 }}"
-    + _part("floor(%f / 3600)", "h ")
-    + _part("floor(%f %% 3600 / 60)", "min")
+    + _part("floor(vector(%f) / 3600)", "h ")
+    + _part("floor(vector(%f) %% 3600 / 60)", "min")
     + "{{ else if ge . 60.0 }}"
-    + _part("floor(%f / 60)", "min ")
-    + _part("floor(%f %% 60)", "s")
+    + _part("floor(vector(%f) / 60)", "min ")
+    + _part("floor(vector(%f) %% 60)", "s")
     + '{{ else if ge . 1.0 }}{{ printf "%.1f s" . }}{{ else }}'
     + _part("1000 * %f", "ms")
     + "{{ end }}{{ end }}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from alerts import cpu, waiting
 from alerts.levels import by_server
-from alerts.more_capacity import more_capacity
+from alerts.more_capacity import HOW_MUCH, LIMIT_CLIENTS, more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import (
@@ -62,8 +62,8 @@ def _near_capacity(t: Thresholds) -> Alert:
         "threads are busy, and requests wait",
         acts=(
             more_capacity(t),
-            f"Run {CHECK}: it says what the threads wait for, and what to raise.",
-            "If more requests than usual arrive from few clients, limit these in the web server.",
+            HOW_MUCH,
+            LIMIT_CLIENTS,
         ),
         evidence=f"All running threads are busy {answer(full, WHOLE)} % of the time. A request that finds no free "
         "thread waits in the listen queue, now for "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from alerts import waiting
-from alerts.more_capacity import more_capacity
+from alerts.more_capacity import HOW_MUCH, LIMIT_CLIENTS, more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
 from alerts.words import (
@@ -63,7 +63,7 @@ def _filling(t: Thresholds) -> Alert:
         hold=t.queue_filling_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
-        acts=(more_capacity(t), f"Run {CHECK}: it says what the threads wait for, and what to raise.", LONGER_QUEUE),
+        acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
         evidence=f"This is the mean over {w}. {LIMIT} connections fit, and the next burst may overflow the queue."
         + if_any(wait, f" Requests wait {of_dot(DURATION)} in it."),
         dashboard=SERVER_DASHBOARD,
@@ -101,8 +101,7 @@ unless (
         f"{within}",
         acts=(
             more_capacity(t),
-            f"Run {CHECK}: it says what the threads wait for, and what to raise. If one client sends most of it, limit "
-            "it in the web server.",
+            HOW_MUCH,
             LONGER_QUEUE,
         ),
         evidence=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
@@ -137,8 +136,8 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
                 "`cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
                 "them back. ",
             )
-            + f"Run {CHECK}: it says what the threads wait for, and what to raise.",
-            "If more requests than usual arrive from few clients, limit these in the web server.",
+            + HOW_MUCH,
+            LIMIT_CLIENTS,
         ),
         evidence=f"Requests are then in service for {answer(served, DURATION)}. Users wait for both; uWSGI's own "
         "response times do not include the queue.",

@@ -71,8 +71,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and what is lost by it. They get stuck "
-        "again unless the database, service or lock that they wait for is back."
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and what is lost by it. New ones get "
+        "stuck again unless the database, service or lock that they wait for is back."
     )
     page = replace(
         ticket,
