@@ -62,7 +62,7 @@ def answer(query: str, how: str = "humanize") -> str:
     """The current result of a query; `unknown` if it is empty. In selectors of the query, `$self` stands for the labels
     of the alert's server; other variables have the values that an earlier template has set.
     """
-    return f"{{{{ with {asked(query)} }}}}{of_dot(how)}{{{{ else }}}}unknown{{{{ end }}}}"
+    return if_any(query, of_dot(how), otherwise="unknown")
 
 
 def milliseconds(query: str) -> str:
@@ -70,9 +70,10 @@ def milliseconds(query: str) -> str:
     return answer(f"1000 * {query}", 'printf "%.0f ms"')
 
 
-def if_any(query: str, text: str) -> str:
-    """A text that is there only if a query has a result, which is `.` in it."""
-    return f"{{{{ with {asked(query)} }}}}{text}{{{{ end }}}}"
+def if_any(query: str, text: str, otherwise: str = "") -> str:
+    """A text that is there only if a query has a result, which is `.` in it; else another one."""
+    alternative = f"{{{{ else }}}}{otherwise}" if otherwise else ""
+    return f"{{{{ with {asked(query)} }}}}{text}{alternative}{{{{ end }}}}"
 
 
 def of_dot(how: str) -> str:

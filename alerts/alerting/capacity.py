@@ -216,26 +216,27 @@ def _cpu_bound(t: Thresholds) -> Alert:
     others = f"rate(uwsgi_cpu_used_by_others_seconds_total{{$self}}[{w}])"
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
     stopped = f"100 * {cpu.throttled(w, '{$self}')}"
+    used_now, usable = answer(f"sum({used}{{$self}})", TENTH), answer("uwsgi_cpus_usable{$self}")
     return Alert(
         alert="UwsgiCpuBound",
         expr=f"{_own(t)}\nor\n{cpu.is_throttled(t)}",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: its workers use all their CPU, "
-        f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: "
+        + if_any(
+            f"{stopped} >= 1",
+            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of its periods",
+            f"its workers use all their CPU, {used_now} of {usable} CPUs",
+        ),
         acts=(
-            if_any(
-                f"{stopped} >= 1",
-                "Raise the quota (CPUQuota, --cpus, resources.limits.cpu): it stopped the workers "
-                f"in {{{{ . | first | value | {WHOLE} }}}} % of its periods. ",
-            )
+            if_any(f"{stopped} >= 1", "Raise the quota (CPUQuota, --cpus, resources.limits.cpu). ")
             + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
             f"workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
             f"Make the requests compute less: {CHECK} says which kinds take most.",
         ),
-        evidence=f"{answer(f'count({used}{{$self}})')} workers use {answer(f'sum({used}{{$self}})', TENTH)} CPUs"
+        evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
         + if_any(others, f", others {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
         + ". If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")

@@ -33,7 +33,7 @@ ASKED_FOR = {"UwsgiErrorBudgetBurning", "UwsgiServersMissing"}
 """Pages that only those get who configured them: their objective, or the number of servers that they expect, says when
 they want to be woken."""
 
-OF_EXPORTERS = {"UwsgiExporterDown", "UwsgiServersMissing"}
+OF_EXPORTERS = {"UwsgiExporterDown", "UwsgiServersMissing", "UwsgiHostFull"}
 """Alerts that are about no single server."""
 
 LEAST_HOLD = 60.0
