@@ -13,7 +13,9 @@ import yaml
 
 from alerts import files
 from alerts.thresholds import Thresholds
+from dashboards.signals.verdict import RANKS
 from tools.support.dashboard_queries import NAMES, OUT, board, panels, queries
+from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
@@ -263,3 +265,37 @@ def test_it_is_json_as_written(name: str) -> None:
     """Keys are sorted, so that diffs are small."""
     text = (OUT / f"{name}.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("name", ["fleet", "server"])
+def test_the_first_screen_is_the_answer(name: str) -> None:
+    """Verdict, cause and act stand in the first row, or in the table below it; a dashboard for a page has its first
+    figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
+    document = board(name)
+    shown = [panel for panel in document["panels"] if panel["type"] != "row"]
+    assert any({"verdict", "cause", "do"} <= _columns(panel) for panel in shown)
+    visible = [each["label"] for each in document["templating"]["list"] if not each.get("hide")]
+    assert len(visible) <= 6, visible
+    if name == "server":
+        assert len(shown) <= 7
+        assert max(panel["gridPos"].get("y", 0) + panel["gridPos"]["h"] for panel in shown) <= 19
+        assert all(row["collapsed"] for row in document["panels"] if row["type"] == "row")
+
+
+@pytest.mark.parametrize("name", ["fleet", "server"])
+def test_a_verdict_has_the_words_of_the_other_faces(name: str) -> None:
+    """Every code that a verdict can have is shown in words, whatever the exporter finds tomorrow."""
+    (verdict,) = [panel for panel in panels(board(name)) if "verdict" in _columns(panel)]
+    words = {
+        override["matcher"]["options"]: value["value"][0]["options"]
+        for override in verdict["fieldConfig"]["overrides"]
+        for value in override["properties"]
+        if value["id"] == "mappings"
+    }
+    assert {code: each["text"] for code, each in words["cause"].items()} == {code: c.name for code, c in CAUSES.items()}
+    assert {code for code, each in words["do"].items() if each["text"] != "-"} == CAUSES.keys() - {NO_CAUSE}
+    assert words["verdict"].keys() == RANKS.keys()
+
+
+def _columns(panel: dict[str, Any]) -> set[str]:
+    return {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
