@@ -215,8 +215,8 @@ def _clients_slow(t: Thresholds) -> Alert:
             summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} of {answer('uwsgi_threads_available{$self}')} "
             "threads wait for slow clients",
             acts=(
-                "Let the web server in front buffer: in nginx, `uwsgi_buffering on` and `uwsgi_request_buffering on`, "
-                "which are its defaults.",
+                "Let the web server in front buffer requests and responses, as nginx does by default: look for "
+                "`buffering off` in `nginx -T`.",
                 "If clients reach uWSGI directly, put a web server in front.",
                 "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
             ),

@@ -276,8 +276,8 @@ CASES = [
         waits("client", 5, 2),
         "uWSGI api on INSTANCE: 5.0 of 16 threads wait for slow clients",
         acts(
-            "Let the web server in front buffer: in nginx, `uwsgi_buffering on` and `uwsgi_request_buffering on`, "
-            "which are its defaults.",
+            "Let the web server in front buffer requests and responses, as nginx does by default: look for `buffering "
+            "off` in `nginx -T`.",
             "If clients reach uWSGI directly, put a web server in front.",
             "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
         )
