@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.thresholds import Thresholds
@@ -16,6 +18,9 @@ from dashboards.selector import FLEET
 from dashboards.signal import TIMES
 from dashboards.signals import fleet, verdict
 from dashboards.variables import variables, window
+
+NARROW = {"First limit": 120, "Headroom": 90, "Threads busy": 110, "Requests": 90}
+"""Widths in pixels of columns beside the words of verdicts."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
@@ -64,13 +69,13 @@ def dashboard(t: Thresholds) -> Dashboard:
                         {
                             "server": Column(links=links.to_server()),
                             "instance": Column(),
-                            **verdicts.columns(cause=330, act=440),
+                            **verdicts.columns(cause=300, act=390),
                             "limit": Column(),
                             "job": hidden,
                             "service": hidden,
                         },
                         {
-                            **{name: columns[name] for name in ("First limit", "Headroom", "Threads busy", "Requests")},
+                            **{name: replace(columns[name], width=width) for name, width in NARROW.items()},
                             "Users wait": Column("s", 0, width=90),
                             "Rank": hidden,
                         },
