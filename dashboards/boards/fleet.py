@@ -69,7 +69,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         {
                             "server": Column(links=links.to_server()),
                             "instance": Column(),
-                            **verdicts.columns(cause=300, act=390),
+                            **verdicts.columns(cause=270, act=370),
                             "limit": Column(),
                             "job": hidden,
                             "service": hidden,

@@ -87,7 +87,7 @@ def _first_screen(t: Thresholds) -> Panels:
             # No colour of a verdict: at 1x and without a request that waits, nothing is wrong.
             overrides=coloured({limit_signals.UNTIL_WAIT: "text"}),
         ),
-        lines(waits.LOAD, 24, stacked=True, overrides=[*wait_states(), *queued, *threads], height=11),
+        lines(waits.LOAD, 24, stacked=True, overrides=[*wait_states(), *queued, *threads], height=10),
     ]
 
 

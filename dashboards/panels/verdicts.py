@@ -18,6 +18,6 @@ def columns(cause: int | None = None, act: int | None = None) -> dict[str, Colum
     words = {code: (STATUSES[code].word if code in STATUSES else code.upper(), at) for code, at in COLOURS.items()}
     return {
         "verdict": Column(words=words, width=100),
-        "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, width=cause),
-        "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, width=act),
+        "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, width=cause, wraps=True),
+        "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, width=act, wraps=True),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.selector import BY_SERVER, FLEET, IDENTITY, ONE, WINDOW, Scope, with_service
-from dashboards.signal import Series, signal
+from dashboards.signal import PER_SECOND, Series, signal
 
 RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
 """The verdicts of `uwsgi_verdict_info`, the worst first in a table."""
@@ -63,7 +63,7 @@ USERS_WAIT = signal(
 )
 SERVED = signal(
     "Served",
-    "reqps",
+    PER_SECOND,
     """Requests completed per second, and connections that were refused: those that found a TCP queue full, of all
     listeners of the network namespace. Refusals of UNIX sockets are not counted by anybody.""",
     Series(f"max({ONE.of('uwsgi_throughput_requests_per_second', WINDOW)})", "served", now=True),

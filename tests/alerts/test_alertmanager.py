@@ -291,7 +291,7 @@ def test_what_explains_holds_back_the_rest(
 ) -> None:
     """For one server, only the alert that explains the others is sent; the same alerts of other servers are sent."""
     name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
-    machine = f"10.0.1.{len(name)}:9238"  # the alert on an exporter mutes all alerts of its machine
+    machine = f"{name.lower()}:9238"  # the alert on an exporter mutes all alerts of its machine
     explained = "" if source == EXPORTER else here
     running.post(
         alert(*source, server=explained, instance=machine),

@@ -190,8 +190,8 @@ def test_marks_are_at_their_own_time(name: str) -> None:
     assert all(mark["useValueForTime"] and " * 1000" in mark["expr"] for mark in marks.values())
     shown = {mark["name"] for mark in marks.values() if mark["enable"]}
     if name == "server":
-        assert shown == {"Alerts", "Reloads", "Configuration", "Down and up", "Workers ended"}
-        assert set(marks) - shown == {"Cheaper mode", "Verdicts", "Exporter"}
+        assert shown == {"Alerts", "Reloads", "Configuration", "Down and up", "Workers ended", "Exporter"}
+        assert set(marks) - shown == {"Cheaper mode", "Verdicts"}
 
 
 CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid": "color-background", "auto": "auto"}
@@ -276,9 +276,10 @@ def test_the_first_screen_is_the_answer(name: str) -> None:
     assert any({"verdict", "cause", "do"} <= _columns(panel) for panel in shown)
     visible = [each["label"] for each in document["templating"]["list"] if not each.get("hide")]
     assert len(visible) <= 6, visible
+    assert len([mark for mark in document["annotations"]["list"] if not mark.get("hide")]) <= 5
     if name == "server":
         assert len(shown) <= 7
-        assert max(panel["gridPos"].get("y", 0) + panel["gridPos"]["h"] for panel in shown) <= 19
+        assert max(panel["gridPos"].get("y", 0) + panel["gridPos"]["h"] for panel in shown) <= 18
         assert all(row["collapsed"] for row in document["panels"] if row["type"] == "row")
 
 
