@@ -1,4 +1,4 @@
-"""The advice on more capacity: `add_capacity` of `uwsgi_headroom.analysis.advice` in alert texts.
+"""The first act where threads or queues are full: `add_capacity` of `uwsgi_headroom.analysis.advice` in alert texts.
 
 More threads or processes are advised only where evidence shows that they help: interpreters that compute much of the
 time, or threads of which it is known what they wait for. Every alert about full threads or queues uses this text.
@@ -7,36 +7,66 @@ time, or threads of which it is known what they wait for. Every alert about full
 from __future__ import annotations
 
 from alerts.thresholds import Thresholds
-from alerts.words import HUNDREDTH, asked
-
-_IF_SEEN = (
-    "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
-    "them only wait as well. Otherwise raise"
-)
+from alerts.words import HUNDREDTH, TENTH, asked
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 
 _UNSEEN = (
-    "This exporter may not see what the threads wait for. Run `sudo uwsgi-headroom check --all` on the host, which "
-    "shows it once; docs/waits.md says how to grant the exporter that right. If they wait for a lock of the "
-    "application, hold it for less time. If for a backend, make it faster, or let it take more at once. If for slow "
-    "clients, let the web server in front buffer. Leave `threads` and `processes` as they are until then: more of them "
-    "may only wait as well."
+    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter may "
+    "not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, a full backend or "
+    "slow clients, more of them may only wait as well."
 )
+
+_BY_STATE = {
+    "lock": "Hold the lock of the application for less time, or make its pool of connections larger: {} wait for it. "
+    "More threads would wait as well.",
+    "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
+    "wait as well.",
+    "backend": "See whether the backend is full: {} wait for it. If it is, make it faster, or let it take more at "
+    "once; if it has room, raise ",
+    "pipe": "Make the program read that the workers write to: {} wait for a full pipe.",
+    "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would as "
+    "well.",
+    "cpu_wait": "Give the server more CPU, or move other programs away: {} wait for a CPU.",
+}
+"""By the state in which most threads are. For the backend, what to raise follows."""
+
+_OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+
+
+HOW_MUCH = "See how much to change: `uwsgi-headroom check` on the host has the number, and what the server then serves."
+
+LIMIT_CLIENTS = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
 
 
 def more_capacity(t: Thresholds) -> str:
-    """The advice for the alert's server, from the present load of its interpreters and from whether its waits are
-    known."""
+    """The act for the alert's server, by the load of its interpreters and by what its threads wait for."""
     busy = f'1 / server:uwsgi_headroom:ratio_rate{t.window}{{limit="interpreters",$self}}'
     seen = f"rate(uwsgi_wait_observed_seconds_total{{$self}}[{t.window}]) > 0"
+    state = f"server:uwsgi_wait_threads:ratio_rate{t.window}{{$self}}"
+    most = f"topk(1, {state}) >= {MOSTLY} * scalar(sum({state}))"
+    number = (
+        f"{{{{ $number | {TENTH} }}}} of {{{{ with {asked(f'sum({state})')} }}}}{{{{ . | first | value | {TENTH} }}}}"
+    )
+    number += "{{ end }} threads in service"
+    by_state = "".join(
+        f'{{{{ if eq $state "{name}" }}}}{text.format(number)}{_more() if name == "backend" else ""}{{{{ end }}}}'
+        for name, text in _BY_STATE.items()
+    )
+    known = "|".join(_BY_STATE)
     return (
         f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes` while CPUs are free: each "
-        "interpreter uses "
-        + "{{ . | first | value | "
-        + HUNDREDTH
-        + " }} of a CPU, and more threads would only wait for it.{{ else }}"
-        + f"{{{{ with {asked(seen)} }}}}"
-        + f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}"
-        + f"{_IF_SEEN} `processes`, and `threads` only if the application is thread-safe.{{{{ else }}}}"
-        + f"{_IF_SEEN} `threads` or `processes`, one at a time.{{{{ end }}}}"
-        + f"{{{{ else }}}}{_UNSEEN}{{{{ end }}}}{{{{ end }}}}"
+        f"interpreter uses {{{{ . | first | value | {HUNDREDTH} }}}} of a CPU, and more threads would only wait for it."
+        f"{{{{ else }}}}{{{{ with {asked(seen)} }}}}"
+        '{{ $state := "" }}{{ $number := 0.0 }}'
+        f"{{{{ range {asked(most)} }}}}{{{{ $state = .Labels.state }}}}{{{{ $number = .Value }}}}{{{{ end }}}}"
+        f'{{{{ if match "^({known})$" $state }}}}{by_state}{{{{ else }}}}{_OTHERWISE}{_more()}{{{{ end }}}}'
+        f"{{{{ else }}}}{_UNSEEN}{{{{ end }}}}{{{{ end }}}}"
+    )
+
+
+def _more() -> str:
+    """What to raise: a worker with one thread may have an application that is not thread-safe."""
+    return (
+        f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}`processes`, and `threads` only if the "
+        "application is thread-safe.{{ else }}`threads` or `processes`, one at a time.{{ end }}"
     )

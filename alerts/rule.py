@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from alerts.thresholds import Thresholds
-from alerts.words import with_self
+from alerts.words import complete, numbered, since
 
 Severity = Literal["critical", "warning", "info"]
 """critical: a page, wakes somebody up; warning: a ticket; info: for information."""
@@ -32,11 +32,18 @@ class Recording:
         return {"record": self.record, "expr": _block(self.expr), **labels}
 
 
+_THIS_MACHINE = '"^(localhost|127[.]|[[]::1])"'
+"""Addresses that lead to another machine for the person who reads the alert."""
+
+
 @dataclass(frozen=True)
 class Alert:
-    """An alert. hold: how long `expr` must be true before the alert fires (`for`); summary: one sentence that says what
-    is wrong and where; description: the numbers, and the first steps; dashboard: path below Grafana's address, with
-    Prometheus' templates; keep: how long the alert stays when `expr` is no longer true (`keep_firing_for`).
+    """An alert. hold: how long `expr` must be true before the alert fires (`for`); summary: what is wrong, where and
+    how much, as a sentence without its full stop; acts: the three things to do first, in this order, so that nothing
+    else is needed at three in the morning; evidence: the figures; dashboard: path below Grafana's address, with
+    Prometheus' templates; keep: how long the alert stays when `expr` is no longer true (`keep_firing_for`); deploys:
+    whether a deploy often causes it; is_dated: whether the summary says since when, which rules that are evaluated
+    every few minutes cannot know; on_exporter: whether the exporter can show its runbook while the alert fires.
     """
 
     alert: str
@@ -44,9 +51,23 @@ class Alert:
     hold: str
     severity: Severity
     summary: str
-    description: str
+    acts: tuple[str, str, str]
+    evidence: str
     dashboard: str
     keep: str = ""
+    deploys: bool = False
+    is_dated: bool = True
+    on_exporter: bool = True
+
+    @property
+    def title(self) -> str:
+        """The whole summary."""
+        return f"{self.summary}{since(self.alert, self.severity) if self.is_dated else ''}."
+
+    @property
+    def description(self) -> str:
+        """The acts, a line each, and then the evidence."""
+        return numbered(self.acts, self.alert, self.severity, deploys=self.deploys) + self.evidence
 
     def document(self, thresholds: Thresholds) -> dict[str, Any]:
         """The rule as Prometheus reads it."""
@@ -57,19 +78,22 @@ class Alert:
             **({"keep_firing_for": self.keep} if self.keep else {}),
             "labels": {"severity": self.severity},
             "annotations": {
-                "summary": with_self(self.summary),
-                "description": with_self(self.description),
-                "runbook_url": _runbook_address(thresholds.runbooks, self.alert),
-                "dashboard_url": thresholds.grafana + self.dashboard,
+                "summary": complete(self.title),
+                "description": complete(self.description),
+                **self._links(thresholds),
             },
         }
 
-
-def _runbook_address(runbooks: str, alert: str) -> str:
-    """The address of a runbook: a page of the exporter, filled in for the server, or a file of a copy elsewhere."""
-    if "$labels.instance" in runbooks:
-        return f"{runbooks}/{alert}?server={{{{ $labels.server | urlquery }}}}"
-    return f"{runbooks}/{alert}.md"
+    def _links(self, thresholds: Thresholds) -> dict[str, str]:
+        """Links, where they lead somewhere: not to a Grafana without an address, nor to an exporter that is down."""
+        runbooks = thresholds.runbooks
+        own = "$labels.instance" in runbooks
+        page = f"{runbooks}/{self.alert}?server={{{{ $labels.server | urlquery }}}}"
+        page = f"{{{{ if not (match {_THIS_MACHINE} $labels.instance) }}}}{page}{{{{ end }}}}"
+        return {
+            **({"runbook_url": page if own else f"{runbooks}/{self.alert}.md"} if self.on_exporter or not own else {}),
+            **({"dashboard_url": thresholds.grafana + self.dashboard} if thresholds.grafana else {}),
+        }
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,11 @@ class Thresholds:
         "uwsgi.*",
         "Regular expression for the scrape jobs of the exporters. The alert on an exporter that is down uses it.",
     )
-    grafana: str = knob("http://localhost:3000", "Address of your Grafana, for the links in alerts.")
+    grafana: str = knob(
+        "",
+        "Address of your Grafana, such as https://grafana.example.org. Without one, alerts have no link to a "
+        "dashboard.",
+    )
     runbooks: str = knob(
         "http://{{ $labels.instance }}/runbooks",
         "Where runbook links lead. By default, to the exporter itself, which serves them as pages. If people cannot "
@@ -163,6 +167,14 @@ class Thresholds:
         "1m",
         "How long a server must stand still, or half of its threads be stuck, before it is a page. A server whose "
         "threads are all stuck, for more than 30 s each, while requests wait stands still at once.",
+    )
+    paused_hold: str = knob(
+        "2m", "How long all workers must be paused before it is a ticket. Keep it longer than a deploy pauses them for."
+    )
+    vassal_hold: str = knob(
+        "5m",
+        "How long an emperor must throttle vassals before it is a ticket. Keep it longer than a deploy of a "
+        "vassal takes.",
     )
     harakiris: int = knob(
         1,
@@ -351,7 +363,21 @@ class Thresholds:
         "Mean number of threads that wait for a CPU, from which the CPU that other programs use is a ticket. Raise it "
         "where requests may be slow.",
     )
-    bound_hold: str = knob("15m", "How long interpreters or CPUs must be full before it is a ticket.")
+    bound_hold: str = knob(
+        "15m",
+        "How long interpreters or CPUs must be full, or threads wait for a lock or for slow clients, before it is a "
+        "ticket. Raise it to ignore batch jobs.",
+    )
+    lock_threads: float = knob(
+        1.0,
+        "Mean number of threads that wait for a lock of the application, or for clients, below which it is no ticket. "
+        "As in `check`.",
+    )
+    clients_slow: float = knob(
+        0.25,
+        "Fraction of the threads that wait for slow clients that is a ticket. As in `check`. Raise it for servers that "
+        "stream to their clients.",
+    )
     cpu_throttled: float = knob(
         0.25,
         "Fraction of the periods of a CPU quota in which it stopped the workers that is a ticket, if requests wait for "

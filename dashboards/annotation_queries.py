@@ -51,12 +51,12 @@ def reloads(scope: Scope) -> Builder[AnnotationQuery]:
 
 def availability(scope: Scope) -> Builder[AnnotationQuery]:
     """Marks when a server could no longer be read, and when it could be read again."""
-    return _events(scope, "Down and up", "dark-red", "server_down|server_up")
+    return _events(scope, "Down and up", "dark-red", "server_down|server_up", fixed=True)
 
 
 def configuration(scope: Scope) -> Builder[AnnotationQuery]:
     """Marks changes of the uWSGI options that the exporter knows."""
-    return _events(scope, "Configuration", "blue", "configuration_changed")
+    return _events(scope, "Configuration", "blue", "configuration_changed", fixed=True)
 
 
 def workers(scope: Scope) -> Builder[AnnotationQuery]:
@@ -75,8 +75,8 @@ def verdicts(scope: Scope) -> Builder[AnnotationQuery]:
 
 
 def exporter(scope: Scope) -> Builder[AnnotationQuery]:
-    """Marks starts of the exporter and gaps in its samples: hidden by default."""
-    return _events(scope, "Exporter", "text", "exporter_started|sampling_gap", shown=False)
+    """Marks starts of the exporter and gaps in its samples, which explain holes in all graphs."""
+    return _events(scope, "Exporter", "text", "exporter_started|sampling_gap", fixed=True)
 
 
 def of_servers(scope: Scope) -> Annotations:
@@ -94,7 +94,9 @@ def every(scope: Scope) -> Annotations:
     return [*of_servers(scope), workers(scope), cheaper(scope), verdicts(scope), exporter(scope)]
 
 
-def _events(scope: Scope, name: str, colour: str, kinds: str, *, shown: bool = True) -> Builder[AnnotationQuery]:
+def _events(
+    scope: Scope, name: str, colour: str, kinds: str, *, shown: bool = True, fixed: bool = False
+) -> Builder[AnnotationQuery]:
     """A mark at the end of each step in which the counter of one of these kinds grew.
 
     Compares the counter with its value one step before: after a reset it is smaller, a series that begins or returns
@@ -105,7 +107,7 @@ def _events(scope: Scope, name: str, colour: str, kinds: str, *, shown: bool = T
     times = f"({count} > {count} offset {_STEP}) * 0 + time() * 1000"
     in_words = f'label_replace({times}, "event", "$1 $2", "kind", "(.*)_(.*)")'
     expression = _with_subject(f'label_replace({in_words}, "event", "$1", "kind", "([^_]*)")')
-    return _mark(name, expression, colour, "{{event}}", "{{subject}}", shown=shown)
+    return _mark(name, expression, colour, "{{event}}", "{{subject}}", shown=shown, fixed=fixed)
 
 
 def _with_subject(series: str) -> str:
@@ -116,10 +118,13 @@ def _with_subject(series: str) -> str:
     return f'label_join({worker}, "subject", " ", "server", "instance", "worker")'
 
 
-def _mark(name: str, expr: str, colour: str, title: str, text: str, *, shown: bool = True) -> Builder[AnnotationQuery]:
+def _mark(
+    name: str, expr: str, colour: str, title: str, text: str, *, shown: bool = True, fixed: bool = False
+) -> Builder[AnnotationQuery]:
     """One mark at the time that is the value of `expr`, in milliseconds, however many steps the graph has. (Otherwise
-    Grafana would turn values within one step into regions, and all others into a row of marks.)
+    Grafana would turn values within one step into regions, and all others into a row of marks.) fixed: rare and always
+    shown, so that its switch would only take room at the top.
     """
-    query = _Query(name=name, datasource=DATASOURCE, enable=shown, icon_color=colour, expr=expr)
+    query = _Query(name=name, datasource=DATASOURCE, enable=shown, hide=fixed, icon_color=colour, expr=expr)
     query.texts = {"titleFormat": title, "textFormat": text, "step": "15s", "useValueForTime": True}
     return _Annotation(query)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable, TextBoxVariable
 from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.models.dashboard import VariableModel, VariableOption, VariableRefresh, VariableSort
+from grafana_foundation_sdk.models.dashboard import (
+    VariableHide,
+    VariableModel,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
 
 from dashboards.panels.panel_options import DATASOURCE
 
@@ -19,10 +25,12 @@ def variables(metric: str, *, many: bool) -> Variables:
     service = '$service_label=~"$service"'
     job = f'{service}, job{"=~" if many else "="}"$job"'
     instance = f'{job}, instance{"=~" if many else "="}"$instance"'
+    service_of = _query("service", "Service", f"label_values({metric}, $service_label)", many=True)
     return [
         DatasourceVariable("datasource").label("Data source").type("prometheus"),
-        _text("service_label", "Service is label", "server"),
-        _query("service", "Service", f"label_values({metric}, $service_label)", many=True),
+        # Chosen once for a site, by the address or in the settings: at the top it would only take room.
+        _text("service_label", "Service is label", "server").hide(VariableHide.HIDE_VARIABLE),
+        service_of.hide(VariableHide.DONT_HIDE if many else VariableHide.HIDE_VARIABLE),
         _query("job", "Job", f"label_values({metric}{{{service}}}, job)", many=many),
         _query("instance", "Instance", f"label_values({metric}{{{job}}}, instance)", many=many),
         _query("server", "Server", f"label_values({metric}{{{instance}}}, server)", many=many),

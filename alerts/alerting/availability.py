@@ -7,17 +7,31 @@ from dataclasses import replace
 
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, WHOLE, answer, asked, percent, value
-
-FLEET_DASHBOARD = "/d/uwsgi-headroom-fleet?var-job={{ $labels.job | urlquery }}"
-
-CLOCKS_DIFFER = 60
-"""Seconds by which the clock of an exporter's host may be behind that of Prometheus."""
+from alerts.words import (
+    CHECK,
+    CLOCKS_DIFFER,
+    DURATION,
+    FLEET_DASHBOARD,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    SHELL_NAME,
+    WHOLE,
+    answer,
+    asked,
+    percent,
+    value,
+)
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `availability.yaml`."""
-    return [Group("uwsgi-headroom availability", [_down(t), *_servers_missing(t), _exporter_down(t), _sampler_gaps(t)])]
+    return [
+        Group(
+            "uwsgi-headroom availability",
+            [_down(t), *_servers_missing(t), _vassal_throttled(t), _exporter_down(t), _sampler_gaps(t)],
+        )
+    ]
 
 
 def _down(t: Thresholds) -> Alert:
@@ -43,26 +57,25 @@ or
 )""",
         hold=t.down_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} is down, or its stats server does not answer.",
-        description="{{ if lt $value 0.0 }}"
+        summary=f"uWSGI {SERVER} on {INSTANCE} "
+        "{{ if lt $value 0.0 }}is down: the restarted exporter has not found it{{ else if eq $value 0.0 }}is down: its "
+        f"stats server does not answer{{{{ else }}}}keeps restarting: up for {percent()} of the last "
+        f"{t.down_flapping_range}{{{{ end }}}}",
+        acts=(
+            "Open a page through the web server. If it fails, start uWSGI: `systemctl restart UNIT`.",
+            "If it does not come up, read why in the end of its log: `journalctl -u UNIT -n 50`.",
+            f"If you removed this server on purpose: `uwsgi-headroom retire {SHELL_NAME}`.",
+        ),
+        evidence="{{ if lt $value 0.0 }}"
         "The exporter restarted, and has not found the server since."
         "{{ else }}"
-        "{{ if eq $value 0.0 }}"
-        f"The server could not be read for {t.down_hold} or longer"
-        "{{ else }}"
-        f"The server keeps restarting, and was up for {percent()} of the last {t.down_flapping_range}"
-        "{{ end }}"
-        f'. Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
-        "{{ else }}unknown{{ end }}."
-        "{{ end }}\n"
-        "First check whether it serves requests: open a page through the web server, and see `systemctl status` and "
-        "the end of uWSGI's log. `refused` and `not_found`: it is not running, or has not finished loading the "
-        "application; start it, or roll back the last deploy. `timeout`: the master is held up; workers may still "
-        "serve. `permission`: it runs, but the exporter is not allowed to connect.\n"
-        "A server that a pattern found (`--stats '/run/*.stats'`) and that was up for an hour stays down until it is "
-        "back, or until you retire it: `uwsgi-headroom retire NAME`. Any other is forgotten ten minutes after its "
-        "socket is gone: then a resolved alert does not mean that the server is back.",
+        f'Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
+        "{{ else }}unknown{{ end }}. "
+        "`refused` and `not_found`: it is not running, or has not finished loading the application. `timeout`: the "
+        "master is held up; workers may still serve. `permission`: it runs, but the exporter is not allowed to connect."
+        "{{ end }}",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -84,18 +97,19 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.missing_hold,
         severity="warning",
         summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves out {value(WHOLE)} servers: "
-        "there are too many{{ else }}watches no server: no socket matches its patterns{{ end }}.",
-        description="{{ if $labels.pattern }}"
-        f"{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not watched, because more than "
-        "`sampling.max_servers` (400 unless set) match. Servers that have answered keep their places.\n"
-        "Remove sockets that nobody listens on, use a pattern that matches stats sockets only, or raise `max_servers` "
-        "and the memory limit of the exporter."
-        "{{ else }}"
-        "uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the exporter's user may not see "
-        "them. No alert about these servers can fire.\n"
-        "On the host, run `uwsgi-headroom discover`: it lists every uWSGI and its stats server. If there is none here, "
-        "remove the exporter."
-        "{{ end }}",
+        "there are too many{{ else }}watches no server: no socket matches its patterns{{ end }}",
+        acts=(
+            "{{ if $labels.pattern }}Remove sockets that nobody listens on.{{ else }}Run `uwsgi-headroom discover` on "
+            "the host: it lists every uWSGI and its stats server.{{ end }}",
+            "{{ if $labels.pattern }}Use a pattern that matches stats sockets only.{{ else }}Correct the exporter's "
+            "pattern, or turn on `stats` in uWSGI.{{ end }}",
+            "{{ if $labels.pattern }}Raise `sampling.max_servers`, and the memory limit of the exporter.{{ else }}If "
+            "there is no uWSGI here, remove the exporter.{{ end }}",
+        ),
+        evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
+        "watched, because more than `sampling.max_servers` (400 unless set) match. Servers that have answered keep "
+        "their places.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
+        "exporter's user may not see them. No alert about these servers can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )
     page = replace(
@@ -104,19 +118,42 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.down_hold,
         severity="critical",
         summary=f"uWSGI servers are missing on {INSTANCE}: {value(WHOLE)} of those that match "
-        "{{ $labels.pattern }}.",
-        description=f"Fewer sockets match than the configuration expects (`expect`), for {t.down_hold} or longer. "
-        "Which servers are missing is not known: the configuration has their number, not their names.\n"
-        "On the host, run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'`, and start what is not "
-        "running. If a server was removed on purpose, lower `expect` and reload the exporter.",
+        "{{ $labels.pattern }}",
+        acts=(
+            "Run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'` on the host, and start what is "
+            "not running.",
+            "If one does not come up, read why in the end of its log: `journalctl -u UNIT -n 50`.",
+            "If a server was removed on purpose, lower `expect` and reload the exporter.",
+        ),
+        evidence="Fewer sockets match than the configuration expects (`expect`). Which servers are missing is not "
+        "known: the configuration has their number, not their names.",
     )
     return [ticket, page]
 
 
+def _vassal_throttled(t: Thresholds) -> Alert:
+    """A ticket: the application of the vassal is down, but which it is, and how many users it has, the emperor's stats
+    do not say. A vassal whose stats server is watched, too, is down, and that is a page."""
+    return Alert(
+        alert="UwsgiVassalThrottled",
+        expr="uwsgi_emperor_blacklisted_vassals > 0",
+        hold=t.vassal_hold,
+        severity="warning",
+        summary=f"The emperor {SERVER} on {INSTANCE} throttles {value(WHOLE)} vassal"
+        "{{ if gt $value 1.0 }}s{{ end }}, which fail{{ if eq $value 1.0 }}s{{ end }} to start",
+        acts=(
+            "Read in the emperor's log why a vassal ends at its start: `journalctl -u UNIT --since -15min`.",
+            "Correct its release or its configuration; the emperor starts it at its next attempt.",
+            "If the vassal is no longer needed, remove its configuration.",
+        ),
+        evidence="The application of a throttled vassal is down. "
+        f"{answer('uwsgi_emperor_vassals{$self}', WHOLE)} vassals run. {CHECK} names those that do not.",
+        dashboard=FLEET_DASHBOARD,
+    )
+
+
 def _exporter_down(t: Thresholds) -> Alert:
-    """A ticket for an exporter that cannot be scraped. The text has the first steps, because its runbook link leads to
-    the exporter, which is down.
-    """
+    """A ticket for an exporter that cannot be scraped. It cannot show the runbook."""
     return Alert(
         alert="UwsgiExporterDown",
         expr=f"""
@@ -125,15 +162,18 @@ or
 up{{job=~"{t.exporter_job}"}} == 0""",
         hold=t.exporter_down_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped.",
-        description=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The uWSGI servers "
-        "behind it are not monitored, and their alerts stay silent; the servers themselves may be fine.\n"
-        "Check that the host is up. On it, run `systemctl status uwsgi-headroom` and "
-        f"`journalctl -u uwsgi-headroom -n 50`, then `curl -sS http://{INSTANCE}/metrics | head`. If the exporter "
-        "answers, Prometheus cannot reach it: see the error in Prometheus under Status, Targets. Often the cause is a "
-        "firewall, or `--web.listen-address`, which is 127.0.0.1 by default. Meanwhile, `uwsgi-headroom check` on the "
-        "host shows the state of each server.",
+        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers behind it are not monitored",
+        acts=(
+            "Check that the host is up, and on it the exporter: `systemctl restart uwsgi-headroom`, then "
+            "`journalctl -u uwsgi-headroom -n 50`.",
+            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If it answers, Prometheus cannot reach it: "
+            "a firewall, or `--web.listen-address`, which is 127.0.0.1 by default.",
+            f"Meanwhile, {CHECK} shows the state of each server.",
+        ),
+        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer; its page Status, Targets has the "
+        "error. The uWSGI servers may be fine, but their alerts stay silent.",
         dashboard=FLEET_DASHBOARD,
+        on_exporter=False,
     )
 
 
@@ -152,12 +192,15 @@ and ignoring (kind, version) last_over_time(uwsgi_server_info{{kind="server"}}[{
 and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         hold=t.sampler_gap_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} is sampled only part of the time.",
-        description=f"{percent()} of the last {r} is not covered by samples although the server was "
-        "up, so that observed concurrency, queue wait and full occupancy may miss what happened then. Requests, "
-        "response times and shares are not affected.\n"
-        f"{answer(errors, WHOLE)} reads failed meanwhile: the exporter's log says why. If none did, the exporter "
-        "itself got no CPU (its cgroup's quota, a busy host) or was paused; its interval between samples is "
-        f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', 'humanizeDuration')}.",
+        summary=f"uWSGI {SERVER} on {INSTANCE} is not sampled for {percent()} of the time",
+        acts=(
+            "Read in the exporter's log why reads fail: `journalctl -u uwsgi-headroom -n 50`.",
+            "If none fail, the exporter got no CPU or was paused: see its cgroup's quota, and how busy the host is.",
+            "If the host is too busy, let the exporter sample less often (`--sampling.interval`).",
+        ),
+        evidence=f"{percent()} of the last {r} is not covered by samples although the server was up, so that observed "
+        "concurrency, queue wait and full occupancy may miss what happened then. Requests, response times and shares "
+        f"are not affected. {answer(errors, WHOLE)} reads failed meanwhile; the interval between samples is "
+        f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -12,11 +12,22 @@ from alerts import cpu
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
+from alerts.words import (
+    CHECK,
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    value,
+)
 
 EVEN_OUT = (
-    "If `map-socket` binds sockets to workers, spread the load over the sockets. Otherwise use more `processes` and "
-    f"fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
+    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
     f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} instead of "
     f"{answer('count(uwsgi_worker_threads{$self})')}x{answer('max(uwsgi_worker_threads{$self})')}. "
     "Change one thing at a time, and compare the response time."
@@ -47,14 +58,19 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="critical",
         summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: "
-        "worker {{ $id }} is saturated while others have room.",
-        description=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter is at "
+        f"worker {{{{ $id }}}} is saturated and takes {part} % of the requests, while others have room",
+        acts=(
+            EVEN_OUT,
+            "If `map-socket` binds sockets to workers, spread the load over the sockets instead.",
+            f"If one kind of request computes most, make it cheaper or run it elsewhere: {CHECK} names it.",
+        ),
+        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter is at "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
         + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on less busy workers; "
         + answer(_idle(t, "{$self}"), WHOLE)
-        + " threads of other workers idle.\n"
+        + " threads of other workers idle. "
         f"This adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, and "
-        f"{milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.\n{EVEN_OUT}",
+        f"{milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -70,20 +86,25 @@ def _workers_uneven(t: Thresholds) -> Alert:
         hold=t.uneven_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share.",
-        description=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest workers take "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share",
+        acts=(
+            "If the cost below is under 10 %, leave it: the unevenness is harmless.",
+            "If `map-socket` binds sockets to workers, spread the load over the sockets.",
+            EVEN_OUT,
+        ),
+        evidence=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest workers take "
         "{{ range $place, $of := "
         + asked(shares)
         + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
         f"{value(TENTH)} times an even share; chance explains up to "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
-        + ".\nIts requests take "
+        + ". Its requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
         + f", against {milliseconds(calm)} on less busy workers; its interpreter is at "
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
         + f" of a CPU. Balancing would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
-        + f" %) of the mean response time; below 10 % the unevenness is harmless.\n{EVEN_OUT}",
+        + " %) of the mean response time.",
         dashboard=SERVER_DASHBOARD,
     )
 

@@ -9,10 +9,24 @@ from collections.abc import Sequence
 
 from alerts import cpu, waiting
 from alerts.levels import by_server
-from alerts.more_capacity import more_capacity
+from alerts.more_capacity import HOW_MUCH, LIMIT_CLIENTS, more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, milliseconds, value
+from alerts.words import (
+    CHECK,
+    FLEET_DASHBOARD,
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    if_any,
+    milliseconds,
+    value,
+)
 from uwsgi_headroom.analysis.wait_states import BEYOND_ONE, CONTENDED, LOCK_WAIT
 
 DAY = 86400
@@ -20,7 +34,7 @@ DAY = 86400
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `capacity.yaml`."""
-    alerts = (_near_capacity, _headroom_low, _interpreter_bound, _cpu_bound, _workers_share_one_cpu)
+    alerts = (_near_capacity, _headroom_low, _interpreter_bound, _cpu_bound, _host_full, _workers_share_one_cpu)
     return [
         Group("uwsgi-headroom capacity", [alert(t) for alert in alerts]),
         Group("uwsgi-headroom forecast", [_forecast(t)], interval="1h"),
@@ -37,23 +51,28 @@ def _near_capacity(t: Thresholds) -> Alert:
         f"100 * rate(uwsgi_full_occupancy_seconds_total{{$self}}[{w}])"
         f" / rate(uwsgi_exporter_observed_seconds_total{{$self}}[{w}])"
     )
+    busy = answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
     return Alert(
         alert="UwsgiConcurrencyNearCapacity",
         expr=f"{used} >= {t.near_capacity}\nand {waiting.noticed(t)}",
         hold=t.near_capacity_hold,
         keep=t.load_keep,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} has hardly any thread free, and requests wait for one.",
-        description=answer(f"{used}{{$self}} * uwsgi_threads_ceiling{{$self}}", TENTH)
-        + f" of {answer('uwsgi_threads_ceiling{$self}')} threads are busy on average, and all running threads are "
-        f"busy {answer(full, WHOLE)} % of the time. A request that finds no free thread waits in the listen queue, "
-        "now for "
+        summary=f"uWSGI {SERVER} on {INSTANCE} is overloaded: {busy} of {answer('uwsgi_threads_ceiling{$self}')} "
+        "threads are busy, and requests wait",
+        acts=(
+            more_capacity(t),
+            HOW_MUCH,
+            LIMIT_CLIENTS,
+        ),
+        evidence=f"All running threads are busy {answer(full, WHOLE)} % of the time. A request that finds no free "
+        "thread waits in the listen queue, now for "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
         + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + " each: first check whether that is longer than usual, and what the requests wait for.\n"
-        + more_capacity(t),
+        + " each.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -75,16 +94,20 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x.",
-        description=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high "
-        f"would have {{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
-        '{{ $limit := . | first | label "limit" }}'
-        '{{ if eq $limit "threads" }}used all threads. '
-        + more_capacity(t)
-        + '{{ else if eq $limit "cpu" }}used all available CPU: give the server more, '
-        'or move load to another host.{{ else if eq $limit "interpreters" }}saturated all interpreters: add '
-        "`processes` while CPUs are free.{{ else }}saturated the interpreter of the hottest worker: use more "
-        "`processes` and fewer `threads`.{{ end }}{{ else }}reached a limit.{{ end }}\nBy limit: "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x",
+        acts=(
+            f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
+            '{{ $limit := . | first | label "limit" }}'
+            f'{{{{ if eq $limit "threads" }}}}{more_capacity(t)}'
+            '{{ else if eq $limit "cpu" }}Give the server more CPU, or move load to another host.'
+            '{{ else if eq $limit "interpreters" }}Add `processes` while CPUs are free.'
+            "{{ else }}Use more `processes` and fewer `threads`.{{ end }}{{ else }}"
+            f"Run {CHECK}.{{{{ end }}}}",
+            f"Run {CHECK} at the busiest time: it says what to raise, and how much that serves.",
+            "If the peak is a job or one client, move it to another time, or limit it.",
+        ),
+        evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "
+        "reached a limit. By limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means reached).',
         dashboard=SERVER_DASHBOARD,
@@ -117,18 +140,22 @@ and ({count} - 2) * {explained}
         hold=t.forecast_hold,
         severity="info",
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
-        '{{ ($value | toTime).Format "2 January 2006" }}.',
-        description="In the busiest 5 % of the last day, at least "
+        '{{ ($value | toTime).Format "2 January 2006" }}',
+        acts=(
+            "Look at the capacity review: does load grow as before, or was it one event?",
+            "Plan for more `processes` and CPUs, or another host.",
+            "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
+        ),
+        evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
         + " % of all threads that can serve were busy. This figure grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" points a week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} % around "
         '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
-        "UwsgiConcurrencyNearCapacity pages if requests wait.\n"
-        "Plan for more `processes` and CPUs, or another host. If the threads mostly wait for a lock, a full backend or "
-        "slow clients, that comes first.",
+        "UwsgiConcurrencyNearCapacity pages if requests wait.",
         dashboard=SERVER_DASHBOARD,
+        is_dated=False,
     )
 
 
@@ -143,16 +170,23 @@ unless {by_server("count", _uncontended(t))}""",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated.",
-        description=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot "
-        "serve more than "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated, at {value(HUNDREDTH)} "
+        "of a CPU each",
+        acts=(
+            "Add `processes`: "
+            + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
+            + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
+            "If no CPU is free, give the host more CPUs, or move load to another host.",
+            f"Make the requests compute less: {CHECK} says which kinds take most.",
+        ),
+        evidence=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot serve "
+        "more than "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
         + " requests/s: if load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + ") grow and throughput does not.\nAdd `processes`: "
-        + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
-        + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
+        + ") grow and throughput does not.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -168,39 +202,80 @@ def _uncontended(t: Thresholds) -> str:
 """
 
 
+def _own(t: Thresholds) -> str:
+    """The part of its CPUs that a server's workers use, where that is nearly all."""
+    used = by_server("sum", f"worker:uwsgi_interpreter_load:rate{t.window}")
+    return f"{used} / uwsgi_cpus_usable >= {t.cpu_full}"
+
+
 def _cpu_bound(t: Thresholds) -> Alert:
-    """A ticket for workers that use all their CPUs, for workers that lack CPU because others use it, and for workers
-    that a quota stops again and again while their mean use is below it."""
+    """A ticket for workers that use all their CPUs, and for workers that a quota stops again and again while their mean
+    use is below it."""
     w = t.window
     used = f"worker:uwsgi_interpreter_load:rate{w}"
     others = f"rate(uwsgi_cpu_used_by_others_seconds_total{{$self}}[{w}])"
     idle = f"rate(uwsgi_cpu_available_idle_seconds_total{{$self}}[{w}])"
     stopped = f"100 * {cpu.throttled(w, '{$self}')}"
+    used_now, usable = answer(f"sum({used}{{$self}})", TENTH), answer("uwsgi_cpus_usable{$self}")
     return Alert(
         alert="UwsgiCpuBound",
-        expr=f"""
-{by_server("sum", used)} / uwsgi_cpus_usable >= {t.cpu_full}
-or
-({cpu.lacks(t)})
-and ({cpu.is_felt(t)})
-or
-{cpu.is_throttled(t)}""",
+        expr=f"{_own(t)}\nor\n{cpu.is_throttled(t)}",
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: hardly any CPU is left for its workers.",
-        description=f"{answer(f'sum({used}{{$self}})', TENTH)} of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use "
-        f"by {answer(f'count({used}{{$self}})')} workers{{{{ with {asked(others)} }}}}, and "
-        f"{{{{ . | first | value | {TENTH} }}}} by others, with {answer(idle, TENTH)} idle{{{{ end }}}}. "
-        f"{{{{ with {asked(f'{stopped} >= 1')} }}}}A quota stopped the workers in {{{{ . | first | value | {WHOLE} }}}}"
-        " % of its periods. {{ end }}"
-        "If load grows, response times (now "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: "
+        + if_any(
+            f"{stopped} >= 1",
+            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of its periods",
+            f"its workers use all their CPU, {used_now} of {usable} CPUs",
+        ),
+        acts=(
+            if_any(f"{stopped} >= 1", "Raise the quota (CPUQuota, --cpus, resources.limits.cpu). ")
+            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
+            f"workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
+            "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
+            f"Make the requests compute less: {CHECK} says which kinds take most.",
+        ),
+        evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
+        + if_any(others, f", others {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
+        + ". If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + ") grow. No uWSGI option adds CPUs.\nThe smallest of three limits applies: the affinity (the workers' "
-        f"masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each), the cgroup's quota, and the "
-        "host's CPUs. Widen `cpu-affinity` or the mask that the service manager sets; raise the quota (CPUQuota, "
-        "--cpus, resources.limits.cpu); give the host more CPUs; or move load or other programs to another host.",
+        + ") grow.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
+    )
+
+
+def _host_full(t: Thresholds) -> Alert:
+    """One ticket for a host without an idle CPU, if servers on it lack CPU: they use some, and either more than the
+    other programs do, or their requests wait. A server that uses all its CPUs itself is in UwsgiCpuBound."""
+    w = t.window
+    used = "rate(uwsgi_cpu_used_by_workers_seconds_total{$self}[" + w + "])"
+    others = "max(rate(uwsgi_cpu_used_by_others_seconds_total{$self}[" + w + "]))"
+    return Alert(
+        alert="UwsgiHostFull",
+        expr=f"""
+count without (server) (
+  ({cpu.lacks(t)})
+  and ({cpu.is_felt(t)})
+  unless ({_own(t)})
+)""",
+        hold=t.bound_hold,
+        keep=t.load_keep,
+        severity="warning",
+        summary=f"The CPUs of {INSTANCE} are full, and {value(WHOLE)} uWSGI server"
+        "{{ if gt $value 1.0 }}s{{ end }} on it lack{{ if eq $value 1.0 }}s{{ end }} CPU",
+        acts=(
+            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it, if it is none that "
+            "users need.",
+            "Move a server to another host, or give the host more CPUs.",
+            "Keep what matters first: give the unit of that uWSGI a higher CPUWeight (systemd).",
+        ),
+        evidence="CPUs in use by server: "
+        f"{{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
+        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. Seen from one server, other programs "
+        f"use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
+        dashboard=FLEET_DASHBOARD,
     )
 
 
@@ -212,10 +287,13 @@ uwsgi_workers_sharing_one_cpu > 0
 and {by_server("max", f"worker:uwsgi_interpreter_load:rate{t.window}")} >= {t.shared_cpu_load}""",
         hold=t.shared_cpu_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker.",
-        description=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as "
-        "well. These workers wait for each other even if other CPUs are idle.\n"
-        "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
-        "container, uWSGI counts the host's CPUs, not the container's.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker",
+        acts=(
+            "Remove `cpu-affinity`, and reload uWSGI.",
+            "If it has to be, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
+            "In a container, leave it out: uWSGI counts the host's CPUs, not the container's.",
+        ),
+        evidence=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as well. "
+        "These workers wait for each other even if other CPUs are idle.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from alerts.burn_rates import bad_share, burn_rate, requests
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, value
+from alerts.words import CHECK, DURATION, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked
 
 MONTH = 30 * 86400
 """Seconds of the period that the budget is for."""
@@ -46,17 +46,19 @@ def _burning(t: Thresholds) -> Sequence[Alert]:
         expr=f"{_burns(_DAY, t.burn_ticket_1d, t)}\nor\n{_burns(_DAYS, t.burn_ticket_3d, t)}",
         hold=t.burn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the error budget burns {value(TENTH)} times as fast as its objective "
-        "permits.",
-        description=_figures(t, "2h", "6h", "1d", "3d"),
+        summary=f"uWSGI {SERVER} on {INSTANCE} will miss its objective: {_bad('2h')} of its requests are slow or fail",
+        acts=ACTS,
+        evidence=_figures(t, "2h", "6h", "1d", "3d"),
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
     page = replace(
         ticket,
         expr=f"{_burns(_HOUR, t.burn_page_1h, t)}\nor\n{_burns(_HOURS, t.burn_page_6h, t)}",
         keep=t.load_keep,
         severity="critical",
-        description=_figures(t, "5m", "30m", "1h", "6h"),
+        summary=f"uWSGI {SERVER} on {INSTANCE} fails its users: {_bad('5m')} of its requests are slow or fail now",
+        evidence=_figures(t, "5m", "30m", "1h", "6h"),
     )
     return [ticket, page]
 
@@ -93,14 +95,28 @@ def _figures(t: Thresholds, *windows: str) -> str:
     )
     return (
         f"{_bad(first)} of the requests of the last {first} took longer than "
-        f"{answer('uwsgi_slo_threshold_seconds{$self}', 'humanizeDuration')} with the wait in the listen queue, were "
+        f"{answer('uwsgi_slo_threshold_seconds{$self}', DURATION)} with the wait in the listen queue, were "
         f"lost with their worker or refused ({shares}); the objective permits "
-        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. At this rate, the budget of a month lasts "
-        f'{{{{ printf "{MONTH} / %g" $value | query | first | value | humanizeDuration }}}}.'
-        f"{counts}\n"
-        "Another alert on this server names the cause, if it is a known one: follow that alert. Otherwise "
-        "`uwsgi-headroom check` says what requests spend their time on. If it began with a deploy, roll the deploy "
-        "back."
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. "
+        f"{_budget()}{counts}"
+    )
+
+
+ACTS = (
+    "Follow another alert on this server, if there is one: it names the cause.",
+    f"Run {CHECK}: it says what requests spend their time on, and what to do.",
+    "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask for more than the "
+    "server can do, limit them in the web server.",
+)
+
+
+def _budget() -> str:
+    """How long the budget of a month lasts at this rate, as a sentence. At a rate near 1 it lasts a month: then that is
+    said without a figure, because the rate is a mean over days that changes little."""
+    left = f'printf "{MONTH} / %g" $value | query | first | value'
+    return (
+        "{{ if lt $value 1.05 }}The budget of a month is being used up within the month.{{ else }}The budget of a "
+        f"month lasts {{{{ {DURATION} ({left}) }}}} at this rate.{{{{ end }}}}"
     )
 
 

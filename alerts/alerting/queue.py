@@ -6,10 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from alerts import waiting
-from alerts.more_capacity import more_capacity
+from alerts.more_capacity import HOW_MUCH, LIMIT_CLIENTS, more_capacity
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
+from alerts.words import (
+    CHECK,
+    DURATION,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    if_any,
+    of_dot,
+    percent,
+    value,
+)
 
 TCP = r"([^/@\\\\].*)?:[0-9]+"
 """Quoted regular expression for names of TCP sockets; names of UNIX sockets begin with /, @ or a backslash."""
@@ -19,14 +32,18 @@ SOCKET = "{{ $labels.socket }}"
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 LONGER_QUEUE = (
-    " A longer queue helps only with bursts: raise `listen`, but first net.core.somaxconn if that is the limit; "
+    "A longer queue helps only with bursts: raise `listen`, but first net.core.somaxconn if that is the limit; "
     "`uwsgi-headroom check` shows which of the two it is."
 )
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
     """The group of `queue.yaml`."""
-    return [Group("uwsgi-headroom queue", [_filling(t), *_overflowing(t), *_wait_high(t), _not_measurable(t)])]
+    return [
+        Group(
+            "uwsgi-headroom queue", [_filling(t), *_overflowing(t), *_wait_high(t), _wait_of_few(t), _not_measurable(t)]
+        )
+    ]
 
 
 def _rate(counter: str, window: str) -> str:
@@ -39,18 +56,16 @@ def _rate(counter: str, window: str) -> str:
 
 def _filling(t: Thresholds) -> Alert:
     w = t.window
-    mean = _rate("uwsgi_socket_queue_seconds_total", w)
+    mean, wait = _rate("uwsgi_socket_queue_seconds_total", w), f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}"
     return Alert(
         alert="UwsgiListenQueueFilling",
         expr=f"{mean} / (uwsgi_socket_max_queue_length > 0) >= {t.queue_filling}",
         hold=t.queue_filling_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full.",
-        description=f"This is the mean over {w}. "
-        + LIMIT
-        + " connections fit, and the next burst may overflow the queue."
-        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}')} }}}} Requests wait "
-        "{{ . | first | value | humanizeDuration }} in it.{{ end }}\n" + more_capacity(t) + LONGER_QUEUE,
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
+        acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
+        evidence=f"This is the mean over {w}. {LIMIT} connections fit, and the next burst may overflow the queue."
+        + if_any(wait, f" Requests wait {of_dot(DURATION)} in it."),
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -59,7 +74,11 @@ def _overflowing(t: Thresholds) -> Sequence[Alert]:
     """A ticket for any time at the limit, a page for `queue_full` of the time."""
     ticket = _full(t, "> 0", t.queue_full_ticket_range)
     page = _full(t, f">= {t.queue_full}", t.queue_full_range)
-    return [ticket, replace(page, severity="critical")]
+    title = (
+        f"uWSGI {SERVER} on {INSTANCE} turns clients away: the listen queue of {SOCKET} is full for {percent(WHOLE)} "
+        "of the time"
+    )
+    return [ticket, replace(page, severity="critical", summary=title)]
 
 
 def _full(t: Thresholds, part: str, within: str) -> Alert:
@@ -79,15 +98,23 @@ unless (
         hold=t.queue_full_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} was full for {percent(TENTH)} of the last "
-        f"{within}, and turned requests away.",
-        description=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
+        f"{within}",
+        acts=(
+            more_capacity(t),
+            HOW_MUCH,
+            LONGER_QUEUE,
+        ),
+        evidence=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
         "counted over all TCP listeners of the network namespace; their clients retry after a second or more."
         "{{ else }}Refusals on a UNIX socket are not counted: nginx gets `Resource temporarily "
         "unavailable` and answers 502; other clients block in connect().{{ end }}"
-        f"{{{{ with {asked(f'server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}')} }}}} Accepted requests "
-        "wait {{ . | first | value | humanizeDuration }}.{{ end }}\n" + more_capacity(t) + LONGER_QUEUE,
+        + if_any(
+            f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
+            f" Accepted requests wait {of_dot(DURATION)}.",
+        ),
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -100,15 +127,57 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         expr=waiting.noticed(t),
         hold=t.queue_wait_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value('humanizeDuration')} in the listen queue.",
-        description=f"Requests are then in service for {answer(served, 'humanizeDuration')}. Users wait for both; "
-        "uWSGI's own response times do not include the queue.\n"
-        f"{{{{ with {asked(reserve)} }}}}{{{{ . | first | value }}}} workers in reserve were not spawned: raise "
-        "`cheaper` or `cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
-        "them back.\n{{ end }}" + more_capacity(t),
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value(DURATION)} in the listen queue",
+        acts=(
+            more_capacity(t),
+            if_any(
+                reserve,
+                "Let cheaper mode spawn its {{ . | first | value }} workers in reserve: raise `cheaper` or "
+                "`cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
+                "them back. ",
+            )
+            + HOW_MUCH,
+            LIMIT_CLIENTS,
+        ),
+        evidence=f"Requests are then in service for {answer(served, DURATION)}. Users wait for both; uWSGI's own "
+        "response times do not include the queue.",
+        dashboard=SERVER_DASHBOARD,
+        deploys=True,
+    )
+    title = (
+        f"uWSGI {SERVER} on {INSTANCE} is slow for its users: {value(DURATION)} in the listen queue, and then "
+        f"{answer(served, DURATION)} in service"
+    )
+    return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical", summary=title)]
+
+
+def _wait_of_few(t: Thresholds) -> Alert:
+    """A ticket for a long wait of some requests, which a mean over all of them hides: bursts. The exporter follows
+    requests in the queues, and knows how long each waited."""
+    percentile = "uwsgi_queue_wait_percentile_seconds"
+    return Alert(
+        alert="UwsgiQueueWaitOfFew",
+        expr=f'max without (window, percentile) ({percentile}{{percentile="95"}}) >= {t.queue_wait_severe_seconds}',
+        hold=t.queue_wait_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: one in twenty requests waits {value(DURATION)} or longer in the listen "
+        "queue",
+        acts=(
+            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request fill the threads.",
+            more_capacity(t),
+            "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
+        ),
+        evidence=f"Half of the requests wait less than {_percentile('50')}, one in a hundred "
+        f"{_percentile('99')} or longer; the oldest one in the queue has waited "
+        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. A mean over all requests "
+        f"hides it.",
         dashboard=SERVER_DASHBOARD,
     )
-    return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical")]
+
+
+def _percentile(percentile: str) -> str:
+    """A percentile of the wait of the alert's server."""
+    return answer(f'max(uwsgi_queue_wait_percentile_seconds{{percentile="{percentile}",$self}})', DURATION)
 
 
 def _not_measurable(t: Thresholds) -> Alert:
@@ -117,10 +186,13 @@ def _not_measurable(t: Thresholds) -> Alert:
         expr="count without (socket) (uwsgi_socket_queue_measurable == 0)",
         hold=t.queue_not_measurable_hold,
         severity="info",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured.",
-        description="Requests that wait there are not visible, and alerts on the queue stay silent. uWSGI itself "
-        "reports 0 for UNIX sockets.\n"
-        f"The exporter's page, http://{INSTANCE}/, shows the reason. Usually the exporter runs in another container or "
-        "on another host: run it in uWSGI's network namespace, and let it read `stats` over a UNIX socket.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured",
+        acts=(
+            f"Run {CHECK}: it shows the reason. The exporter's page does, too.",
+            "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
+            "Let it read `stats` over a UNIX socket.",
+        ),
+        evidence="Requests that wait there are not visible, and alerts on the queue stay silent. uWSGI itself reports "
+        "0 for UNIX sockets.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -6,11 +6,28 @@ They are tickets: where all users are hurt, requests also wait, get stuck or fai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import HUNDREDTH, INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
+from alerts.words import (
+    CHECK,
+    HUNDREDTH,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    asked,
+    milliseconds,
+    percent,
+    pids,
+    value,
+    workers,
+)
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 REJECTED = "|".join(sorted(message.code for message in MESSAGES if message.role == "rejected"))
@@ -22,7 +39,15 @@ def groups(t: Thresholds) -> Sequence[Group]:
     return [
         Group(
             "uwsgi-headroom silent causes",
-            [_rejected(t), _connection_shared(t), _descriptors(t), _loop_held(t), _output_blocked(t)],
+            [
+                _rejected(t),
+                _connection_shared(t),
+                _descriptors(t),
+                _loop_held(t),
+                _output_blocked(t),
+                _lock_bound(t),
+                _clients_slow(t),
+            ],
         )
     ]
 
@@ -39,14 +64,18 @@ def _rejected(t: Thresholds) -> Alert:
         expr=f"{rejected} >= {t.rejected}\nand {rejected} >= {t.rejected_part} * ({served} + {rejected})",
         hold=t.rejected_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}.",
-        description="By the reason: "
+        summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
+        acts=(
+            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
+            f"Run {CHECK}: it has the line of the log and the option.",
+            "If the requests come from scanners, refuse them in the web server.",
+        ),
+        evidence="By the reason: "
         f"{{{{ range $place, $reason := {asked(by_message)} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         f"{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The clients got an error, "
-        "or only a part of the answer, and the application may not have seen the request at all.\n"
-        "The runbook has the option to change for each reason, such as `buffer-size` for `head_too_large`. If it began "
-        "with a deploy, roll the deploy back.",
+        "or only a part of the answer, and the application may not have seen the request at all.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -58,58 +87,69 @@ def _connection_shared(t: Thresholds) -> Alert:
 and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers use one connection to another server.",
-        description=f"{value(HUNDREDTH)} threads wait for an answer over it on average. It was opened before uWSGI "
-        "forked the workers. Their requests wait for each other there, and a worker may read the answer to another "
-        "worker's request: users may see the data of others.\n"
-        "`uwsgi-headroom check` names the connection. Open it after the fork: in a function with `@postfork` "
-        "(uwsgidecorators), or set `lazy-apps`.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers use one connection to another server, with "
+        f"{value(HUNDREDTH)} threads waiting for it",
+        acts=(
+            f"Run {CHECK}: it names the connection.",
+            "Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+            "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
+        ),
+        evidence="The connection was opened before uWSGI forked the workers. Their requests wait for each other there, "
+        "and a worker may read the answer to another worker's request.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
 def _descriptors(t: Thresholds) -> Alert:
     fds = "uwsgi_worker_open_fds"
-    fullest = asked(f"topk(1, {fds}{{$self}})")
+    fullest = f"topk(1, {fds}{{$self}})"
     return Alert(
         alert="UwsgiDescriptorsLow",
         expr=f"{by_server('max', fds)} / uwsgi_open_fds_limit >= {t.descriptors}",
         hold=t.descriptors_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open.",
-        description=f'{{{{ with {fullest} }}}}Worker {{{{ . | first | label "worker_id" }}}} has '
-        f"{{{{ . | first | value | {WHOLE} }}}} open{{{{ end }}}}, of {answer('uwsgi_open_fds_limit{$self}', WHOLE)}. "
-        "Without a free one, a worker accepts no request, and what the application opens fails with `Too many open "
-        "files`.\n"
-        "See what is open with `ls -l /proc/PID/fd` of that worker. A number that only grows is a leak: a reload of "
-        "the workers gains time. If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
+        acts=(
+            f"Restart {workers(fullest)} to gain time: {pids(fullest)} prints the command, and what is lost by it.",
+            "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
+            "If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+        ),
+        evidence=f"It has {answer(f'max({fds}{{$self}})', WHOLE)} open, of "
+        f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free one, a worker accepts no request, and what "
+        "the application opens fails with `Too many open files`.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
 def _loop_held(t: Thresholds) -> Alert:
     w = t.window
     held = f"rate(uwsgi_worker_loop_held_seconds_total[{w}])"
-    worst = asked(f"topk(1, {held.replace('[', '{$self}[')})")
+    worst = f"topk(1, {held.replace('[', '{$self}[')})"
     return Alert(
         alert="UwsgiLoopHeld",
         expr=f"{by_server('max', held)} / (rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0) >= {t.loop_held}",
         hold=t.loop_held_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: calls hold up the event loop of a worker for {percent()} of the time.",
-        description=f'{{{{ with {worst} }}}}It is that of worker {{{{ . | first | label "worker_id" }}}}. {{{{ end }}}}'
-        "With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of them "
-        "goes on.\n"
-        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
-        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
-        "loop or into another process. More async cores would wait as well.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: calls hold up the event loop of a worker for {percent()} of the time",
+        acts=(
+            f"See what {workers(worst)} does: {pids(worst)} prints its PID for `py-spy dump`; {CHECK} says what the "
+            "call waits for.",
+            "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
+            "If it computes, move it into a thread beside the loop or into another process.",
+        ),
+        evidence="With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of "
+        "them goes on. More async cores would wait as well.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
 def _output_blocked(t: Thresholds) -> Alert:
     """A thread in such a write may hold the lock of the output, or that of the interpreter, for which others wait."""
     states = f"server:uwsgi_wait_threads:ratio_rate{t.window}"
+    ids = "uwsgi_worker_oldest_request_age_seconds"
     behind = f'sum without (state) ({states}{{state=~"pipe|lock|interpreter_lock"}})'
     return Alert(
         alert="UwsgiOutputBlocked",
@@ -118,15 +158,91 @@ def _output_blocked(t: Thresholds) -> Alert:
 and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         hold=t.output_blocked_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: workers are blocked writing to a pipe.",
-        description=f"{value(TENTH)} threads on average are in a write to their standard output or error, which is a "
-        "pipe that takes nothing. "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads are blocked writing to a pipe that nobody reads",
+        acts=(
+            "Restart the program at the other end: the log collector, the service manager's journal, or the "
+            "container's runtime.",
+            f"If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; {pids(f'{ids}{{$self}}')} prints "
+            "the PIDs.",
+            "For good, write the log to a file (`logto`), and log less.",
+        ),
+        evidence="These threads are in a write to their standard output or error, which is a pipe that takes nothing. "
         + answer(behind.replace('"}', '",$self}'), TENTH)
-        + " threads wait for a pipe, or for a lock that such a thread may hold.\n"
-        "Make the program at the other end read: `lsof +E -a -p PID -d 1,2` on a worker names it. It is the service "
-        "manager, the container's runtime or a log collector. Else write the log to a file (`logto`).",
+        + " threads wait for a pipe, or for a lock that such a thread may hold.",
         dashboard=SERVER_DASHBOARD,
     )
+
+
+def _lock_bound(t: Thresholds) -> Alert:
+    """A ticket, because a lock makes a server slow without filling a queue: where requests also wait for a thread, that
+    is a page. Threads behind a blocked output or a shared connection have alerts of their own."""
+    others = ("uwsgi_output_blocked_thread_seconds_total", "uwsgi_shared_connection_wait_thread_seconds_total")
+    unless = "".join(f"\nunless {_threads(other, t)} >= {t.output_blocked_threads:g}" for other in others)
+    return _waiting_for(
+        "lock",
+        t,
+        Alert(
+            alert="UwsgiLockBound",
+            expr=f"{_most_in('lock', t)} and {_in('lock', t)} >= {t.lock_threads:g}{unless}",
+            hold=t.bound_hold,
+            keep=t.load_keep,
+            severity="warning",
+            summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads wait for a lock of the application",
+            acts=(
+                f"See which lock it is: {CHECK} names the worker, and `py-spy dump --native` on it the line.",
+                "Hold it for less time: no call to a database or a service while it is held.",
+                "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
+                "`processes` help; more threads only wait as well.",
+            ),
+            evidence="Whatever holds the lock is done by one request at a time. It is not the interpreter lock.",
+            dashboard=SERVER_DASHBOARD,
+            deploys=True,
+        ),
+    )
+
+
+def _clients_slow(t: Thresholds) -> Alert:
+    part = f"{_in('client', t)} >= {t.clients_slow} * (uwsgi_threads_available > 0)"
+    return _waiting_for(
+        "client",
+        t,
+        Alert(
+            alert="UwsgiClientsSlow",
+            expr=f"{part} and {_in('client', t)} >= {t.lock_threads:g}",
+            hold=t.bound_hold,
+            keep=t.load_keep,
+            severity="warning",
+            summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} of {answer('uwsgi_threads_available{$self}')} "
+            "threads wait for slow clients",
+            acts=(
+                "Let the web server in front buffer requests and responses, as nginx does by default: look for "
+                "`buffering off` in `nginx -T`.",
+                "If clients reach uWSGI directly, put a web server in front.",
+                "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
+            ),
+            evidence="A thread that sends to a client, or receives from it, serves no other request; a few slow "
+            "clients can take all threads.",
+            dashboard=SERVER_DASHBOARD,
+        ),
+    )
+
+
+def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
+    """Adds to the evidence how much of a request's time this is."""
+    per_request = f"server:uwsgi_wait_seconds_per_request:ratio_rate{t.window}"
+    part = milliseconds(f'{per_request}{{state="{state}",$self}}')
+    whole = milliseconds(f"sum({per_request}{{$self}})")
+    return replace(alert, evidence=f"{alert.evidence} A mean request spends {part} of its {whole} so.")
+
+
+def _in(state: str, t: Thresholds) -> str:
+    """The mean number of threads in a state."""
+    return f'sum without (state) (server:uwsgi_wait_threads:ratio_rate{t.window}{{state="{state}"}})'
+
+
+def _most_in(state: str, t: Thresholds) -> str:
+    """The same, of servers most of whose threads in service are in it."""
+    return f"{_in(state, t)} >= {MOSTLY} * sum without (state) (server:uwsgi_wait_threads:ratio_rate{t.window})"
 
 
 def _threads(counter: str, t: Thresholds) -> str:

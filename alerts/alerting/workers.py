@@ -12,7 +12,23 @@ from dataclasses import replace
 from alerts.levels import by_server, of_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.words import INSTANCE, SERVER, SERVER_DASHBOARD, TENTH, WHOLE, answer, asked, percent, value
+from alerts.words import (
+    CHECK,
+    DURATION,
+    INSTANCE,
+    SERVER,
+    SERVER_DASHBOARD,
+    TENTH,
+    WHOLE,
+    answer,
+    if_any,
+    of_dot,
+    percent,
+    pids,
+    value,
+    workers,
+)
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
@@ -20,7 +36,7 @@ def groups(t: Thresholds) -> Sequence[Group]:
     return [
         Group(
             "uwsgi-headroom workers",
-            [*_stuck(t), _harakiri(t), *_lost(t), *_respawn_loop(t), *_no_application(t), _exceptions(t)],
+            [*_stuck(t), _paused(t), _harakiri(t), *_lost(t), *_respawn_loop(t), *_no_application(t), _exceptions(t)],
         ),
         Group("uwsgi-headroom memory", [_memory_growing(t)], interval="5m"),
     ]
@@ -33,39 +49,59 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     """
     age = "uwsgi_worker_oldest_request_age_seconds"
     oldest = f"{by_server('max', age)} >= {t.stuck_seconds:g}"
+    oldest_of_self = f"topk(1, {age}{{$self}})"
     of_threads = f"{answer('uwsgi_threads_stuck{$self}')} of {answer('uwsgi_threads_available{$self}')} threads"
     ticket = Alert(
         alert="UwsgiRequestStuck",
         expr=f"{oldest}\nunless uwsgi_threads_stuck == 0",
         hold=t.stuck_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value('humanizeDuration')}.",
-        description=f"The request is in worker {_workers(f'topk(1, {age}{{$self}})')}. "
-        f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 s by "
-        "default.\n"
-        "Run `py-spy dump --pid PID` on that worker to see what it waits for. Then set timeouts on what the "
-        "application calls, and, except with coroutines (gevent), `harakiri` as a last resort: with `threads` it ends "
-        "all requests of the worker.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
+        acts=(
+            f"See what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints its PID and the commands.",
+            "Give what it waits for a timeout: the calls of the application to databases and services.",
+            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it ends all requests of "
+            "the worker.",
+        ),
+        evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
+        "s by default.",
         dashboard=SERVER_DASHBOARD,
     )
     queue = "sum without (socket) (uwsgi_socket_queue_length{$self}) >= 1"
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
+    stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
+    restart = (
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and what is lost by it. New ones get "
+        "stuck again unless the database, service or lock that they wait for is back."
+    )
     page = replace(
         ticket,
         expr=f"uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling\nand {oldest}\nor\n{_standstill(t)}",
         hold=t.standstill_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests do not end, {of_threads} are stuck.",
-        description=f"{{{{ with {asked(queue)} }}}}{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen "
-        f"queue. {{{{ end }}}}{{{{ with {asked(requests)} }}}}No request was completed in the last "
-        f"{t.standstill_range}. {{{{ end }}}}"
-        f"{{{{ with {asked(f'max({age}{{$self}})')} }}}}The oldest request in service is in worker "
-        f"{_workers(f'topk(1, {age}{{$self}})')}, for {{{{ . | first | value | humanizeDuration }}}}.{{{{ end }}}}\n"
-        "See what the threads wait for: `py-spy dump --pid PID` on a worker, or `uwsgi-headroom check`. If it began "
-        "with a deploy, roll the deploy back. To serve again at once, end the workers, which loses their requests; "
-        "they get stuck again unless the database, service or lock that they wait for is back. If no thread is stuck, "
-        "the workers are paused, a reload waits for one of them, or, with coroutines (gevent), a call that does not "
-        "yield blocks a worker.",
+        summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly anybody: "
+        + if_any(SOME_STUCK, f"{of_threads} are stuck")
+        + if_any(NONE_STUCK, "requests wait and none is completed"),
+        acts=(
+            if_any(SOME_STUCK, restart)
+            + if_any(NONE_STUCK, f"Run {CHECK}: it says whether the workers are paused, or a reload waits for one."),
+            if_any(SOME_STUCK, f"See what they wait for: {CHECK}.")
+            + if_any(
+                NONE_STUCK,
+                "Resume paused workers: send SIGTSTP to the master, once. End a reload that waits: "
+                f"{pids(f'{age}{{$self}}')} prints the command.",
+            ),
+            "Give what they wait for a timeout, or set `worker-reload-mercy` if it was a reload.",
+        ),
+        evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
+        + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
+        + f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`"
+        + if_any(
+            f"max({age}{{$self}})",
+            f"; the oldest request, in {workers(oldest_of_self)}, for {of_dot(DURATION)}",
+        )
+        + ". With coroutines (gevent), a call that does not yield may block a worker.",
+        deploys=True,
     )
     return [ticket, page]
 
@@ -84,6 +120,32 @@ def _standstill(t: Thresholds) -> str:
     return f"{waiting}\nand ({stuck} or {none})\nor\n{all_of_many}\nand {none}"
 
 
+SOME_STUCK, NONE_STUCK = "uwsgi_threads_stuck{$self} > 0", "uwsgi_threads_stuck{$self} == 0"
+
+
+def _paused(t: Thresholds) -> Alert:
+    """A ticket while nobody waits for the paused workers: if requests wait, it is a standstill, and a page."""
+    paused = 'sum without (state) (uwsgi_workers{state="pause"})'
+    up = 'sum without (state) (uwsgi_workers{state!~"cheap|never_spawned"})'
+    waiting = answer("sum(uwsgi_socket_queue_length{$self})", WHOLE)
+    return Alert(
+        alert="UwsgiWorkersPaused",
+        expr=f"{paused} >= ({up} > 0)",
+        hold=t.paused_hold,
+        severity="warning",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve nobody",
+        acts=(
+            "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo`. Do so once: the same pauses them again.",
+            f"Check that requests are served again: {CHECK}.",
+            "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
+        ),
+        evidence=f"A paused worker takes no request. {waiting} requests wait in the listen queue; when it is full, "
+        "clients are turned away.",
+        dashboard=SERVER_DASHBOARD,
+    )
+
+
 def _harakiri(t: Thresholds) -> Alert:
     ended = f"increase(uwsgi_worker_harakiri_total[{t.harakiri_range}])"
     return Alert(
@@ -92,13 +154,16 @@ def _harakiri(t: Thresholds) -> Alert:
         hold=t.harakiri_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} killed workers for requests over `harakiri`: {value(WHOLE)} in "
-        f"{t.harakiri_range}.",
-        description="Worker "
-        + _workers(f"round({_of_self(ended)}) > 0")
-        + ": every request in it was lost, and no counter includes it.\n"
-        "Find the request in uWSGI's log, at `HARAKIRI`. If it is always the same one, fix it, "
-        "or set timeouts on what it calls; raise `harakiri` only for requests that are meant to take that long.",
+        f"{t.harakiri_range}",
+        acts=(
+            "Find the request in uWSGI's log, at `HARAKIRI`.",
+            "If it is always the same one, fix it, or set timeouts on what it calls.",
+            "Raise `harakiri` only for requests that are meant to take that long.",
+        ),
+        evidence=f"It ended {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is killed is "
+        "lost, and no counter includes it.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -115,19 +180,21 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
         hold=t.lost_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: workers ended in the middle of requests; at least {value(WHOLE)} lost.",
-        description="Worker "
-        + _workers(f"round({_of_self(each)}) > 0")
-        + f" ended in the last {r} with requests in service: at least {answer(part, TENTH)} % of all requests got no "
-        "response, and no counter includes them. Workers ended by harakiri: "
-        + answer(f"round(sum({_of_self(harakiris)}))", WHOLE)
-        + ".\n"
-        "The worker crashed, was killed (by the kernel, if memory ran out), or ended itself: see uWSGI's log for "
-        "`died, killed by signal`, and `dmesg` for `Out of memory`. If it began with a deploy, roll the deploy back.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers ended",
+        acts=(
+            "See in uWSGI's log which signal killed them: `died, killed by signal`.",
+            "If it was 9, see whether memory ran out: `dmesg | grep -i 'out of memory'`. Then use fewer workers.",
+            "If it was 11 (a crash), take the C extension back that came last.",
+        ),
+        evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} ended with requests in service: at least "
+        f"{answer(part, TENTH)} % of all requests got no response, and no counter includes them. Workers ended by "
+        "harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
     many = f"{lost} >= {t.lost}\nand {lost} >= {t.lost_part} * ({served} + {lost})"
-    return [ticket, replace(ticket, expr=many, severity="critical")]
+    title = f"uWSGI {SERVER} on {INSTANCE} loses {answer(part, TENTH)} % of the requests: its workers keep ending"
+    return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 
 
 def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
@@ -156,24 +223,31 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         expr=most,
         hold=t.respawn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting.",
-        description=f"{value(WHOLE)} respawns of one worker in {r}. Workers in a loop: "
-        + _workers(_of_self(looping))
-        + "; harakiris: "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting, {value(WHOLE)} times in {r}",
+        acts=(
+            "See in uWSGI's log why they end: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
+            "Fault` (a C extension), `HARAKIRI`, or an import error.",
+            "If memory ran out, use fewer `processes`, or raise the cgroup's limit.",
+            "If `max-requests` or `reload-on-rss` end the workers, raise them.",
+        ),
+        evidence=f"In a loop: {workers(_of_self(looping))}; harakiris: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
         + ". Each respawn loses the worker's requests, and loads the application again if `lazy-apps` is set; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
-        + " threads accept requests now.\n"
-        "See uWSGI's log for the cause: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
-        "Fault` (a C extension), `HARAKIRI`, or an import error. If it began with a deploy, roll the deploy back. "
-        "Raise `max-requests` or `reload-on-rss` if they end the workers.",
+        + " threads accept requests now.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
     every = by_server("count", "uwsgi_worker_respawns_total")
-    many = f"{most}\nand {by_server('count', loops)} >= {t.respawn_workers} * {every}"
-    return [ticket, replace(ticket, expr=many, severity="critical")]
+    looping_workers = by_server("count", loops)
+    many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}"
+    title = (
+        f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} of "
+        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly anybody"
+    )
+    return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 
 
 def _no_application(t: Thresholds) -> Sequence[Alert]:
@@ -183,19 +257,22 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
     """
     without = "uwsgi_workers_without_application"
     accepting = 'sum without (state) (uwsgi_workers{state=~"idle|busy|signal"})'
+    taken = answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
     ticket = Alert(
         alert="UwsgiNoApplication",
         expr=f"{without} > 0",
         hold=t.no_application_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers.",
-        description="These workers answer every request with status 500 (`no python application found`). All workers "
-        "together take "
-        + answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
-        + " requests/s now.\n"
-        "See uWSGI's log for why the import fails. If it began with a deploy, roll the deploy back. Set `need-app`, so "
-        "that uWSGI does not start without an application.",
+        summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers",
+        acts=(
+            "See in uWSGI's log why the import fails: `journalctl -u UNIT -n 200 | grep -B 20 'no app loaded'`.",
+            "Reload uWSGI when it is fixed.",
+            "Set `need-app`, so that uWSGI does not start without an application.",
+        ),
+        evidence="These workers answer every request with status 500 (`no python application found`). All workers "
+        f"together take {taken} requests/s now.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
     everywhere = f"{without} > 0\nand {without} >= {accepting}"
     unanswered = f"round(increase(uwsgi_unanswered_requests_total{{$self}}[{t.unanswered_range}])) > 0"
@@ -203,16 +280,24 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         ticket,
         expr=f"{everywhere}\nor\n{_unanswered(t)}",
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests reach no application.",
-        description=f"{{{{ with {asked(f'{without}{{$self}} > 0')} }}}}In {{{{ . | first | value }}}} of its workers "
-        "there is none, and these answer every request with status 500 (`no python application found`). {{ end }}"
-        f"{{{{ with {asked(unanswered)} }}}}At least {{{{ . | first | value | {WHOLE} }}}} requests in "
-        f"{t.unanswered_range} ended at once, without a byte of an answer: uWSGI has no plugin for their modifier. "
-        "{{ end }}All workers together take "
-        + answer(f"sum({_of_self('rate(uwsgi_worker_requests_total[5m])')})", TENTH)
-        + " requests/s now.\n"
-        "See uWSGI's log for why the import fails, or for `unavailable modifier requested`. If it began with a deploy, "
-        "of the web server as well, roll the deploy back.",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests reach no application, at {taken} requests/s",
+        acts=(
+            "See in uWSGI's log why the import fails, or look for `unavailable modifier requested`.",
+            "Fix the import or load the missing plugin, and reload uWSGI. Look at the web server's last deploy "
+            "as well.",
+            "Set `need-app`, so that uWSGI does not start without an application.",
+        ),
+        evidence=if_any(
+            f"{without}{{$self}} > 0",
+            "In {{ . | first | value }} of its workers there is none, and these answer every request with status 500 "
+            "(`no python application found`). ",
+        )
+        + if_any(
+            unanswered,
+            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once, without a "
+            "byte of an answer: uWSGI has no plugin for their modifier. ",
+        )
+        + f"All workers together take {taken} requests/s now.",
     )
     return [ticket, page]
 
@@ -240,15 +325,19 @@ def _exceptions(t: Thresholds) -> Alert:
 and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         hold=t.exceptions_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: unhandled exceptions in {percent(TENTH)} of requests.",
-        description=answer(f"sum({_of_self(raised)})", WHOLE)
+        summary=f"uWSGI {SERVER} on {INSTANCE}: unhandled exceptions in {percent(TENTH)} of requests",
+        acts=(
+            "Read the tracebacks in uWSGI's log: `journalctl -u UNIT --since -15min | grep -A 20 Traceback`.",
+            "If they are `write error` or `SIGPIPE`, clients or the web server gave up waiting: check the "
+            "response time.",
+            "If the response time is fine, set `write-errors-tolerance`: such clients are no errors.",
+        ),
+        evidence=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
-        + f" requests in {r} raised an unhandled exception, or their clients disconnected in the middle of a response."
-        "\nuWSGI's log has the tracebacks; if it began with a deploy, roll the deploy back. If they are `write error` "
-        "or `SIGPIPE`, clients or the web server gave up waiting: check the response time, or set "
-        "`write-errors-tolerance`.",
+        + f" requests in {r} raised an unhandled exception, or their clients disconnected in the middle of a response.",
         dashboard=SERVER_DASHBOARD,
+        deploys=True,
     )
 
 
@@ -275,25 +364,22 @@ max without (worker_id) (
 ) - 1""",
         hold=t.memory_growth_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours.",
-        description=f"Worker {_workers(f'topk(1, {growth})')} has "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours",
+        acts=(
+            "Set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do not all restart at "
+            "once: it gains time.",
+            "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
+            "If it began with a release, compare what that changed.",
+        ),
+        evidence=f"It is {workers(f'topk(1, {growth})')}, and has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and has grown all the time "
-        "since. Caches are full by now, so this is likely a leak. When memory runs out, the kernel kills a process.\n"
-        "Until you find the leak, set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do "
-        "not all restart at once. `tracemalloc` shows which lines of the application allocate the memory that stays.",
+        "since. Caches are full by now, so this is likely a leak. When memory runs out, the kernel kills a process.",
         dashboard=SERVER_DASHBOARD,
+        is_dated=False,
     )
 
 
 def _of_self(query: str) -> str:
     """Restricts a query to the alert's server."""
     return query.replace("_total[", "_total{$self}[")
-
-
-def _workers(query: str) -> str:
-    """A template for the ids of the workers that a query returns, the worst first: `2`, or `3, 1`."""
-    return (
-        f"{{{{ range $place, $worker := {asked(f'sort_desc({query})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        "{{ $worker.Labels.worker_id }}{{ else }}unknown{{ end }}"
-    )

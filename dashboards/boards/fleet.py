@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Row, page
-from dashboards.panels import threshold_colours
+from dashboards.panels import threshold_colours, verdicts
+from dashboards.panels.colours import coloured
 from dashboards.panels.graphs import lines
 from dashboards.panels.stats import figure
 from dashboards.panels.tables import Column, table
 from dashboards.selector import FLEET
 from dashboards.signal import TIMES
-from dashboards.signals import fleet
+from dashboards.signals import fleet, verdict
 from dashboards.variables import variables, window
+
+NARROW = {"First limit": 120, "Headroom": 90, "Threads busy": 110, "Requests": 90}
+"""Widths in pixels of columns beside the words of verdicts."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
@@ -30,7 +36,6 @@ def dashboard(t: Thresholds) -> Dashboard:
         "Requests": Column("reqps", 1, width=105),
     }
     called = {"limit": "First limit"}
-    read = Column(words={"0": ("no", "red"), "1": ("yes", "text")}, width=60)
     hidden = Column(hidden=True)
     return page(
         links.FLEET,
@@ -41,29 +46,40 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
+                    figure(
+                        verdict.NUMBERS,
+                        8,
+                        threshold_colours.none(),
+                        named=True,
+                        empty="0",
+                        overrides=coloured({name: verdicts.COLOURS[name] for name in verdict.RANKS}),
+                    ),
                     figure(fleet.LEAST, 4, threshold_colours.headroom(t), named=True, decimals=1, empty="-"),
-                    figure(fleet.UNREADABLE, 4, threshold_colours.any_is("red")),
                     figure(fleet.FIRING, 4, threshold_colours.any_is("red"), empty="none"),
                     figure(fleet.THREADS, 4, threshold_colours.utilization(t), decimals=0),
-                    figure(fleet.COST, 4, threshold_colours.costly(), named=True, decimals=0),
                     figure(fleet.QUEUE_WAIT, 4, threshold_colours.none(), named=True),
                 ],
             ),
             Row(
-                "Which servers have the least headroom?",
+                "Which servers need something, and what?",
                 [
                     table(
                         fleet.SERVERS,
-                        (24, 9),
+                        (24, 11),
                         {
                             "server": Column(links=links.to_server()),
                             "instance": Column(),
+                            **verdicts.columns(cause=270, act=370),
                             "limit": Column(),
                             "job": hidden,
                             "service": hidden,
                         },
-                        {**columns, "Hot worker": Column(TIMES, 2, threshold_colours.hot(t), width=105), "Read": read},
-                        called=called,
+                        {
+                            **{name: replace(columns[name], width=width) for name, width in NARROW.items()},
+                            "Users wait": Column("s", 0, width=90),
+                            "Rank": hidden,
+                        },
+                        called={**called, "verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
                     ),
                 ],
             ),

@@ -9,19 +9,19 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
-from dashboards.panels import threshold_colours
+from dashboards.panels import threshold_colours, verdicts
 from dashboards.panels.colours import BLUE, BROWN, GOLD, GREY, OLIVE, ORANGE, PINK, PURPLE, coloured, limits, named
 from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines, plain, shares
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
 from dashboards.panels.wait_states import wait_states
 from dashboards.selector import ONE
-from dashboards.signals import affinity, balance, objective, processes, routes, users, waits
+from dashboards.signals import affinity, balance, objective, processes, routes, users, verdict, waits
 from dashboards.signals import limits as limit_signals
 from dashboards.variables import variables, window
 
 TOP = 5
-"""Height of the first row: four limits, three alerts."""
+"""Height of the panels about limits and alerts."""
 SEVERITIES = {"critical": "red", "warning": "orange", "info": "blue"}
 STATES = {
     "idle": OLIVE,
@@ -42,28 +42,62 @@ def dashboard(t: Thresholds) -> Dashboard:
         "One server: how much more it can take, which limit comes first, how even its workers are and what users get.",
         [*variables("uwsgi_up", many=False), window()],
         annotation_queries.every(ONE),
-        [Row("", _verdict(t)), *_questions(t)],
+        [Row("", _first_screen(t)), *_questions(t)],
     )
 
 
-def _verdict(t: Thresholds) -> Panels:
-    severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
+def _first_screen(t: Thresholds) -> Panels:
+    """What is wrong and what to do; what users feel; where the time goes. As on the exporter's page."""
+    threads = [plain("available", ORANGE), dashed("configured", "red")]
+    queued = coloured({waits.QUEUED: "red", waits.IN_SERVICE: BLUE})
     return [
+        table(
+            verdict.VERDICT,
+            (24, 4),
+            verdicts.columns(),
+            {"Since": Column("dateTimeFromNow", words=verdicts.BEFORE_WATCH, width=150)},
+            called={"verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
+            empty="not judged yet",
+        ),
+        figure(verdict.USERS_WAIT, 6, threshold_colours.none(), named=True),
+        figure(verdict.SERVED, 4, threshold_colours.none(), named=True, decimals=1),
+        figure(
+            objective.NOW,
+            5,
+            threshold_colours.burns(t),
+            named=True,
+            empty="-",
+            overrides=[named("good", ("unit", "percentunit"), ("decimals", 1)), *coloured({"good": "text"})],
+        ),
+        figure(
+            verdict.QUEUE,
+            5,
+            threshold_colours.none(),
+            named=True,
+            empty="-",
+            overrides=[named("full", ("unit", "percentunit"), ("thresholds", threshold_colours.ever_full(t).build()))],
+        ),
         figure(
             limit_signals.HEADROOM,
-            5,
+            4,
             threshold_colours.headroom(t),
             named=True,
             decimals=1,
             empty="-",
             # No colour of a verdict: at 1x and without a request that waits, nothing is wrong.
             overrides=coloured({limit_signals.UNTIL_WAIT: "text"}),
-            height=TOP,
         ),
-        bars(limit_signals.LIMITS, (9, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
+        lines(waits.LOAD, 24, stacked=True, overrides=[*wait_states(), *queued, *threads], height=10),
+    ]
+
+
+def _limits(t: Thresholds) -> Panels:
+    severities = {name: (name, colour) for name, colour in SEVERITIES.items()}
+    return [
+        bars(limit_signals.LIMITS, (12, TOP), threshold_colours.utilization(t), most=1, decimals=0, called="limit"),
         table(
             limit_signals.ALERTS,
-            (10, TOP),
+            (12, TOP),
             {
                 "alertname": Column(),
                 "severity": Column(words=severities, width=90),
@@ -73,18 +107,15 @@ def _verdict(t: Thresholds) -> Panels:
             called={"alertname": "Alert of", "alertstate": "state"},
             empty="no alerts",
         ),
-        figure(limit_signals.UTILIZATION, 4, threshold_colours.utilization(t), decimals=0),
-        figure(users.RESPONSE_TIME_NOW, 4, threshold_colours.none(), decimals=0),
-        figure(users.QUEUE_WAIT_NOW, 4, threshold_colours.none(), decimals=0),
-        figure(balance.COST_NOW, 4, threshold_colours.costly(), decimals=0),
-        figure(affinity.OTHERS, 4, threshold_colours.none(), decimals=0),
-        figure(processes.ROOM, 4, threshold_colours.at_least_one()),
+        figure(limit_signals.UTILIZATION, 6, threshold_colours.utilization(t), decimals=0),
+        figure(balance.COST_NOW, 6, threshold_colours.costly(), decimals=0),
+        figure(affinity.OTHERS, 6, threshold_colours.none(), decimals=0),
+        figure(processes.ROOM, 6, threshold_colours.at_least_one()),
     ]
 
 
 def _questions(t: Thresholds) -> Sequence[Row]:
     capacity = [named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)), dashed("configured", "red")]
-    threads = [plain("available", ORANGE), dashed("configured", "red")]
     load = coloured({"observed": BLUE, "by Little's law": PURPLE, "available": ORANGE})
     unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
     times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
@@ -93,8 +124,9 @@ def _questions(t: Thresholds) -> Sequence[Row]:
     cpu = coloured({"user": BLUE, "system": PURPLE, "others": GREY})
     return [
         Row(
-            "How full is it?",
+            "How full is it, and which limit comes first?",
             [
+                *_limits(t),
                 lines(limit_signals.CONCURRENCY, 9, overrides=[*capacity, *load]),
                 heat_map(limit_signals.OCCUPANCY, 8),
                 lines(
@@ -104,12 +136,19 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     overrides=[*limits(), dashed(limit_signals.UNTIL_WAIT, GREY)],
                     threshold=threshold_colours.headroom_low(t),
                 ),
-                lines(waits.LOAD, 8, stacked=True, overrides=[*wait_states(), *threads]),
+            ],
+            folded=True,
+        ),
+        Row(
+            "Where does the time go?",
+            [
+                lines(users.WHERE_TIME_GOES, 8, stacked=True, overrides=times),
                 lines(waits.PER_REQUEST, 8, stacked=True, overrides=wait_states()),
                 lines(routes.THREADS, 8, stacked=True),
             ],
+            folded=True,
         ),
-        Row("How long do requests take, and do they keep the objective?", _objective(t)),
+        Row("How long do requests take, and do they keep the objective?", _objective(t), folded=True),
         Row(
             "Do the workers share the load evenly, and does it cost anything?",
             [
@@ -128,17 +167,18 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                 by_worker(balance.INTERPRETERS, 12, at_least=1, threshold=threshold_colours.interpreter_full(t)),
                 by_worker(waits.INTERPRETER_LOCK, 12),
             ],
+            folded=True,
         ),
         Row(
             "What do users get?",
             [
-                lines(users.REQUESTS, 6, overrides=coloured({"requests": BLUE, "of them static files": GREY})),
-                lines(users.WHERE_TIME_GOES, 9, stacked=True, overrides=times),
-                lines(users.ERRORS, 9, overrides=errors),
+                lines(users.REQUESTS, 12, overrides=coloured({"requests": BLUE, "of them static files": GREY})),
+                lines(users.ERRORS, 12, overrides=errors),
                 lines(users.QUEUE, 8),
                 lines(users.QUEUE_FULL, 8, most=1),
                 lines(users.REFUSED, 8, overrides=coloured({"overflows": ORANGE, "drops": PURPLE})),
             ],
+            folded=True,
         ),
         Row(
             "Are the processes healthy?",
@@ -152,30 +192,45 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                     processes.SAMPLING, 8, at_least=0.02, overrides=coloured({"gaps": ORANGE, "reading uWSGI": BLUE})
                 ),
             ],
+            folded=True,
         ),
     ]
 
 
 def _objective(t: Thresholds) -> Panels:
     threshold = dashed("threshold", "red")
+    waited = coloured({"p50": OLIVE, "p95": BLUE, "p99": PURPLE, "mean": GREY, "oldest": ORANGE})
     percentiles = coloured({"p50": OLIVE, "p90": GOLD, "p95": BLUE, "p99": PURPLE, "mean": GREY})
     return [
         lines(objective.PERCENTILES, 12, overrides=[*percentiles, threshold]),
         heat_map(objective.HISTOGRAM, 12),
         lines(
             objective.GOOD,
-            7,
+            6,
             most=1,
             from_zero=False,
             overrides=[*coloured({"good": BLUE}), dashed("objective", "red")],
         ),
         lines(
             objective.burn(t),
-            7,
+            8,
             at_least=2,
             overrides=coloured({"5m": GREY, "1h": BLUE, "6h": PURPLE}),
             threshold=threshold_colours.burning(t),
         ),
-        lines(objective.WAIT, 6, overrides=[*coloured({"wait": ORANGE}), threshold]),
-        figure(objective.BUDGET, 4, threshold_colours.budget(), decimals=0, empty="-", height=HEIGHT),
+        figure(
+            objective.BUDGET,
+            4,
+            threshold_colours.budget(),
+            named=True,
+            decimals=1,
+            empty="-",
+            overrides=[named(objective.LASTS, ("unit", "s"), ("decimals", 0)), *coloured({objective.LASTS: "text"})],
+            height=HEIGHT,
+        ),
+        lines(
+            objective.WAIT,
+            6,
+            overrides=[*waited, threshold],
+        ),
     ]

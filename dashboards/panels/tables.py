@@ -23,7 +23,7 @@ Values = Sequence[tuple[str, object]]
 BARS, COLOURED_TEXT, PLAIN_TEXT = "basic", "color-text", "auto"
 """How cells are drawn, in the terms of Grafana 9."""
 
-_CELLS: Mapping[str, object] = {
+_CELLS: Mapping[str, Mapping[str, object]] = {
     BARS: {"type": "gauge", "mode": "basic", "valueDisplayMode": "color"},
     COLOURED_TEXT: {"type": "color-text"},
     PLAIN_TEXT: {"type": "auto"},
@@ -42,7 +42,8 @@ _NO_BAR, _NO_VERDICT = _nothing("transparent"), _nothing("text")
 @dataclass(frozen=True)
 class Column:
     """How a column is drawn. most: draw bars, with this value for a full bar; words: text and colour to show instead of
-    a value; width: in pixels; links: links of each cell; hidden: the column is only used by links.
+    a value; width: in pixels; links: links of each cell; hidden: the column is only used by links; wraps: long words
+    take another line, from Grafana 11 on.
     """
 
     unit: str = "none"
@@ -53,6 +54,7 @@ class Column:
     width: int | None = None
     links: Sequence[Mapping[str, object]] = ()
     hidden: bool = False
+    wraps: bool = False
 
     def override(self, name: str) -> Override:
         """The settings of the column of this name, for Grafana 9 and for later versions."""
@@ -65,7 +67,7 @@ class Column:
             values += [("min", 0), ("max", self.most), ("mappings", [_NO_BAR]), *_cells(BARS)]
         elif self.verdict is not None or self.words:
             words = [_mapped(self.words)] if self.words else []
-            values += [("mappings", [*words, _NO_VERDICT]), *_cells(COLOURED_TEXT)]
+            values += [("mappings", [*words, _NO_VERDICT]), *_cells(COLOURED_TEXT, wraps=self.wraps)]
         if self.width is not None:
             values.append(("custom.width", self.width))
         if self.links:
@@ -75,8 +77,9 @@ class Column:
         return named(name, *values)
 
 
-def _cells(mode: str) -> Values:
-    return [("custom.displayMode", mode), ("custom.cellOptions", _CELLS[mode])]
+def _cells(mode: str, *, wraps: bool = False) -> Values:
+    options = {**_CELLS[mode], "wrapText": True} if wraps else _CELLS[mode]
+    return [("custom.displayMode", mode), ("custom.cellOptions", options)]
 
 
 def table(

@@ -98,6 +98,11 @@ def spent() -> ThresholdsConfig:
     return _steps("transparent", (0, CRITICAL))
 
 
+def ever_full(t: Thresholds) -> ThresholdsConfig:
+    """The part of the time with a full queue: a ticket if there is any, a page from `queue_full` on."""
+    return _steps(FINE, (0.0001, WARNING), (t.queue_full, CRITICAL))
+
+
 def cpu(t: Thresholds) -> ThresholdsConfig:
     """A warning where the use of CPUs is a ticket."""
     return _steps(FINE, (t.cpu_full, WARNING))

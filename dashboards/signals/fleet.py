@@ -8,6 +8,7 @@ from __future__ import annotations
 from alerts.recording.response_times import COMMON_BUCKETS
 from dashboards.selector import BY_SERVER, BY_SERVICE, COARSE, FLEET, WINDOW, in_words, with_service
 from dashboards.signal import TIMES, Series, signal
+from dashboards.signals.verdict import RANKED
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
 least of the four limits counts. A limit of which less than 1 % is used has no meaningful headroom, so an idle server
@@ -75,13 +76,6 @@ LEAST = signal(
     f"The server with the least headroom, and the limit that it reaches first. {_LEAST}",
     Series(in_words(f"bottomk(1, {_HEADROOM})"), f"{_SERVER}: {{{{limit}}}}", now=True),
 )
-UNREADABLE = signal(
-    "Servers down",
-    "none",
-    """Servers whose stats server does not answer, so that nothing is known about them; the exporter's page shows the
-    reason. Empty if no exporter is scraped.""",
-    Series(f"count({_UP}) - sum({_UP})", "servers", now=True),
-)
 FIRING = signal(
     "Alerts",
     "none",
@@ -94,13 +88,6 @@ THREADS = signal(
     """Mean requests in service as a part of the threads, of all chosen servers together. A single full server does not
     show here: see the table.""",
     Series(_busy(), "busy"),
-)
-COST = signal(
-    "Unevenness cost",
-    "percentunit",
-    """The server where balancing the workers would save the largest part of the response time, and that part. Empty
-    while there are too few requests.""",
-    Series(f"topk(1, {_COST})", _SERVER, now=True),
 )
 QUEUE_WAIT = signal(
     "Queue wait",
@@ -130,18 +117,19 @@ SERVICES = signal(
     Series(f"count {BY_SERVICE} ({_UP})", "Servers", now=True),
 )
 SERVERS = signal(
-    "Servers, least headroom first",
+    "Servers, worst verdict first",
     "none",
-    f"{_LEAST} {_WAIT} Click on a server to open its dashboard. A server without figures cannot be read.",
+    f"What the exporter judges of each server, and the first thing to do. {_LEAST} Users wait: in the listen queue, "
+    "and in service. Click on a server to open its dashboard. A server without figures cannot be read.",
+    RANKED,
     Series(_least(BY_SERVER), "Headroom", now=True),
-    Series(f"min {BY_SERVER} ({_USABLE})", UNTIL_WAIT, now=True),
     Series(_busy(BY_SERVER), "Threads busy", now=True),
-    Series(f"max {BY_SERVER} ({_of('uwsgi_hot_worker_ratio', WINDOW)})", "Hot worker", now=True),
-    Series(f"max {BY_SERVER} ({_COST})", "Unevenness costs", now=True),
-    Series(f"max {BY_SERVER} ({_QUEUE_WAIT})", "Queue wait", now=True),
-    Series(f"max {BY_SERVER} ({_TIME})", "Response time", now=True),
+    Series(
+        f"max {BY_SERVER} ({_TIME}) + max {BY_SERVER} ({_QUEUE_WAIT}) or max {BY_SERVER} ({_TIME})",
+        "Users wait",
+        now=True,
+    ),
     Series(f"sum {BY_SERVER} ({_REQUESTS})", "Requests", now=True),
-    Series(f"min {BY_SERVER} ({_UP})", "Read", now=True),
 )
 _LEFT = f"min {BY_SERVER} ({_of('uwsgi_headroom_ratio', WINDOW, at=' @ end()')})"
 _IDLE = f"max {BY_SERVER} ({_of('uwsgi_up', at=' @ end()')}) * 0 + Inf"

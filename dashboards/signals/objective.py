@@ -44,26 +44,41 @@ GOOD = signal(
     Series(f"1 - {_bad('5m')}", "good"),
     Series(_OBJECTIVE, "objective"),
 )
-_HAD = f"clamp_max((count_over_time({_OBJECTIVE}[30d:1h]) or vector(0)) / (30 * 24), 1)"
-"""The part of the last 30 days in which the server had an objective, by a look every hour."""
+NOW = signal(
+    "Objective",
+    TIMES,
+    f"""The share of good requests of the last 5 minutes, and how fast the error budget burns: at 1x, the budget of 30
+    days lasts 30 days, and the objective is just met. {_NO_OBJECTIVE}""",
+    Series(f"1 - {_bad('5m')}", "good", now=True),
+    Series(f"{_bad('5m')} / (1 - {_OBJECTIVE})", "burns", now=True),
+)
+_LOOKS = 12
+"""In an hour."""
+_HAD = f"clamp_max((count_over_time({_OBJECTIVE}[30d:{60 // _LOOKS}m]) or vector(0)) / (30 * 24 * {_LOOKS}), 1)"
+"""The part of the last 30 days in which the server had an objective, by a look every few minutes."""
+_LEFT = f"(1 - {_bad('30d')} / (1 - {_OBJECTIVE}) * {_HAD})"
+LASTS = "lasts, as now"
 BUDGET = signal(
     "Budget left of 30 days",
     "percentunit",
-    f"""What is left of the bad requests that the objective permits in 30 days. Below 0 %, the objective is missed. Days
-    before the server had its objective, or of which Prometheus has no data, count as kept. {_NO_OBJECTIVE}""",
-    Series(
-        f"1 - {_bad('30d')} / (1 - {_OBJECTIVE}) * {_HAD}",
-        "left",
-        now=True,
-    ),
+    f"""What is left of the bad requests that the objective permits in 30 days, and how long that lasts at the burn rate
+    of the last hour. Below 0 %, the objective is missed. Days before the server had its objective, or of which
+    Prometheus has no data, count as kept: a new server has a whole budget, and a high burn rate uses it up soon.
+    {_NO_OBJECTIVE}""",
+    Series(_LEFT, "left", now=True),
+    Series(f"clamp_min({_LEFT}, 0) * 30 * 86400 / ({_bad('1h')} / (1 - {_OBJECTIVE}) > 0.01)", LASTS, now=True),
 )
+_SOME = ONE.of("uwsgi_queue_wait_percentile_seconds", 'percentile=~"50|95|99"')
+_OLDEST = ONE.of("uwsgi_listen_queue_oldest_wait_seconds")
 WAIT = signal(
     "Wait before: in the listen queue",
     "s",
-    """Mean time that requests wait before uWSGI takes them. Response times and the objective leave it out. Where this
-    wait alone exceeds the threshold, the objective is not judged: users are worse off than it says. Empty if the queue
-    cannot be measured, or no request is served.""",
-    Series(QUEUE_WAIT, "wait"),
+    """How long requests wait before uWSGI takes them: the mean, percentiles over the exporter's longest window, and the
+    oldest request in the queue. Response times leave it out; the objective counts it. Empty if the queue cannot be
+    measured, or no request is served; without percentiles if none was seen waiting.""",
+    Series(QUEUE_WAIT, "mean"),
+    Series(f"max by (percentile) ({_SOME})", "p{{percentile}}"),
+    Series(f"max({_OLDEST})", "oldest"),
     _THRESHOLD,
 )
 

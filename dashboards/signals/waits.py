@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.selector import ONE, RANGE, RATE
 from dashboards.signal import Series, signal
 from dashboards.signals.balance import by_worker
+from dashboards.signals.limits import OBSERVED_SECONDS
 
 ORDER = (
     "cpu|cpu_wait|interpreter_lock",
@@ -22,6 +23,9 @@ LEAST_SHOWN = 0.005
 
 _RIGHT = """Empty unless the exporter may see what uWSGI's threads wait for: give it CAP_SYS_PTRACE and
 CAP_DAC_READ_SEARCH, as docs/waits.md says."""
+
+_STATES = """All of them are one band, "in service", unless the exporter may see what uWSGI's threads wait for: give it
+CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, as docs/waits.md says."""
 
 
 def in_order(series: str) -> str:
@@ -57,14 +61,21 @@ _OBSERVED = f"(sum({_rate('uwsgi_wait_observed_seconds_total', RATE)}) > 0)"
 _BY_STATE = f"{_waiting(RATE)} / on () group_left () {_OBSERVED}\n{_SEEN}"
 _REQUESTS = f"(sum({ONE.rate('uwsgi_worker_requests_total')}) > 0)"
 
+_BUSY = f"sum({ONE.rate('uwsgi_worker_busy_thread_seconds_total')}) / {OBSERVED_SECONDS}"
+IN_SERVICE, QUEUED = "in service", "waits in the listen queue"
+"""Names of the series that are no states: the requests in service where their states are not known, and those that no
+thread has taken yet."""
+
 LOAD = signal(
-    "Load by wait state",
+    "Load: requests in the system, by what they do",
     "none",
-    f"""Requests in service by what their thread does, from samples: together they are the requests in service. The
+    f"""Requests in service by what their thread does, from samples, and on top those that wait in the listen queue. The
     thickest band is what to shorten first. On CPU: it runs. Waits for a CPU: other threads or programs have all of
     them. Waits for the interpreter lock: another thread of its worker runs Python. What is left up to the lines of
-    threads is room. Backends have names if the exporter's option --backends gives them. {_RIGHT}""",
+    threads is room. Backends have names if the exporter's option --backends gives them. {_STATES}""",
     Series(in_order(_BY_STATE), "{{state}}"),
+    Series(f"{_BUSY} unless on () sum({ONE.rate('uwsgi_wait_observed_seconds_total')}) > 0", IN_SERVICE),
+    Series(f"sum({ONE.rate('uwsgi_socket_queue_seconds_total')}) / {OBSERVED_SECONDS}", QUEUED),
     Series(f"sum({ONE.of('uwsgi_threads_available')})", "available"),
     Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),
 )

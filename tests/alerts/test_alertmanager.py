@@ -148,7 +148,7 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
     assert slack["title_link"] == DASHBOARD
     assert slack["color"] == "danger"
     assert slack["text"] == (
-        f"Since {began}.\n"
+        f"Firing since {began}.\n"
         "Numbers of page, and what to do first.\n"
         f"<{RUNBOOK}|Runbook> · <{DASHBOARD}|Dashboard> · "
         "UwsgiHotWorkerSaturated: instance 10.0.0.1:9238, job uwsgi, server page"
@@ -160,11 +160,23 @@ def test_a_page_says_what_to_do_and_where_to_look(running: Running) -> None:
     assert duty["payload"]["severity"] == "critical"
     assert duty["payload"]["custom_details"]["what"].splitlines()[:4] == [
         "UwsgiHotWorkerSaturated of page on 10.0.0.1:9238.",
-        f"Since {began}.",
+        f"Firing since {began}.",
         "",
         "Numbers of page, and what to do first.",
     ]
     assert [link["href"] for link in duty["links"]] == [RUNBOOK, DASHBOARD]
+
+
+@pytest.mark.integration
+def test_a_page_without_links(running: Running) -> None:
+    """Where no address is known, there is no link, and nothing leads to an empty address."""
+    page = alert("UwsgiRequestStuck", "critical", "nolinks")
+    page["annotations"] = {name: page["annotations"][name] for name in ("summary", "description")}
+    running.post(page)
+    assert "Runbook" not in running.slack("of nolinks")["text"]
+    (duty,) = running.wait("of nolinks", "/pagerduty")
+    assert "Runbook" not in duty["payload"]["custom_details"]["what"]
+    assert not duty.get("links")
 
 
 @pytest.mark.integration
@@ -233,7 +245,7 @@ def test_an_alert_of_other_rules_can_be_read(running: Running) -> None:
     )
     title, since, nothing, where = part(mail, "plain").strip().splitlines()
     assert (title, nothing, where) == ("DiskFull", "", "DiskFull: server foreign")
-    assert since.startswith("Since 2")
+    assert since.startswith("Firing since 2")
     assert "href" not in part(mail, "html")
 
 
@@ -251,6 +263,11 @@ OVERFLOWING, FILLING, WAIT, SEVERE_WAIT = (
     ("UwsgiQueueWaitHigh", "critical"),
 )
 BUDGET, SLOW_BURN = ("UwsgiErrorBudgetBurning", "critical"), ("UwsgiErrorBudgetBurning", "warning")
+OF_FEW, STUCK, PAUSED = (
+    ("UwsgiQueueWaitOfFew", "warning"),
+    ("UwsgiRequestStuck", "critical"),
+    ("UwsgiWorkersPaused", "warning"),
+)
 LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
 
 
@@ -261,8 +278,10 @@ LOOP, LOST = ("UwsgiRespawnLoop", "critical"), ("UwsgiRequestsLost", "critical")
         (DOWN, [HOT, UNEVEN, NEAR, LOW, OVERFLOWING, FORECAST, BUDGET]),
         (EXPORTER, [DOWN, HOT, UNEVEN, FORECAST]),
         (HOT, [UNEVEN, LOW]),
-        (NEAR, [LOW, FORECAST, WAIT]),
+        (NEAR, [LOW, FORECAST, WAIT, OF_FEW]),
         (OVERFLOWING, [FILLING, WAIT]),
+        (WAIT, [OF_FEW]),
+        (STUCK, [PAUSED]),
         (LOOP, [LOST]),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -272,7 +291,7 @@ def test_what_explains_holds_back_the_rest(
 ) -> None:
     """For one server, only the alert that explains the others is sent; the same alerts of other servers are sent."""
     name, here, there = source[0], f"here-{source[0]}", f"there-{source[0]}"
-    machine = f"10.0.1.{len(name)}:9238"  # the alert on an exporter mutes all alerts of its machine
+    machine = f"{name.lower()}:9238"  # the alert on an exporter mutes all alerts of its machine
     explained = "" if source == EXPORTER else here
     running.post(
         alert(*source, server=explained, instance=machine),

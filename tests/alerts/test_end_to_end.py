@@ -148,7 +148,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path: Path) -> None:
         text = read(page)
         assert f"uWSGI shop on {prometheus.instance} is down" in text
         assert "refused" in text
-        assert page["annotations"]["runbook_url"] == f"http://{prometheus.instance}/runbooks/UwsgiDown?server=shop"
+        assert not page["annotations"].get("runbook_url"), "a link to the reader's own machine"
         assert text.splitlines()[0] in prometheus.pagerduty("UwsgiDown")
         shown("UwsgiDown", prometheus.pagerduty("UwsgiDown"))
         prometheus.held_back("UwsgiExceptionsHigh", by="UwsgiDown")
@@ -210,7 +210,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             page = prometheus.wait_for_alert("UwsgiHotWorkerSaturated", "firing")
             assert page["labels"] == prometheus.labels("UwsgiHotWorkerSaturated", "critical", "shop")
             text = read(page)
-            assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated while others have room." in text
+            assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated and takes " in text
             assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
             assert re.search(
                 r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers idle", text

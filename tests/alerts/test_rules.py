@@ -33,7 +33,7 @@ ASKED_FOR = {"UwsgiErrorBudgetBurning", "UwsgiServersMissing"}
 """Pages that only those get who configured them: their objective, or the number of servers that they expect, says when
 they want to be woken."""
 
-OF_EXPORTERS = {"UwsgiExporterDown", "UwsgiServersMissing"}
+OF_EXPORTERS = {"UwsgiExporterDown", "UwsgiServersMissing", "UwsgiHostFull"}
 """Alerts that are about no single server."""
 
 LEAST_HOLD = 60.0
@@ -103,6 +103,9 @@ def test_the_text_of_a_firing_alert_is_tested(alert: Alert) -> None:
     assert tested, f"add an alert_rule_test with exp_labels and exp_annotations to a case '{alert.alert}: fires: ...'"
     for fired in tested:
         texts = " ".join(fired["exp_annotations"].values())
+        lines = fired["exp_annotations"]["description"].splitlines()
+        assert [line[:3] for line in lines[:-1]] in ([f"{place}. " for place in range(1, last)] for last in (4, 5))
+        assert not re.search(r"\dd \d+h|\dm \d+s|unknown worker", texts)
         assert "unknown" not in texts, "give the case the series that its text needs"
         assert not re.search(r"\{\{|%!|<no value>|<nil>|NaN|<error", fired["exp_annotations"]["summary"])
 
@@ -128,19 +131,42 @@ def test_pages_are_few() -> None:
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)
 def test_an_alert_says_all_that_is_needed(alert: Alert) -> None:
-    """The texts say in one sentence what is wrong and where, give the first steps and two links, and have no leftovers
-    of Python's formatting."""
+    """The summary says in one sentence what is wrong and where; the description has three acts, each a sentence, and
+    then the figures. No text has leftovers of Python's formatting, a duration of four units, or a PID."""
     annotations = alert.document(Thresholds())["annotations"]
-    for name in ("summary", "description", "runbook_url", "dashboard_url"):
-        text = annotations[name]
+    for name, text in annotations.items():
         assert text.strip(), f"write the {name}"
         assert not re.search(r"\{[\w.]+\}", text), f"{name}: an f is missing before a string, or braces too many"
         assert text.count("{{") == text.count("}}"), f"{name}: a template is not closed"
+        assert "humanizeDuration" not in text, f"{name}: use DURATION"
+        assert not re.search(r"labels\.pid|uwsgi_\w*pid", text), f"{name}: a PID is old when the alert is read"
     summary = annotations["summary"]
     assert "{{ $labels.instance }}" in summary, "name the instance in the summary"
     assert "{{ $labels.server }}" in summary or alert.alert in OF_EXPORTERS, "name the server in the summary"
     assert summary.endswith("."), "end the summary's sentence"
     assert "\n" not in summary, "keep the summary to one line"
+    for line in (*alert.acts, alert.evidence):
+        assert "\n" not in line, "keep each act to one line"
+        assert re.search(r"[.?}]$", line), f"end the sentence: {line}"
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_the_title_of_a_page_is_not_that_of_a_ticket(alert: Alert) -> None:
+    """Who reads a title knows whether to get up."""
+    others = [other.summary for other in ALERTS if other is not alert]
+    assert alert.summary not in others
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=named)
+def test_links_lead_somewhere(alert: Alert) -> None:
+    """There is no link to a Grafana without an address, nor to the exporter that is down, nor to the machine of the
+    person who reads the alert. A copy of the runbooks is there for all."""
+    links = alert.document(Thresholds())["annotations"].keys() - {"summary", "description"}
+    assert links == ({"runbook_url"} if alert.alert != "UwsgiExporterDown" else set())
+    own = Thresholds(grafana="https://grafana.example.org", runbooks="https://books.example.org")
+    annotations = alert.document(own)["annotations"]
+    assert annotations["runbook_url"] == f"https://books.example.org/{alert.alert}.md"
+    assert annotations["dashboard_url"].startswith("https://grafana.example.org/d/uwsgi-headroom-")
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=named)

@@ -29,7 +29,6 @@ SAY_IT_ALL = {
     "large_document",
     "thunder_lock",
     "memory_headroom_low",
-    "workers_paused",
     "workers_respawned",
     "workers_stopped",
     "accept_blocked",

@@ -27,6 +27,8 @@ MINUTES = 5
 
 SHARED = {
     "queue_filling": queue.FILLING,
+    "lock_threads": waits.LEAST_THREADS,
+    "clients_slow": waits.SLOW_CLIENTS[1],
     "queue_full": queue.FULL[0],
     "queue_wait_seconds": littles_law.MOST_WAIT,
     "queue_wait_least_seconds": littles_law.LEAST_WAIT,

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from alerts import files
 from alerts.thresholds import Thresholds
+from dashboards.signals.verdict import RANKS
 from tools.support.dashboard_queries import NAMES, OUT, board, panels, queries
+from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
@@ -169,13 +172,13 @@ def test_all_is_never_passed_to_one_server() -> None:
 def test_alerts_lead_to_dashboards_that_there_are() -> None:
     """Alerts link to existing dashboards, with variables that these have."""
     by_uid = {uid: other for other, uid in UIDS.items()}
-    urls = []
-    for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
-        for group in yaml.safe_load(file.read_text())["groups"]:
+    own, urls = Thresholds(grafana="https://grafana.example.org"), []
+    for text in files.render(own).values():
+        for group in yaml.safe_load(text)["groups"]:
             urls += [rule["annotations"]["dashboard_url"] for rule in group["rules"] if "alert" in rule]
     assert urls
     for url in urls:
-        path = url.removeprefix(Thresholds().grafana)
+        path = url.removeprefix(own.grafana)
         uid = re.match(r"/d/([\w-]+)", path)[1]  # type: ignore[index]
         assert set(re.findall(r"var-(\w+)=", path)) <= set(variables(by_uid[uid]))
 
@@ -187,8 +190,8 @@ def test_marks_are_at_their_own_time(name: str) -> None:
     assert all(mark["useValueForTime"] and " * 1000" in mark["expr"] for mark in marks.values())
     shown = {mark["name"] for mark in marks.values() if mark["enable"]}
     if name == "server":
-        assert shown == {"Alerts", "Reloads", "Configuration", "Down and up", "Workers ended"}
-        assert set(marks) - shown == {"Cheaper mode", "Verdicts", "Exporter"}
+        assert shown == {"Alerts", "Reloads", "Configuration", "Down and up", "Workers ended", "Exporter"}
+        assert set(marks) - shown == {"Cheaper mode", "Verdicts"}
 
 
 CELLS = {"basic": "gauge", "color-text": "color-text", "color-background-solid": "color-background", "auto": "auto"}
@@ -262,3 +265,38 @@ def test_it_is_json_as_written(name: str) -> None:
     """Keys are sorted, so that diffs are small."""
     text = (OUT / f"{name}.json").read_text()
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("name", ["fleet", "server"])
+def test_the_first_screen_is_the_answer(name: str) -> None:
+    """Verdict, cause and act stand in the first row, or in the table below it; a dashboard for a page has its first
+    figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
+    document = board(name)
+    shown = [panel for panel in document["panels"] if panel["type"] != "row"]
+    assert any({"verdict", "cause", "do"} <= _columns(panel) for panel in shown)
+    visible = [each["label"] for each in document["templating"]["list"] if not each.get("hide")]
+    assert len(visible) <= 6, visible
+    assert len([mark for mark in document["annotations"]["list"] if not mark.get("hide")]) <= 5
+    if name == "server":
+        assert len(shown) <= 7
+        assert max(panel["gridPos"].get("y", 0) + panel["gridPos"]["h"] for panel in shown) <= 18
+        assert all(row["collapsed"] for row in document["panels"] if row["type"] == "row")
+
+
+@pytest.mark.parametrize("name", ["fleet", "server"])
+def test_a_verdict_has_the_words_of_the_other_faces(name: str) -> None:
+    """Every code that a verdict can have is shown in words, whatever the exporter finds tomorrow."""
+    (verdict,) = [panel for panel in panels(board(name)) if "verdict" in _columns(panel)]
+    words = {
+        override["matcher"]["options"]: value["value"][0]["options"]
+        for override in verdict["fieldConfig"]["overrides"]
+        for value in override["properties"]
+        if value["id"] == "mappings"
+    }
+    assert {code: each["text"] for code, each in words["cause"].items()} == {code: c.name for code, c in CAUSES.items()}
+    assert {code for code, each in words["do"].items() if each["text"] != "-"} == CAUSES.keys() - {NO_CAUSE}
+    assert words["verdict"].keys() == RANKS.keys()
+
+
+def _columns(panel: dict[str, Any]) -> set[str]:
+    return {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}

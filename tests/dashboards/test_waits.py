@@ -17,7 +17,7 @@ from uwsgi_headroom.record import STATES
 from uwsgi_headroom.web import live_page
 
 IDENTITY = {"job": "uwsgi", "instance": "10.0.0.1:9238", "server": "shop"}
-LOAD, PER_REQUEST = "Load by wait state", "Time per request by state"
+LOAD, PER_REQUEST = "Load: requests in the system, by what they do", "Time per request by state"
 STACKS = {
     "server": (LOAD, PER_REQUEST),
     "capacity": ("Share of the time of requests by state", "Threads by state: the day's mean"),

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tools.fleet import cardinality, exposition
+from tools.fleet import cardinality, exposition, sizes
 from tools.fleet.cardinality import MAY_BE_ABSENT, Shape
 
-CAPTURED = Path(__file__).parent / "captured"
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "fleet.md"
 
 
 def captured(name: str) -> dict[str, int]:
-    return exposition.count((CAPTURED / f"{name}.metrics").read_text())
+    return exposition.count((sizes.CAPTURED / f"{name}.metrics").read_text())
 
 
 def predicted(workers: int) -> dict[str, int]:
-    shape = Shape(workers=workers, sockets=2, objective=True, rules=5)
-    return {**cardinality.of_server(shape), **cardinality.of_exporter()}
+    return {**cardinality.of_server(sizes.shape(workers)), **cardinality.of_exporter()}
 
 
 @pytest.mark.parametrize(("name", "workers"), [("2x8", 2), ("4x8", 4), ("8x8", 8), ("64x16", 64)])
@@ -73,3 +71,12 @@ def test_the_guide_states_the_formula() -> None:
     terms = cardinality.coefficients()
     rows = dict(re.findall(r"^\| ([a-z][^|]*?) \| (\d+) \|$", GUIDE.read_text(), re.MULTILINE))
     assert {name: int(rows[name]) for name in terms} == terms
+
+
+def test_the_guide_states_what_follows_from_it() -> None:
+    """Numbers of series of real servers, and sizes of fleets, as `python -m tools.fleet series` and `sizes` say "
+    "them."""
+    text = GUIDE.read_text()
+    for table in (sizes.shapes(), sizes.table()):
+        assert table in text
+    assert f"{sizes.kept('rules', 'report')} series for a server of 8x8 instead of {sizes.kept()}," in text

@@ -27,7 +27,8 @@ def exported() -> set[str]:
     shape = Shape(workers=8, backends=1, routes=1, cpus=1, objective=True, apps=2, rules=1, messages=1)
     configured = {"uwsgi_exporter_pattern_servers", "uwsgi_exporter_history_written"}  # by a glob, by a history file
     of_loops = {"uwsgi_worker_loop_held_seconds_total"}  # of a worker with coroutines, which has no waits
-    return {*cardinality.of_server(shape), *cardinality.of_exporter(), *configured, *of_loops}
+    of_emperors = {"uwsgi_emperor_vassals", "uwsgi_emperor_blacklisted_vassals"}
+    return {*cardinality.of_server(shape), *cardinality.of_exporter(), *configured, *of_loops, *of_emperors}
 
 
 def rule_files() -> list[Path]:

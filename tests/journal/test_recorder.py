@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event, Journal
-from uwsgi_headroom.journal.recorder import Verdicts
+from uwsgi_headroom.journal.recorder import NO_VERDICT, Verdict, Verdicts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
@@ -177,6 +177,24 @@ class TestVerdicts:
         watch.seconds(server, 150, calm)
         assert events(watch)[-1].title.startswith("Verdict: ok. ")
         assert len(events(watch)) > before
+
+    def test_the_present_verdict(self) -> None:
+        """It is unknown until two judgements agree, and while the server cannot be read; a new status has its time."""
+        watch, _ = self.overloaded(60)
+        verdict = watch.watch.recorder.verdicts.current
+        assert (verdict.status, verdict.code) == ("critical", watch.document().findings[0].code)
+        assert verdict.since is not None
+        assert 30 < verdict.since - EPOCH < 60
+        watch.read(REFUSED, watch.now + 1.0)
+        assert watch.watch.recorder.verdicts.current == NO_VERDICT
+        verdicts = Verdicts(Journal())
+        finding = Finding(code="queue_wait", severity="critical", title="It waits.", evidence="Much.")
+        seen = []
+        for time, found in enumerate([True, True, False, False, False]):
+            verdicts.judge(float(time), "critical" if found else "ok", "So it is.", [finding] if found else [])
+            seen.append(verdicts.current)
+        slow = Verdict("critical", "queue_wait", 0.0)
+        assert seen == [NO_VERDICT, slow, slow, Verdict("ok", None, 2.0), Verdict("ok", None, 2.0)]
 
     def test_since(self) -> None:
         """A finding reports its start until it ends."""

@@ -22,6 +22,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
@@ -104,9 +105,38 @@ def no_events(name: str) -> dict[str, float]:
     return {f'uwsgi_events_total{{kind="{kind}",server="{name}"}}': 0.0 for kind in KINDS if kind != "log_message"}
 
 
+def is_down(name: str) -> dict[str, float]:
+    return {f'uwsgi_verdict_info{{cause="down",server="{name}",verdict="down"}}': 1.0}
+
+
+def test_a_verdict_is_one_series() -> None:
+    """It names status and cause, and says since when, if that is known; so does a server that is down."""
+    shop, since = up("shop", document("minified")), 1_780_000_000.0
+    name = 'uwsgi_verdict_info{cause="%s",server="shop",verdict="%s"}'
+    at = 'uwsgi_verdict_since_time_seconds{server="shop"}'
+    said = []
+    for observation in (
+        shop,
+        replace(shop, verdict=Verdict("ok")),
+        replace(shop, verdict=Verdict("critical", "queue_wait", since), loaded_at=since - 60),
+        replace(down("shop"), down_since=since, verdict=Verdict("ok")),
+    ):
+        found = {key: value for key, value in series(observation).items() if "verdict_" in key and "events" not in key}
+        said.append((found.pop(at, None), *found.items()))
+        loaded = series(observation).get('uwsgi_last_reload_time_seconds{server="shop"}')
+        assert loaded == observation.loaded_at
+    assert said == [
+        (None, (name % ("none", "unknown"), 1.0)),
+        (None, (name % ("none", "ok"), 1.0)),
+        (since, (name % ("queue_wait", "critical"), 1.0)),
+        (since, (name % ("down", "down"), 1.0)),
+    ]
+
+
 def test_a_server_that_is_down_has_no_figures() -> None:
-    """A server that cannot be read has `uwsgi_up` 0 and counts of events, but no other figure, not even a 0."""
-    assert series(down("shop")) == {'uwsgi_up{server="shop"}': 0.0, **no_events("shop")}
+    """A server that cannot be read has `uwsgi_up` 0, its verdict and counts of events, but no other figure, not even a
+    0."""
+    assert series(down("shop")) == {'uwsgi_up{server="shop"}': 0.0, **is_down("shop"), **no_events("shop")}
 
 
 def test_one_server_down_leaves_the_others_alone() -> None:
@@ -115,6 +145,8 @@ def test_one_server_down_leaves_the_others_alone() -> None:
     assert series(down("a"), up("minified"), down("b")) == alone | {
         'uwsgi_up{server="a"}': 0.0,
         'uwsgi_up{server="b"}': 0.0,
+        **is_down("a"),
+        **is_down("b"),
         **no_events("a"),
         **no_events("b"),
     }
@@ -296,7 +328,7 @@ def test_series_of_a_worker(name: str) -> None:
     values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 171
+    assert len(values) <= 25 * len(each) + 174
 
 
 def test_tasks_of_spoolers() -> None:

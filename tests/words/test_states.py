@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from tools.source_tables import read_findings
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import LIMITS as EVERY_LIMIT
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
@@ -15,6 +16,7 @@ from uwsgi_headroom.documents import schema
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.report.review.sections import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
+from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
 from uwsgi_headroom.words.states import (
     EVENTS,
@@ -30,6 +32,17 @@ from uwsgi_headroom.words.states import (
 
 GRAFANA = ("#ffffff", "#111217", "#181b1f")
 """The grounds of Grafana's panels, light and dark."""
+
+
+def test_every_cause_has_its_words() -> None:
+    """What a verdict can be about has a name and a first act; a code that only informs is no verdict."""
+    can_be = {code for code, texts in read_findings().items() if texts.severities & {"warning", "critical"}}
+    assert set(CAUSES) == {NO_CAUSE, "down", *can_be}
+    for code, cause in CAUSES.items():
+        assert (cause.act == "") is (code == NO_CAUSE)
+        assert len(cause.name) <= 60
+        assert len(cause.act) <= 72
+        assert not (cause.name + cause.act).endswith(".")
 
 
 def test_every_state_has_its_words() -> None:

@@ -70,10 +70,11 @@ def _bytes(options: argparse.Namespace) -> None:
 def _series(_options: argparse.Namespace) -> None:
     for name, number in cardinality.coefficients().items():
         print(f"| {name} | {number} |")
+    print(f"\n{sizes.shapes()}\n\nwithout dashboards: {sizes.kept('rules', 'report')} of {sizes.kept()}")
 
 
-def _sizes(options: argparse.Namespace) -> None:
-    print(sizes.table(options.bytes_of_series, options.bytes_of_sample))
+def _sizes(_options: argparse.Namespace) -> None:
+    print(sizes.table())
 
 
 def _keep(options: argparse.Namespace) -> None:
@@ -118,9 +119,7 @@ def _options() -> argparse.Namespace:
     old = commands.add_parser("past", help="read months of history from all stores, downsampled too")
     measured = commands.add_parser("bytes", help="measure the bytes of a sample at rest")
     commands.add_parser("series", help="print the terms of the number of series")
-    sized = commands.add_parser("sizes", help="print the sizes of fleets")
-    sized.add_argument("--bytes-of-series", type=float, required=True, help="memory of a series in Prometheus")
-    sized.add_argument("--bytes-of-sample", type=float, required=True, help="at rest")
+    commands.add_parser("sizes", help="print the sizes of fleets")
     kept = commands.add_parser("keep", help="print metric_relabel_configs that keep what is needed")
     written = commands.add_parser("rules", help="write the rules for vmalert 1.79")
     for command in (served, ran):

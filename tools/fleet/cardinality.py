@@ -50,7 +50,7 @@ memory_growth_bytes_total no_worker_seconds_total oom_kills_total open_fds_limit
 read_errors_total settings_reviewed shared_connection_wait_thread_seconds_total shared_connections
 starting_worker_seconds_total tracked_connections_ratio unanswered_requests_total untracked_packets_total
 write_errors_total
-listen_queue_oldest_wait_seconds
+listen_queue_oldest_wait_seconds last_reload_time_seconds verdict_info verdict_since_time_seconds
 """)
 LOG = ("up", "lines_total", "skipped_bytes_total")
 PROCESS = _words("virtual_memory_bytes resident_memory_bytes start_time_seconds cpu_seconds_total open_fds max_fds")
@@ -62,7 +62,7 @@ MAY_BE_ABSENT = frozenset(
         "usable_headroom_ratio workers_with_own_sockets cpu_quota_periods_total cpu_quota_throttled_periods_total "
         "cpu_quota_throttled_seconds_total memory_growth_bytes_total oom_kills_total tracked_connections_ratio "
         "untracked_packets_total settings_advice shared_connections listen_queue_oldest_wait_seconds "
-        "queue_wait_percentile_seconds"
+        "queue_wait_percentile_seconds last_reload_time_seconds verdict_since_time_seconds"
     )
 )
 """Known only at times, or only of some servers."""

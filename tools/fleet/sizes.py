@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tools.fleet import cardinality
+from tools.environments import ROOT
+from tools.fleet import cardinality, exposition, keep
 from tools.fleet.cardinality import Shape
 from tools.fleet.plan import SLOTS
 
 SERVERS = (100, 1_000, 10_000)
-INTERVALS = (15, 60)
+BYTES_OF_SERIES = 4000
+"""In the memory of Prometheus 2.42, as measured."""
+BYTES_OF_SAMPLE = {15: 2.51, 60: 2.56}
+"""In its blocks, as measured, by the seconds between two scrapes."""
 RECORDED = 167
 """Recorded series of a server of 8x8: 95 of the server, 72 of its workers, counted in a Prometheus with the rules."""
 DAYS = 30
 
 
-@dataclass(frozen=True)
-class Size:
-    """A fleet's size. memory: bytes of a Prometheus; disk: bytes of `DAYS`, by interval of scrapes."""
-
-    servers: int
-    series: int
-    memory: float
-    disk: dict[int, float]
+CAPTURED = ROOT / "tests" / "fleet" / "captured"
+"""Expositions of a real exporter, by shape: two sockets, an objective, waits, five rules about settings that speak."""
+SHAPES = (("2x8", 2), ("4x8", 4), ("8x8", 8), ("64x16", 64))
 
 
-def compute(servers: int, bytes_of_series: float, bytes_of_sample: float) -> Size:
-    """Returns the size of a fleet with four servers on each host, all series, and all rules."""
-    shape = Shape(workers=8, sockets=2, objective=True)
-    of_host = SLOTS * (cardinality.total(cardinality.of_server(shape)) + RECORDED)
-    of_host += cardinality.total(cardinality.of_exporter())
-    series = servers * of_host // SLOTS
-    disk = {interval: series / interval * DAYS * 86400 * bytes_of_sample for interval in INTERVALS}
-    return Size(servers, series, series * bytes_of_series, disk)
+def shape(workers: int) -> Shape:
+    """The shape of the captured servers."""
+    return Shape(workers=workers, sockets=2, objective=True, rules=5)
 
 
-def table(bytes_of_series: float, bytes_of_sample: float) -> str:
-    """Returns a table in Markdown."""
+def shapes() -> str:
+    """Returns a table in Markdown: the series of a server by the formula, and in a real exposition, and those that
+    rules, dashboards and the report read."""
+    lines = [
+        "| workers x threads | formula | real | of which rules, dashboards and the report need |",
+        "|---|---|---|---|",
+    ]
+    for name, workers in SHAPES:
+        real = exposition.count((CAPTURED / f"{name}.metrics").read_text())
+        of_server = {metric: number for metric, number in real.items() if metric not in cardinality.of_exporter()}
+        kept = sum(number for metric, number in of_server.items() if metric in keep.needed())
+        formula = cardinality.total(cardinality.of_server(shape(workers)))
+        lines.append(f"| {name} | {formula:,} | {sum(of_server.values()):,} | {kept:,} |")
+    return "\n".join(lines)
+
+
+def kept(*sources: str) -> int:
+    """Returns the series of a real server of 8x8 that these sources read; of all series without sources."""
+    real = exposition.count((CAPTURED / "8x8.metrics").read_text())
+    own = cardinality.of_exporter()
+    names = keep.needed(*sources) if sources else real
+    return sum(number for metric, number in real.items() if metric in names and metric not in own)
+
+
+def table() -> str:
+    """Returns a table in Markdown for fleets with four servers on each host, all series, and all rules."""
     head = "| servers | series | samples/s at 15 s | samples/s at 60 s | memory | 30 days at 15 s | 30 days at 60 s |"
     lines = [head, "|---|---|---|---|---|---|---|"]
+    of_host = SLOTS * (cardinality.total(cardinality.of_server(shape(8))) + RECORDED)
+    of_host += cardinality.total(cardinality.of_exporter())
     for servers in SERVERS:
-        size = compute(servers, bytes_of_series, bytes_of_sample)
-        cells = [f"{servers:,}", f"{size.series:,}"]
-        cells += [f"{size.series / interval:,.0f}" for interval in INTERVALS]
-        cells += [_gigabytes(size.memory), *(_gigabytes(size.disk[interval]) for interval in INTERVALS)]
+        series = servers * of_host // SLOTS
+        cells = [f"{servers:,}", f"{series:,}", *(f"{series / interval:,.0f}" for interval in BYTES_OF_SAMPLE)]
+        cells.append(_gigabytes(series * BYTES_OF_SERIES))
+        cells += [_gigabytes(series / each * DAYS * 86400 * size) for each, size in BYTES_OF_SAMPLE.items()]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-_TIME = re.compile(r"\{\{ \(\$value \| toTime\)\.Format [^}]*\}\}")
+_TIME = re.compile(r"\{\{ \(([^()]*?) \| toTime\)\.Format [^}]*\}\}( UTC)?")
 
 
 def write(files: Iterable[Path], directory: Path) -> Path:
@@ -33,5 +33,5 @@ def _rule(rule: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in rule.items() if key != "keep_firing_for"}
     if "annotations" in kept:
         notes = kept["annotations"]
-        kept["annotations"] = {key: _TIME.sub("{{ $value }} (UNIX time)", text) for key, text in notes.items()}
+        kept["annotations"] = {key: _TIME.sub(r"{{ \1 }} (UNIX time)", text) for key, text in notes.items()}
     return kept

@@ -16,6 +16,7 @@ from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.code_time import OTHER, OUTSIDE_OF_PYTHON, CodePlace, CodeTotals
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.connection_table import ConnectionTable
 from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
@@ -140,7 +141,8 @@ def proven(name: str, called: str = "") -> Observation:
         ),
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
-    return replace(up(called or name, body, host, ROUTES, SLO), code=CODE)
+    verdict = Verdict("critical", "queue_wait", WHEN - 600)
+    return replace(up(called or name, body, host, ROUTES, SLO), code=CODE, verdict=verdict, loaded_at=WHEN - 900)
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:

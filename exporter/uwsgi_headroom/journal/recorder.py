@@ -6,6 +6,7 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import localtime, strftime
 
 from uwsgi_headroom.analysis.findings import Finding
@@ -35,8 +36,12 @@ class Recorder:
         self._configuration = ConfigurationEvents(self.journal)
         self._before: Reading | None = None
         self._lost: list[int] = []
+        self.loaded_at: float | None = None
+        """When all workers last loaded the application (epoch seconds): uWSGI's start, a full reload, or the
+        replacement of all workers; None if that was before the first reading and none has kept its first process."""
         self._gap_seconds = 0.0
-        self._down_since: float | None = None
+        self.down_since: float | None = None
+        """Since when (epoch seconds) the server counts as down; None while it does not."""
         self._began = False
 
     def begin(self, time: float) -> None:
@@ -49,7 +54,7 @@ class Recorder:
         """Compare a reading with the one before. totals: of the server, including this reading."""
         time, before = reading.time, self._before
         gap, self._gap_seconds = totals.gap_seconds - self._gap_seconds, totals.gap_seconds
-        if self._down_since is not None:
+        if self.down_since is not None:
             self._up(time, before, reading)
         elif before and gap > GAP_SECONDS:
             evidence = "Figures exclude this time."
@@ -57,13 +62,19 @@ class Recorder:
         self._configuration.compare(reading)
         lost = [worker.lost for worker in totals.workers]
         if before:
+            reloads = self.journal.counts["reload"]
             self._workers.compare(before, reading, _growth(self._lost, lost))
+            if self.journal.counts["reload"] > reloads:
+                self.loaded_at = time
+        elif isinstance(reading.snapshot, Snapshot):
+            first = [worker.last_spawn for worker in reading.snapshot.workers if worker.respawns == 1]
+            self.loaded_at = min([float(spawn) for spawn in first if spawn], default=None)
         self._before, self._lost = reading, lost
 
     def down(self, time: float, error: ReadError) -> None:
         """Record that the server counts as down from this time (epoch seconds), for this reason."""
-        if self._down_since is None:
-            self._down_since = time
+        if self.down_since is None:
+            self.down_since = time
             self.journal.add(time, "server_down", "The server is down.", _sentence(str(error)))
             self.verdicts.interrupt()
 
@@ -86,8 +97,8 @@ class Recorder:
         return f"{WORDS_OF_BEGINNINGS[event.kind]} at {strftime('%H:%M', localtime(event.time))}"
 
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
-        away = duration(time - (self._down_since or time))
-        self._down_since = None
+        away = duration(time - (self.down_since or time))
+        self.down_since = None
         same = reading.has_same_master(before) if before else None
         evidence = {
             None: "",
@@ -198,12 +209,27 @@ BEGIN_SECONDS = 70.0
 """The longest time from such an event to a finding: a window, and two judgements."""
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict that two consecutive judgements agree on. status: `unknown` until there is one; code: of the finding
+    that it is about, None if all is well; since: when the status began (epoch seconds), None if it was the first."""
+
+    status: Status
+    code: str | None = None
+    since: float | None = None
+
+
+NO_VERDICT = Verdict("unknown")
+
+
 class Verdicts:
     """The verdict of one server over time. It changes when two consecutive judgements agree on a new one."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._verdict: tuple[Status, str | None] = "ok", None
+        self.current = NO_VERDICT
+        """The present verdict; unknown while the server cannot be read."""
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
@@ -220,18 +246,22 @@ class Verdicts:
         verdict = status, findings[0].code if status != "ok" else None
         if verdict == self._verdict:
             self._sentence, self._candidate = sentence, None
+            if self.current.status == "unknown":
+                self.current = Verdict(*verdict)
         elif self._candidate is None or self._candidate[0] != verdict:
             self._candidate = verdict, time
         else:
             before = f"Before: {self._verdict[0]}. {self._sentence}" if self._sentence else ""
             self._journal.add(self._candidate[1], "verdict_changed", f"Verdict: {status}. {sentence}", before)
+            same = self.current.status == status
+            self.current = Verdict(*verdict, self.current.since if same else self._candidate[1])
             self._verdict, self._sentence, self._candidate = verdict, sentence, None
 
     def interrupt(self) -> None:
         """Forget all findings because the server cannot be read: a later finding is a new one."""
         self.before_outage = frozenset(code for code in self._findings if self.since(code) is not None)
         self._findings.clear()
-        self._candidate = None
+        self._candidate, self.current = None, NO_VERDICT
 
     def since(self, code: str) -> float | None:
         """The start (epoch seconds) of the present finding with this code; None if there is none, or if it is newer

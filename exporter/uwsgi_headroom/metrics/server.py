@@ -12,6 +12,8 @@ from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
+from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.words.causes import NO_CAUSE
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -25,6 +27,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
         "nothing listens there. The exporter's page and its log give the reason for a 0.",
         [(labels, 1.0 if observation.reading else 0.0) for labels, observation in scrape.observations],
     )
+    yield from _verdicts(scrape)
     yield gauge(
         "uwsgi_server_info",
         "Version of uWSGI and the kind of stats server (server, emperor or router); always 1.",
@@ -52,6 +55,13 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for labels, kind in zip(label_each(observation, "kind", KINDS), KINDS, strict=True)
             if kind != "log_message" or observation.log  # without a log there are none
         ],
+    )
+    yield gauge(
+        "uwsgi_last_reload_time_seconds",
+        "When all workers last loaded the application, in epoch seconds: uWSGI's start, a full reload, or the "
+        "replacement of all workers. Absent if that was before the exporter's start and no worker has kept its first "
+        "process since.",
+        [(server.labels, server.observation.loaded_at) for server in scrape.servers],
     )
     states = [(server, Counter(worker.state for _, worker in server.workers)) for server in scrape.servers]
     yield gauge(
@@ -113,4 +123,29 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             for server, advice in reviews
             for each in advice or ()
         ],
+    )
+
+
+def _verdicts(scrape: Scrape) -> Iterator[Metric]:
+    """The verdict of each server, but not of an emperor or a router: one series, of few labels' values."""
+    judged: list[tuple[Observation, str, str, float | None]] = [
+        (observation, observation.verdict.status, observation.verdict.code or NO_CAUSE, observation.verdict.since)
+        for observation in [server.observation for server in scrape.servers]
+    ]
+    judged += [
+        (observation, "down", "down", observation.down_since)
+        for _, observation in scrape.observations
+        if not observation.reading
+    ]
+    yield gauge(
+        "uwsgi_verdict_info",
+        "The verdict on which two judgements agree (ok, warning, critical, unknown or down), and its cause: the code "
+        "of the worst finding (docs/severity.md), down, or none; always 1.",
+        [(labels_of(observation, verdict=verdict, cause=cause), 1.0) for observation, verdict, cause, _ in judged],
+    )
+    yield gauge(
+        "uwsgi_verdict_since_time_seconds",
+        "Since when the verdict has been what it is, whatever its cause, in epoch seconds. Absent if that was before "
+        "the exporter began to watch the server.",
+        [(labels_of(observation), since) for observation, _, _, since in judged],
     )

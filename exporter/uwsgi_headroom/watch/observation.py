@@ -13,6 +13,7 @@ from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.code_time import CodeTotals
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Kind
+from uwsgi_headroom.journal.recorder import NO_VERDICT, Verdict
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.uwsgi_log.log import LogTotals
@@ -73,7 +74,8 @@ class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
-    stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off."""
+    stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
+    verdict: the present one; loaded_at, down_since: as in `Recorder`."""
 
     name: str
     address: str
@@ -88,6 +90,9 @@ class Observation:
     stuck_seconds: float = STUCK_SECONDS
     log: LogTotals | None = None
     code: CodeTotals | None = None
+    verdict: Verdict = NO_VERDICT
+    loaded_at: float | None = None
+    down_since: float | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -228,6 +228,9 @@ class Watch:
             stuck_seconds=self.stuck_seconds,
             log=self.log.totals if self.log else None,
             code=self.code.history.totals.copy() if self.code else None,
+            verdict=self.recorder.verdicts.current,
+            loaded_at=self.recorder.loaded_at,
+            down_since=self.recorder.down_since,
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.alerts.cases.case import Case, Firing, firing
+from tests.alerts.cases.case import Case, Firing, acts, firing
 from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
 
 RULES = ("recording.yaml", "balance.yaml", "capacity.yaml")
@@ -40,22 +40,30 @@ AFTER = Server(
 """8 workers x 1 thread, shares of 10 to 17 %: the end of the story."""
 
 
-WHAT_TO_CHANGE = (
-    "If `map-socket` binds sockets to workers, spread the load over the sockets. Otherwise use more `processes` and "
-    "fewer `threads`: 8x4 instead of 4x8. Change one thing at a time, and compare the response time."
+MORE_PROCESSES = (
+    "Use more `processes` and fewer `threads`: 8x4 instead of 4x8. Change one thing at a time, and compare the "
+    "response time."
 )
 PAGE = (
-    "Worker 2 takes 43 % of the requests. Its interpreter is at 0.99 of a CPU and its requests take 669 ms, against "
-    "379 ms on less busy workers; 18 threads of other workers idle.\n"
-    "This adds 290 ms to 43 % of the requests, and 125 ms to the mean response time, which is 504 ms.\n"
-    f"{WHAT_TO_CHANGE}"
+    acts(
+        MORE_PROCESSES,
+        "If `map-socket` binds sockets to workers, spread the load over the sockets instead.",
+        "If one kind of request computes most, make it cheaper or run it elsewhere: `uwsgi-headroom check` on the host "
+        "names it.",
+    )
+    + "Worker 2 takes 43 % of the requests. Its interpreter is at 0.99 of a CPU and its requests take 669 ms, against "
+    "379 ms on less busy workers; 18 threads of other workers idle. This adds 290 ms to 43 % of the requests, and 125 "
+    "ms to the mean response time, which is 504 ms."
 )
 TICKET = (
-    "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. That is 1.7 times an even share; "
-    "chance explains up to 1.1.\n"
-    "Its requests take 669 ms, against 379 ms on less busy workers; its interpreter is at 0.99 of a CPU. Balancing "
-    "would save 125 ms (25 %) of the mean response time; below 10 % the unevenness is harmless.\n"
-    f"{WHAT_TO_CHANGE}"
+    acts(
+        "If the cost below is under 10 %, leave it: the unevenness is harmless.",
+        "If `map-socket` binds sockets to workers, spread the load over the sockets.",
+        MORE_PROCESSES,
+    )
+    + "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. That is 1.7 times an even "
+    "share; chance explains up to 1.1. Its requests take 669 ms, against 379 ms on less busy workers; its interpreter "
+    "is at 0.99 of a CPU. Balancing would save 125 ms (25 %) of the mean response time."
 )
 
 
@@ -79,7 +87,8 @@ def hot_page(worker: int = 2, **labels: str) -> Firing:
     return firing(
         HOT,
         "critical",
-        f"uWSGI api on {labels['instance']}: worker {worker} is saturated while others have room.",
+        f"uWSGI api on {labels['instance']}: worker {worker} is saturated and takes 43 % of the requests, "
+        "while others have room",
         PAGE.replace("Worker 2", f"Worker {worker}"),
         **labels,
     )
@@ -90,8 +99,9 @@ def uneven_ticket(**labels: str) -> Firing:
     return firing(
         UNEVEN,
         "warning",
-        f"uWSGI api on {labels['instance']}: the hottest worker takes 1.7 times its fair share.",
+        f"uWSGI api on {labels['instance']}: the hottest worker takes 1.7 times its fair share",
         TICKET,
+        "00:01",
         **labels,
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tests.alerts.cases.case import Case, Firing, firing
+from tests.alerts.cases.case import Case, Firing, acts, firing
 from tests.support.promtool_series import RESERVE, Phase, Server, Worker, series
 
 RULES = ("recording.yaml", "capacity.yaml")
@@ -16,6 +16,7 @@ NORTH, SOUTH = ({**TARGET, "cluster": cluster} for cluster in ("north", "south")
 
 FULL, LOW = "UwsgiConcurrencyNearCapacity", "UwsgiHeadroomLow"
 INTERPRETER, CPU, SHARING = "UwsgiInterpreterBound", "UwsgiCpuBound", "UwsgiWorkersShareOneCpu"
+HOST = "UwsgiHostFull"
 
 
 def server(
@@ -51,6 +52,8 @@ def steady(state: Server, minutes: int = 40) -> Sequence[dict[str, str]]:
 
 CALM = server(2)
 BUSY = server(7.6, 0.6, full=0.4, queue=10)
+CROWDED = replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.02, others=1.58)
+IDLE = replace(server(0.1, 0.02, cpus=2), idle=0.0, others=1.92)
 PREFORK = server(0.95, 0.1, threads=1, full=0.8, queue=10)
 
 
@@ -73,67 +76,86 @@ WAITS = {
 """Of an exporter that may see what threads wait for."""
 
 
-CLEAR_FULL = (
-    "30.4 of 32 threads are busy on average, and all running threads are busy 40 % of the time. A request that finds "
-    "no free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 749 ms each: first "
-    "check whether that is longer than usual, and what the requests wait for.\n"
-)
+def waits(**threads: float) -> list[dict[str, str]]:
+    """What so many threads do, by state."""
+    labels = ",".join(f'{name}="{value}"' for name, value in TARGET.items())
+    name = "uwsgi_wait_thread_seconds_total"
+    return [
+        {"series": f'{name}{{state="{state}",{labels}}}', "values": f"0+{60 * number:g}x20"}
+        for state, number in threads.items()
+    ]
+
+
+LIMITED = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
+HOW_MUCH = "See how much to change: `uwsgi-headroom check` on the host has the number, and what the server then serves."
 PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
-SEE_FIRST = (
-    "See first what the threads wait for, as the runbook says: for a lock, a full backend or slow clients, more of "
-    "them only wait as well. Otherwise raise "
-)
-NOT_SEEN = (
-    "This exporter may not see what the threads wait for. Run `sudo uwsgi-headroom check --all` on the host, which "
-    "shows it once; docs/waits.md says how to grant the exporter that right. If they wait for a lock of the "
-    "application, hold it for less time. If for a backend, make it faster, or let it take more at once. If for slow "
-    "clients, let the web server in front buffer. Leave `threads` and `processes` as they are until then: more of them "
-    "may only wait as well."
-)
+SEE_FIRST = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
-CLEAR_PREFORK = (
-    "3.8 of 4 threads are busy on average, and all running threads are busy 80 % of the time. A request that finds no "
-    "free thread waits in the listen queue, now for 246 ms on average. 40.6 requests/s take 94 ms each: first check "
-    "whether that is longer than usual, and what the requests wait for.\n"
+NOT_SEEN = (
+    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter may "
+    "not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, a full backend or "
+    "slow clients, more of them may only wait as well."
 )
-BY_INTERPRETER = (
-    "In the worst 5 % of the last 1h, load 1.09 times as high would have saturated the interpreter of the hottest "
-    "worker: use more `processes` and fewer `threads`.\n"
-    "By limit: hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00 (1 means reached)."
+BY_STATE = {
+    "lock": "Hold the lock of the application for less time, or make its pool of connections larger: 4.5 of 7.5 "
+    "threads in service wait for it. More threads would wait as well.",
+    "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
+    "clients. More threads would wait as well.",
+    "backend": "See whether the backend is full: 4.5 of 7.5 threads in service wait for it. If it is, make it faster, "
+    "or let it take more at once; if it has room, raise `threads` or `processes`, one at a time.",
+    "sleep": MORE,
+}
+"""The first act, by what most threads do."""
+
+
+def _low(factor: str, act: str, by_limit: str) -> str:
+    return (
+        acts(
+            act,
+            "Run `uwsgi-headroom check` on the host at the busiest time: it says what to raise, and how much "
+            "that serves.",
+            "If the peak is a job or one client, move it to another time, or limit it.",
+        )
+        + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. By limit: "
+        f"{by_limit} (1 means reached)."
+    )
+
+
+FEWER_THREADS = "Use more `processes` and fewer `threads`."
+BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00")
+BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67")
+BY_CPUS = _low(
+    "1.11",
+    "Give the server more CPU, or move load to another host.",
+    "cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00",
 )
+BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57")
 
 
-BY_THREADS = (
-    f"In the worst 5 % of the last 1h, load 1.14 times as high would have used all threads. {NOT_SEEN}\n"
-    "By limit: threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67 (1 means reached)."
-)
-BY_CPUS = (
-    "In the worst 5 % of the last 1h, load 1.11 times as high would have used all available CPU: give the server "
-    "more, or move load to another host.\n"
-    "By limit: cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00 (1 means reached)."
-)
-BY_HOTTEST = (
-    "In the worst 5 % of the last 1h, load 1.18 times as high would have saturated the interpreter of the hottest "
-    "worker: use more `processes` and fewer `threads`.\n"
-    "By limit: hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57 (1 means reached)."
-)
+def _of(alert: str, severity: str, summary: str, description: str, since: str = "00:05", **labels: str) -> Firing:
+    return firing(alert, severity, f"uWSGI api on {labels['instance']}{summary}", description, since, **labels)
 
 
-def _of(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
-    return firing(alert, severity, f"uWSGI api on {labels['instance']}{summary}", description, **labels)
-
-
-def full(description: str = CLEAR_FULL + PROCESSES, **labels: str) -> Firing:
+def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each: int = 749, **labels: str) -> Firing:
     """The page of BUSY."""
-    return _of(FULL, "critical", " has hardly any thread free, and requests wait for one.", description, **labels)
+    return _of(
+        FULL,
+        "critical",
+        f" is overloaded: {busy} threads are busy, and requests wait",
+        acts(act, HOW_MUCH, LIMITED)
+        + f"All running threads are busy {percent} % of the time. A request that finds no free thread waits in the "
+        f"listen queue, now for 246 ms on average. 40.6 requests/s take {each} ms each.",
+        **labels,
+    )
 
 
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
     factor = re.findall(r"load ([0-9.]+) times", description)[0]
-    return _of(LOW, "warning", f": headroom is down to {factor}x.", description, **labels)
+    return _of(LOW, "warning", f": headroom is down to {factor}x", description, "01:01", **labels)
 
 
 def interpreter(**labels: str) -> Firing:
@@ -141,27 +163,55 @@ def interpreter(**labels: str) -> Firing:
     return _of(
         INTERPRETER,
         "warning",
-        ": the interpreters of all workers are saturated.",
-        "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
-        "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.\n"
-        "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
+        ": the interpreters of all workers are saturated, at 0.94 of a CPU each",
+        acts(
+            "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
+            "If no CPU is free, give the host more CPUs, or move load to another host.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds take most.",
+        )
+        + "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
+        "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.",
         **labels,
     )
 
 
-def cpu(used: str = "1.9 of 2 CPUs are in use by 4 workers.", **labels: str) -> Firing:
+def cpu(title: str = "its workers use all their CPU, 1.9 of 2 CPUs", used: str = "1.9", **labels: str) -> Firing:
     """The ticket of a server that uses 1.88 of 2 CPUs."""
     return _of(
         CPU,
         "warning",
-        ": hardly any CPU is left for its workers.",
-        f"{used} If load grows, response times (now 394 ms) grow. No uWSGI option adds CPUs.\n"
-        "The smallest of three limits applies: the affinity (the workers' masks allow 2 CPUs each), the cgroup's "
-        "quota, and the host's CPUs. Widen `cpu-affinity` or the mask that the service manager sets; raise the quota "
-        "(CPUQuota, --cpus, resources.limits.cpu); give the host more CPUs; or move load or other programs to another "
-        "host.",
+        f": {title}",
+        acts(
+            ("Raise the quota (CPUQuota, --cpus, resources.limits.cpu). " if "quota" in title else "")
+            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
+            "workers' masks allow 2 CPUs each.",
+            "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds take most.",
+        )
+        + f"4 workers use {used} of 2 CPUs. If load grows, response times (now 394 ms) grow.",
         **labels,
     )
+
+
+def host(title: str, used: str, others: str, since: str = "00:05", **labels: str) -> Firing:
+    """The ticket of a host without an idle CPU."""
+    fired = firing(
+        HOST,
+        "warning",
+        f"The CPUs of web1:9238 are full, and {title} CPU",
+        acts(
+            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it, if it is none that "
+            "users need.",
+            "Move a server to another host, or give the host more CPUs.",
+            "Keep what matters first: give the unit of that uWSGI a higher CPUWeight (systemd).",
+        )
+        + f"CPUs in use by server: {used}. Seen from one server, other programs use {others} of 2 CPUs.",
+        since,
+        **{**TARGET, **labels},
+    )
+    exp_labels = {name: value for name, value in fired["exp_labels"].items() if name != "server"}
+    link = {"runbook_url": f"http://web1:9238/runbooks/{HOST}?server="}
+    return {"exp_labels": exp_labels, "exp_annotations": {**fired["exp_annotations"], **link}}
 
 
 def sharing(**labels: str) -> Firing:
@@ -169,11 +219,15 @@ def sharing(**labels: str) -> Firing:
     return _of(
         SHARING,
         "warning",
-        ": 4 workers are pinned to a CPU together with another worker.",
-        "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
-        "wait for each other even if other CPUs are idle.\n"
-        "Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. In a "
-        "container, uWSGI counts the host's CPUs, not the container's.",
+        ": 4 workers are pinned to a CPU together with another worker",
+        acts(
+            "Remove `cpu-affinity`, and reload uWSGI.",
+            "If it has to be, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
+            "In a container, leave it out: uWSGI counts the host's CPUs, not the container's.",
+        )
+        + "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
+        "wait for each other even if other CPUs are idle.",
+        "00:03",
         **labels,
     )
 
@@ -270,18 +324,26 @@ CASES = [
     Case(
         f"{FULL}: fires: threads are for applications that are safe in them",
         [*steady(PREFORK, 20), WAITS],
-        {"19m": [full(CLEAR_PREFORK + SAFE_IN_THREADS, **TARGET)]},
+        {"19m": [full(SAFE_IN_THREADS, "3.8 of 4", 80, 94, **TARGET)]},
     ),
     Case(
         f"{FULL}: fires: more threads, where workers have several and interpreters idle",
         [*steady(server(7.6, 0.1, full=0.4, queue=10), 20), WAITS],
-        {"19m": [full(CLEAR_FULL + SEE_FIRST + "`threads` or `processes`, one at a time.", **TARGET)]},
+        {"19m": [full(MORE, **TARGET)]},
     ),
     Case(
         f"{FULL}: fires: neither threads nor processes, where nobody sees what the threads wait for",
         steady(server(7.6, 0.1, full=0.4, queue=10), 20),
-        {"19m": [full(CLEAR_FULL + NOT_SEEN, **TARGET)]},
+        {"19m": [full(NOT_SEEN, **TARGET)]},
     ),
+    *[
+        Case(
+            f"{FULL}: fires: its first act follows from what most threads do: {state}",
+            [*steady(server(7.6, 0.1, full=0.4, queue=10), 20), WAITS, *waits(**{state: 4.5, "cpu": 3})],
+            {"19m": [full(act, **TARGET)]},
+        )
+        for state, act in BY_STATE.items()
+    ],
     *six(LOW, CALM, server(6.2, 0.3), server(2, 0.9), low, early=2, late=20, history=61),
     Case(
         f"{LOW}: silent: three minutes of an hour are not a twentieth of it",
@@ -350,58 +412,9 @@ CASES = [
         nothing_fires=["39m"],
     ),
     Case(
-        f"{CPU}: silent: others leave half of the CPUs",
-        steady(replace(server(4, 0.1, cpus=2), idle=1.0, others=0.6)),
-        {"39m": []},
-        nothing_fires=["39m"],
-    ),
-    Case(
-        f"{CPU}: silent: a nearly idle server on a host whose CPUs others use",
-        steady(replace(server(0.1, 0.02, cpus=2), idle=0.0, others=1.92), 90),
-        {"89m": []},
-        nothing_fires=["39m", "89m"],
-    ),
-    Case(
-        f"{CPU}: silent: others use the CPUs, and no request waits for one",
-        steady(replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58)),
-        {"39m": []},
-        nothing_fires=["39m"],
-    ),
-    Case(
-        f"{CPU}: boundary: a thread that waits for a CPU on average is a ticket, less is none",
-        [
-            *steady(replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58, ready=1.1), 23),
-            *series([Phase(23, replace(server(4, 0.1, cpus=2), idle=0.02, others=1.58, ready=0.9))], **OTHER),
-        ],
-        {},
-        {"22m": 1},
-    ),
-    Case(
-        f"{CPU}: fires: others use what the workers could use, and requests wait",
-        steady(replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.02, others=1.58), 23),
-        {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.6 by others, with 0.0 idle.", **TARGET)]},
-    ),
-    Case(
-        f"{CPU}: fires: others grow with the load, and have nearly used up what is idle",
-        steady(replace(server(4, 0.1, cpus=2, affinity=2, queue=10), idle=0.16, others=1.44, follow=True), 23),
-        {"22m": [cpu("0.4 of 2 CPUs are in use by 4 workers, and 1.4 by others, with 0.2 idle.", **TARGET)]},
-    ),
-    Case(
-        f"{CPU}: silent: others with the same share who do not grow with it",
-        steady(replace(server(4, 0.1, cpus=2, affinity=2), idle=0.16, others=1.44)),
-        {"39m": []},
-    ),
-    Case(
         f"{CPU}: fires: a quota stops the workers, whose mean use is far below it, and requests wait",
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
-        {
-            "22m": [
-                cpu(
-                    "0.4 of 2 CPUs are in use by 4 workers. A quota stopped the workers in 30 % of its periods.",
-                    **TARGET,
-                )
-            ]
-        },
+        {"22m": [cpu("a CPU quota stops its workers in 30 % of its periods", "0.4", **TARGET)]},
     ),
     Case(
         f"{CPU}: silent: a quota stops the workers, and no request waits",
@@ -412,6 +425,69 @@ CASES = [
         f"{CPU}: boundary: a quota that stops the workers in less than a quarter of its periods",
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10)), *quota(0.24)],
         {"39m": []},
+    ),
+    Case(f"{HOST}: silent: a server with room", steady(CALM), {"39m": []}, nothing_fires=["39m"]),
+    Case(f"{HOST}: silent: others leave half of the CPUs", steady(replace(CROWDED, idle=1.0, others=0.6)), {"39m": []}),
+    Case(
+        f"{HOST}: silent: nine nearly idle servers on a host whose CPUs others use",
+        [line for place in range(9) for line in target(Phase(90, IDLE), server=f"idle{place}")],
+        {"89m": []},
+        nothing_fires=["39m", "89m"],
+    ),
+    Case(
+        f"{HOST}: silent: others use the CPUs, and no request waits for one",
+        steady(replace(CROWDED, queue=0)),
+        {"39m": []},
+        nothing_fires=["39m"],
+    ),
+    Case(
+        f"{HOST}: silent: others with the same share who do not grow with it",
+        steady(replace(CROWDED, queue=0, idle=0.16, others=1.44)),
+        {"39m": []},
+    ),
+    Case(
+        f"{HOST}: silent: a server that uses the CPUs itself, which is another ticket",
+        steady(replace(server(4, 0.47, cpus=2, affinity=2), idle=0.05, others=0.07)),
+        {"39m": []},
+    ),
+    Case(
+        f"{HOST}: boundary: a thread that waits for a CPU on average is a ticket, less is none",
+        [
+            *steady(replace(CROWDED, queue=0, ready=1.1), 23),
+            *series([Phase(23, replace(CROWDED, queue=0, ready=0.9))], **OTHER),
+        ],
+        {"14m": []},
+        {"22m": 1},
+    ),
+    Case(
+        f"{HOST}: fires: others use what the workers could use, and requests wait",
+        steady(CROWDED, 23),
+        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6")]},
+    ),
+    Case(
+        f"{HOST}: fires: one ticket for all servers, and not for those that hardly use CPU",
+        [
+            *steady(CROWDED, 23),
+            *target(Phase(23, replace(server(4, 0.08, cpus=2, queue=10), idle=0.02, others=1.2)), server="blog"),
+            *target(Phase(23, IDLE), server="idle"),
+        ],
+        {"22m": [host("2 uWSGI servers on it lack", "api 0.4, blog 0.3, idle 0.1", "1.9")]},
+    ),
+    Case(
+        f"{HOST}: counter reset: a full reload and a respawn do not hide it",
+        target(Phase(22, CROWDED), Phase(20, CROWDED, reload=True), Phase(20, CROWDED, respawned=(2,))),
+        count={"22m": 1, "41m": 1, "61m": 1},
+    ),
+    Case(
+        f"{HOST}: missing server: it resolves when the server is gone",
+        target(Phase(22, CROWDED), Phase(30, None)),
+        {"51m": []},
+        {"22m": 1},
+    ),
+    Case(
+        f"{HOST}: duplicate series: of two hosts that differ in a label of Prometheus, the one that is full",
+        [*target(Phase(23, CROWDED), **NORTH), *target(Phase(23, CALM), **SOUTH)],
+        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6", cluster="north")]},
     ),
     *six(
         SHARING,

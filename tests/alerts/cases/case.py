@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alerts.words import SERVER_DASHBOARD
-
 Firing = Mapping[str, Any]
 """An alert that is expected: `exp_labels` and `exp_annotations`."""
 
@@ -56,17 +54,19 @@ class Case:
         return {**given, **{key: of for key, of in tests.items() if of}}
 
 
-def firing(alert: str, severity: str, summary: str, description: str, **labels: str) -> Firing:
-    """Returns an expected alert, including its links."""
-    link = SERVER_DASHBOARD
-    for name in ("job", "instance", "server"):
-        link = link.replace(f"{{{{ $labels.{name} | urlquery }}}}", labels[name].replace(":", "%3A"))
+def acts(*lines: str) -> str:
+    """The first lines of a description."""
+    return "".join(f"{place}. {line}\n" for place, line in enumerate(lines, start=1))
+
+
+def firing(alert: str, severity: str, summary: str, description: str, since: str = "00:05", **labels: str) -> Firing:
+    """Returns an expected alert, including its link. Without an address of Grafana, there is none to a dashboard.
+    summary: without the time; since: the minute in which the alert's condition became true, empty if it is not said."""
     return {
         "exp_labels": {"severity": severity, **labels},
         "exp_annotations": {
-            "summary": summary,
+            "summary": f"{summary}{since and f', since 1 Jan {since} UTC'}.",
             "description": description,
-            "runbook_url": f"http://{labels['instance']}/runbooks/{alert}?server={labels['server']}",
-            "dashboard_url": f"http://localhost:3000{link}",
+            "runbook_url": f"http://{labels['instance']}/runbooks/{alert}?server={labels.get('server', '')}",
         },
     }

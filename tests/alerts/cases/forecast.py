@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import cos, pi
 
-from tests.alerts.cases.case import Case, Firing, firing
+from tests.alerts.cases.case import Case, Firing, acts, firing
 
 RULES = ("capacity.yaml",)
 ALERT = "UwsgiHeadroomForecast"
@@ -52,12 +52,16 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
     return firing(
         ALERT,
         "info",
-        f"uWSGI api on {labels['instance']} will be near capacity around {day}.",
-        f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
+        f"uWSGI api on {labels['instance']} will be near capacity around {day}",
+        acts(
+            "Look at the capacity review: does load grow as before, or was it one event?",
+            "Plan for more `processes` and CPUs, or another host.",
+            "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
+        )
+        + f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
         f"grows by {points} points a week: the trend of {count} days reaches 90 % around {day}, if load keeps growing "
-        "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.\n"
-        "Plan for more `processes` and CPUs, or another host. If the threads mostly wait for a lock, a full backend or "
-        "slow clients, that comes first.",
+        "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.",
+        "",
         **labels,
     )
 

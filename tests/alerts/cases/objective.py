@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.alerts.cases.case import Case, firing
+from tests.alerts.cases.case import Case, acts, firing
 
 RULES = ("burn_rates.yaml", "objective.yaml")
 NAME = "UwsgiErrorBudgetBurning"
@@ -125,14 +125,19 @@ CASES = [
                 firing(
                     NAME,
                     "critical",
-                    "uWSGI api on web1:9238: the error budget burns 21.0 times as fast as its objective permits.",
-                    "21.0 % of the requests of the last 5m took longer than 1s with the wait in the listen queue, were "
-                    "lost with their worker or refused (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective "
-                    "permits 1.0 %. At this rate, the budget of a month lasts 1d 10h 17m 8s. Lost in the last 5m: 30 "
-                    "requests.\n"
-                    "Another alert on this server names the cause, if it is a known one: follow that alert. Otherwise "
-                    "`uwsgi-headroom check` says what requests spend their time on. If it began with a deploy, roll "
-                    "the deploy back.",
+                    "uWSGI api on web1:9238 fails its users: 21.0 % of its requests are slow or fail now",
+                    acts(
+                        "Follow another alert on this server, if there is one: it names the cause.",
+                        "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
+                        "to do.",
+                        "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask "
+                        "for more than the server can do, limit them in the web server.",
+                    )
+                    + "21.0 % of the requests of the last 5m took longer than 1.0 s with the wait in the listen queue, "
+                    "were lost with their worker or refused (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective "
+                    "permits 1.0 %. The budget of a month lasts 1 d 10 h at this rate. Lost in the last 5m: 30 "
+                    "requests.",
+                    "00:42",
                     **TARGET,
                 )
             ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.alerts.cases.case import Case, firing
+from tests.alerts.cases.case import Case, acts, firing
 
 RULES = ("recording.yaml", "silent_causes.yaml")
 TARGET = {"job": "uwsgi", "instance": "web1:9238", "server": "api"}
@@ -45,11 +45,14 @@ def _values(name: str, phases: Sequence[Phase]) -> str:
     return " ".join(parts)
 
 
-def six(alert: str, calm: State, below: State, above: State, summary: str, description: str) -> list[Case]:
-    """The cases that every alert has."""
+def six(
+    alert: str, calm: State, below: State, above: State, summary: str, description: str, since: str = "00:01"
+) -> list[Case]:
+    """The cases that every alert has. summary: with INSTANCE for the instance."""
 
     def fires(labels: Mapping[str, str]) -> Mapping[str, object]:
-        return firing(alert, "warning", f"uWSGI api on {labels['instance']}{summary}", description, **labels)
+        title = summary.replace("INSTANCE", labels["instance"])
+        return firing(alert, "warning", title, description, since, **labels)
 
     return [
         Case(f"{alert}: silent: a server in which all is well", series((60, calm, False)), nothing_fires=["59m"]),
@@ -127,6 +130,17 @@ def holds(part: float) -> State:
     }
 
 
+def waits(state: str, threads: float, computing: float) -> State:
+    """So many threads are in a state, and so many compute, of 16; twenty requests a second."""
+    return {
+        f'uwsgi_wait_thread_seconds_total{{state="{state}"}}': 60 * threads,
+        'uwsgi_wait_thread_seconds_total{state="cpu"}': 60 * computing,
+        "uwsgi_wait_observed_seconds_total": 60,
+        'uwsgi_worker_requests_total{worker_id="1"}': 1200,
+        "uwsgi_threads_available": 16,
+    }
+
+
 def blocks(threads: float, behind: float, cpu: float) -> State:
     """So many threads are in a write to a pipe, and so many wait for a lock, or compute."""
     return {
@@ -144,11 +158,14 @@ CASES = [
         refuses(0, 1000),
         refuses(1, 130),
         refuses(5, 300),
-        " refuses requests, as its log says: 90 in 15m.",
-        "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
-        "the application may not have seen the request at all.\n"
-        "The runbook has the option to change for each reason, such as `buffer-size` for `head_too_large`. If it began "
-        "with a deploy, roll the deploy back.",
+        "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
+        acts(
+            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
+            "Run `uwsgi-headroom check` on the host: it has the line of the log and the option.",
+            "If the requests come from scanners, refuse them in the web server.",
+        )
+        + "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
+        "the application may not have seen the request at all.",
     ),
     Case(
         "UwsgiRequestsRejected: silent: messages that are not about refused requests",
@@ -160,35 +177,45 @@ CASES = [
         shares(0),
         shares(0.04),
         shares(0.6),
-        ": several workers use one connection to another server.",
-        "0.60 threads wait for an answer over it on average. It was opened before uWSGI forked the workers. Their "
-        "requests wait for each other there, and a worker may read the answer to another worker's request: users may "
-        "see the data of others.\n"
-        "`uwsgi-headroom check` names the connection. Open it after the fork: in a function with `@postfork` "
-        "(uwsgidecorators), or set `lazy-apps`.",
+        "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads waiting for it",
+        acts(
+            "Run `uwsgi-headroom check` on the host: it names the connection.",
+            "Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+            "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
+        )
+        + "The connection was opened before uWSGI forked the workers. Their requests wait for each other there, and a "
+        "worker may read the answer to another worker's request.",
     ),
     *six(
         "UwsgiDescriptorsLow",
         opens(100),
         opens(799),
         opens(830),
-        ": a worker has 83 % of its file descriptors open.",
-        "Worker 2 has 830 open, of 1000. Without a free one, a worker accepts no request, and what the application "
-        "opens fails with `Too many open files`.\n"
-        "See what is open with `ls -l /proc/PID/fd` of that worker. A number that only grows is a leak: a reload of "
-        "the workers gains time. If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+        "uWSGI api on INSTANCE: a worker has 83 % of its file descriptors open",
+        acts(
+            "Restart worker 2 to gain time: `uwsgi-headroom pids api --worker 2` prints the command, and what is lost "
+            "by it.",
+            "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
+            "If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+        )
+        + "It has 830 open, of 1000. Without a free one, a worker accepts no request, and what the application opens "
+        "fails with `Too many open files`.",
+        "00:00",
     ),
     *six(
         "UwsgiLoopHeld",
         holds(0),
         holds(0.48),
         holds(0.7),
-        ": calls hold up the event loop of a worker for 70 % of the time.",
-        "It is that of worker 2. With coroutines (gevent), one thread serves all requests of a worker: while a call "
-        "holds it, none of them goes on.\n"
-        "`uwsgi-headroom check` says what the call waits for, and `py-spy dump --pid PID` on that worker shows it. "
-        "Make it yield (`gevent-early-monkey-patch`, a client that is patched), or move it into a thread beside the "
-        "loop or into another process. More async cores would wait as well.",
+        "uWSGI api on INSTANCE: calls hold up the event loop of a worker for 70 % of the time",
+        acts(
+            "See what worker 2 does: `uwsgi-headroom pids api --worker 2` prints its PID for `py-spy dump`; "
+            "`uwsgi-headroom check` on the host says what the call waits for.",
+            "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
+            "If it computes, move it into a thread beside the loop or into another process.",
+        )
+        + "With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of them "
+        "goes on. More async cores would wait as well.",
     ),
     Case(
         "UwsgiLoopHeld: silent: a job that holds it for four minutes",
@@ -198,17 +225,63 @@ CASES = [
     *six(
         "UwsgiOutputBlocked",
         blocks(0.1, 0, 1),
-        blocks(0.8, 3, 0.1),
+        blocks(0.8, 0.9, 0.1),
         blocks(1, 3, 0.1),
-        ": workers are blocked writing to a pipe.",
-        "1.0 threads on average are in a write to their standard output or error, which is a pipe that takes nothing. "
-        "4.0 threads wait for a pipe, or for a lock that such a thread may hold.\n"
-        "Make the program at the other end read: `lsof +E -a -p PID -d 1,2` on a worker names it. It is the service "
-        "manager, the container's runtime or a log collector. Else write the log to a file (`logto`).",
+        "uWSGI api on INSTANCE: 1.0 threads are blocked writing to a pipe that nobody reads",
+        acts(
+            "Restart the program at the other end: the log collector, the service manager's journal, or the "
+            "container's runtime.",
+            "If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; `uwsgi-headroom pids api --stuck` "
+            "prints the PIDs.",
+            "For good, write the log to a file (`logto`), and log less.",
+        )
+        + "These threads are in a write to their standard output or error, which is a pipe that takes nothing. 4.0 "
+        "threads wait for a pipe, or for a lock that such a thread may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
         series((60, blocks(1, 0, 3), False)),
         nothing_fires=["59m"],
+    ),
+    *six(
+        "UwsgiLockBound",
+        waits("lock", 0.2, 2),
+        waits("lock", 2.9, 3),
+        waits("lock", 6, 2),
+        "uWSGI api on INSTANCE: 6.0 threads wait for a lock of the application",
+        acts(
+            "See which lock it is: `uwsgi-headroom check` on the host names the worker, and `py-spy dump --native` on "
+            "it the line.",
+            "Hold it for less time: no call to a database or a service while it is held.",
+            "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
+            "`processes` help; more threads only wait as well.",
+        )
+        + "Whatever holds the lock is done by one request at a time. It is not the interpreter lock. A mean request "
+        "spends 300 ms of its 400 ms so.",
+    ),
+    Case(
+        "UwsgiLockBound: silent: less than one thread, though most of them",
+        series((60, waits("lock", 0.9, 0.2), False)),
+        nothing_fires=["59m"],
+    ),
+    Case(
+        "UwsgiLockBound: silent: threads wait for the lock of one that is blocked in a write, which is another ticket",
+        series((60, blocks(1, 3, 0.1), False)),
+        {"59m": []},
+    ),
+    *six(
+        "UwsgiClientsSlow",
+        waits("client", 0.5, 2),
+        waits("client", 3.9, 2),
+        waits("client", 5, 2),
+        "uWSGI api on INSTANCE: 5.0 of 16 threads wait for slow clients",
+        acts(
+            "Let the web server in front buffer requests and responses, as nginx does by default: look for `buffering "
+            "off` in `nginx -T`.",
+            "If clients reach uWSGI directly, put a web server in front.",
+            "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
+        )
+        + "A thread that sends to a client, or receives from it, serves no other request; a few slow clients can take "
+        "all threads. A mean request spends 250 ms of its 350 ms so.",
     ),
 ]

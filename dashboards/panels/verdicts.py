@@ -1,0 +1,23 @@
+"""Words and colours of verdicts, causes and acts: those of the exporter's own faces, as mappings of the codes."""
+
+from __future__ import annotations
+
+from dashboards.panels.tables import Column
+from uwsgi_headroom.words.causes import CAUSES
+from uwsgi_headroom.words.states import STATUSES
+
+COLOURS = {"ok": "green", "warning": "orange", "critical": "red", "down": "red", "unknown": "text"}
+"""By the verdict's code."""
+
+BEFORE_WATCH = {"0": ("from the start", "text")}
+"""Since when, if that was before the exporter watched the server."""
+
+
+def columns(cause: int | None = None, act: int | None = None) -> dict[str, Column]:
+    """The columns of `uwsgi_verdict_info`, with the label `do` for what to do. cause, act: widths in pixels."""
+    words = {code: (STATUSES[code].word if code in STATUSES else code.upper(), at) for code, at in COLOURS.items()}
+    return {
+        "verdict": Column(words=words, width=100),
+        "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, width=cause, wraps=True),
+        "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, width=act, wraps=True),
+    }

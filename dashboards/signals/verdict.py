@@ -1,0 +1,86 @@
+"""What the exporter judges of servers, and what their users feel: the first row of a dashboard, as on its page."""
+
+from __future__ import annotations
+
+from dashboards.selector import BY_SERVER, FLEET, IDENTITY, ONE, WINDOW, Scope, with_service
+from dashboards.signal import PER_SECOND, Series, signal
+
+RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
+"""The verdicts of `uwsgi_verdict_info`, the worst first in a table."""
+
+_INFO, _SINCE = "uwsgi_verdict_info", "uwsgi_verdict_since_time_seconds"
+
+
+def _with_act(series: str) -> str:
+    """The series with the label `do`, which a table shows in other words than `cause`."""
+    return f'label_replace({series}, "do", "$1", "cause", "(.*)")'
+
+
+def _since(scope: Scope) -> str:
+    """When each verdict began, in milliseconds; 0 where that was before the exporter watched the server."""
+    info = scope.of(_INFO)
+    return f"({info} * 0 + on ({', '.join(IDENTITY)}) group_left () 1000 * {scope.of(_SINCE)}) or {info} * 0"
+
+
+def _with(verdict: str) -> str:
+    """The servers with a verdict."""
+    return FLEET.of(_INFO, f'verdict="{verdict}"')
+
+
+VERDICT = signal(
+    "Verdict",
+    "none",
+    """What the exporter judges, and the first thing to do. `uwsgi-headroom check` and the exporter's page say more:
+    which worker, which backend, which number. The words are those of the code in `uwsgi_verdict_info`.""",
+    Series(f"max by (verdict, cause, do) ({_with_act(_since(ONE))})", "Since", now=True),
+)
+_RANKED = "\nor ".join(f"{rank} * {_with(name)}" for name, rank in RANKS.items())
+RANKED = Series(
+    f"sort_desc(max {BY_SERVER.replace(')', ', verdict, cause, do)')} ({with_service(_with_act(f'({_RANKED})'))}))",
+    "Rank",
+    now=True,
+)
+"""Each server with its verdict, the worst first."""
+
+NUMBERS = signal(
+    "Servers by verdict",
+    "none",
+    "How many servers have which verdict of the exporter; the table below says why, and what to do.",
+    *(Series(f"count({_with(name)})", name, now=True) for name in ("down", "critical", "warning", "ok")),
+)
+
+_SERVICE = f"max({ONE.of('uwsgi_mean_response_time_seconds', WINDOW)})"
+_QUEUE = f"max({ONE.of('uwsgi_queue_wait_seconds', WINDOW)})"
+USERS_WAIT = signal(
+    "Users wait",
+    "s",
+    """Mean time of a request from its arrival in the listen queue to its end: the wait in the queue, and the time in
+    service, without static files. Only the time in service, if the queue cannot be measured; empty if no request is
+    served.""",
+    Series(f"{_SERVICE} + {_QUEUE} or {_SERVICE}", "users wait", now=True),
+    Series(_QUEUE, "in the queue", now=True),
+    Series(_SERVICE, "in service", now=True),
+)
+SERVED = signal(
+    "Served",
+    PER_SECOND,
+    """Requests completed per second, and connections that were refused: those that found a TCP queue full, of all
+    listeners of the network namespace. Refusals of UNIX sockets are not counted by anybody.""",
+    Series(f"max({ONE.of('uwsgi_throughput_requests_per_second', WINDOW)})", "served", now=True),
+    Series(f"sum({ONE.over('uwsgi_listen_overflows_total', '5m')})", "refused", now=True),
+)
+_LONGEST = f"max({ONE.of('uwsgi_socket_queue_length')})"
+QUEUE = signal(
+    "Queue",
+    "none",
+    """Connections that wait in the longest listen queue now, how many fit, and for which part of the last 5 minutes a
+    queue was full. Empty if the queue cannot be measured: the exporter's page shows the reason.""",
+    Series(_LONGEST, "wait", now=True),
+    Series(f"max({ONE.of('uwsgi_socket_max_queue_length')} > 0)", "fit", now=True),
+    Series(
+        f"max({ONE.over('uwsgi_socket_queue_full_seconds_total', '5m')})"
+        f" / max({ONE.over('uwsgi_exporter_observed_seconds_total', '5m')})",
+        "full",
+        now=True,
+    ),
+)

@@ -1,0 +1,97 @@
+"""Cases of the alerts about states that the exporter reports: paused workers, throttled vassals, waits of few "
+"requests."""
+
+from __future__ import annotations
+
+from tests.alerts.cases.case import Case, acts
+from tests.alerts.cases.silent_causes import State, series, six
+
+RULES = ("recording.yaml", "queue.yaml", "workers.yaml", "availability.yaml")
+
+
+def pauses(paused: int) -> State:
+    """So many of four workers are paused; cheaper mode keeps two more in reserve."""
+    return {
+        'uwsgi_workers{state="pause"}': paused,
+        'uwsgi_workers{state="idle"}': 4 - paused,
+        'uwsgi_workers{state="cheap"}': 2,
+        'uwsgi_socket_queue_length{socket="/run/api.sock"}': 0,
+    }
+
+
+def throttles(vassals: int) -> State:
+    """An emperor with five vassals throttles so many more."""
+    return {"uwsgi_emperor_blacklisted_vassals": vassals, "uwsgi_emperor_vassals": 5}
+
+
+def waits(seconds: float) -> State:
+    """One in twenty requests waits so long, though no mean is known that says so."""
+    return {
+        'uwsgi_queue_wait_percentile_seconds{window="5m",percentile="50"}': 0.004,
+        'uwsgi_queue_wait_percentile_seconds{window="5m",percentile="95"}': seconds,
+        'uwsgi_queue_wait_percentile_seconds{window="5m",percentile="99"}': 2 * seconds,
+        "uwsgi_listen_queue_oldest_wait_seconds": 0,
+    }
+
+
+CASES = [
+    *six(
+        "UwsgiWorkersPaused",
+        pauses(0),
+        pauses(3),
+        pauses(4),
+        "uWSGI api on INSTANCE: all 4 workers are paused, and serve nobody",
+        acts(
+            "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo`. Do so once: the same pauses them again.",
+            "Check that requests are served again: `uwsgi-headroom check` on the host.",
+            "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
+        )
+        + "A paused worker takes no request. 0 requests wait in the listen queue; when it is full, clients are turned "
+        "away.",
+        "00:00",
+    ),
+    Case(
+        "UwsgiWorkersPaused: silent: a deploy that pauses them for a minute",
+        series((20, pauses(0), False), (2, pauses(4), False), (20, pauses(0), False)),
+        nothing_fires=[f"{minute}m" for minute in range(20, 30)],
+    ),
+    Case(
+        "UwsgiWorkersPaused: silent: all workers are in cheaper mode's reserve",
+        series((60, {'uwsgi_workers{state="pause"}': 0, 'uwsgi_workers{state="cheap"}': 4}, False)),
+        nothing_fires=["59m"],
+    ),
+    *six(
+        "UwsgiVassalThrottled",
+        throttles(0),
+        throttles(0),
+        throttles(2),
+        "The emperor api on INSTANCE throttles 2 vassals, which fail to start",
+        acts(
+            "Read in the emperor's log why a vassal ends at its start: `journalctl -u UNIT --since -15min`.",
+            "Correct its release or its configuration; the emperor starts it at its next attempt.",
+            "If the vassal is no longer needed, remove its configuration.",
+        )
+        + "The application of a throttled vassal is down. 5 vassals run. `uwsgi-headroom check` on the host names "
+        "those that do not.",
+        "00:00",
+    ),
+    *six(
+        "UwsgiQueueWaitOfFew",
+        waits(0.03),
+        waits(0.49),
+        waits(0.8),
+        "uWSGI api on INSTANCE: one in twenty requests waits 800 ms or longer in the listen queue",
+        acts(
+            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request fill "
+            "the threads.",
+            "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
+            "exporter may not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, "
+            "a full backend or slow clients, more of them may only wait as well.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
+        )
+        + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer; the oldest one in the queue has "
+        "waited 0 ms now. A mean over all requests hides it.",
+        "00:00",
+    ),
+]
