@@ -18,6 +18,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.code import build_code
+from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
@@ -124,6 +125,7 @@ def _build_server(
         else None,
         code=build_code(figures.code, figures.flow.response_time) if figures and figures.code else None,
         kept_history=sections.build_kept_history(watch),
+        deploy=build_deploy(watch, clock.epoch()),
     )
 
 

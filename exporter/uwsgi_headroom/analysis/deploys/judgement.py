@@ -8,7 +8,7 @@ looks at a deploy together (`boundary`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1, inf, log, sqrt
 from typing import Literal, NamedTuple, get_args
 
@@ -168,9 +168,9 @@ def _join_to(seconds: float, pairs: Sequence[Pair]) -> list[Pair]:
     return joined
 
 
-def judge(before: Sides, after: Sides, expected: float = 1.0) -> Judgement:
+def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
     """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
-    of a request."""
+    of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
     figures = {
         "requests": (round(before.requests), round(after.requests)),
         "seconds": (before.seconds, after.seconds),
@@ -180,6 +180,8 @@ def judge(before: Sides, after: Sides, expected: float = 1.0) -> Judgement:
         return Judgement("unknown", **figures, reason=_too_little_before(before))
     second = after.half(1)
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, second, expected))]
+    if overloaded:
+        changes = [_not_for_load(change) for change in changes]
     if any(change.state == "worse" for change in changes):
         return Judgement("worse", tuple(changes), **figures)
     bounds = [change.high for change in changes if change.subject in ("time", "cpu")]
@@ -241,6 +243,11 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, second: Sides,
         elif high < less and less - difference.estimate >= least:
             state = "better"
     return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
+
+
+def _not_for_load(change: Change) -> Change:
+    """The change without a shorter time, which the end of an overload brings by itself."""
+    return replace(change, state="unclear") if (change.subject, change.state) == ("time", "better") else change
 
 
 def _find_margin(difference: Difference, information: float, tuned: float, error: float) -> float:
