@@ -100,10 +100,11 @@ def _render(found: Comparison) -> Iterator[str]:
     yield f"{found.name}: {deploy.sentence}"
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
-        more = [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
+        more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]
+        more += [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
         more += [f"p95 {duration(side.p95)}"] if side.p95 is not None else []
         more += [f"queue wait {duration(side.queue_wait)}"] if side.queue_wait is not None else []
-        yield f"{name:8} {', '.join([f'{counted(side.requests, "request")} in {duration(side.seconds)}', *more])}"
+        yield f"{name:8} {', '.join(more)}"
     if deploy.changes:
         yield ""
         yield from _list_changes(deploy.changes)

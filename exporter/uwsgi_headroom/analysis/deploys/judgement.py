@@ -178,8 +178,7 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     }
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
         return Judgement("unknown", **figures, reason=_too_little_before(before))
-    second = after.half(1)
-    changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, second, expected))]
+    changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     if overloaded:
         changes = [_not_for_load(change) for change in changes]
     if any(change.state == "worse" for change in changes):
@@ -212,15 +211,15 @@ def _unlike(before: Sides, after: Sides) -> str:
     return f"the load is {words} that of before, and times are compared up to a factor of {LIKE_LOAD:g}"
 
 
-def _judge_subject(subject: Subject, before: Sides, after: Sides, second: Sides, expected: float) -> Change | None:
+def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
     """The change of a quantity; None if it is not known on both sides yet."""
     if subject == "memory":
-        return _judge_memory(before, after, second)
+        return _judge_memory(before, after)
     if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:
         return None
-    one, other, later = before.of(subject), after.of(subject), second.of(subject)
+    one, other = before.of(subject), after.of(subject)
     difference = compare(one, other) if one and other else None
-    if difference is None or one is None or other is None or later is None:
+    if difference is None or one is None or other is None:
         return None
     allowed = log(expected) if subject == "time" else 0.0
     margin = _find_margin(difference, 1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
@@ -228,7 +227,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, second: Sides,
     state: State = "unclear"
     if subject == "errors":
         least = max(SMALLEST[subject], (_MORE_ERRORS - 1) * one.ratio)
-        if low > 0 and difference.estimate >= least and later.ratio - one.ratio >= least:
+        if low > 0 and difference.estimate >= least:
             state = "worse"
         elif high < 0 and -difference.estimate >= SMALLEST[subject]:
             state = "better"
@@ -236,9 +235,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, second: Sides,
     least = log(1 + SMALLEST[subject])
     more, less = max(0.0, allowed), min(0.0, allowed)
     if is_like_load(before, after):
-        # What came to an end by itself was a longer start: the second half is worse, too, or it is no change.
-        lasts = later.ratio > 0 and log(later.ratio / one.ratio) - more >= least
-        if low > more and difference.estimate - more >= least and lasts:
+        if low > more and difference.estimate - more >= least:
             state = "worse"
         elif high < less and less - difference.estimate >= least:
             state = "better"
@@ -255,12 +252,12 @@ def _find_margin(difference: Difference, information: float, tuned: float, error
     return from_normal(find_boundary(information, tuned, error), difference.freedom) * difference.error
 
 
-def _judge_memory(before: Sides, after: Sides, second: Sides) -> Change | None:
+def _judge_memory(before: Sides, after: Sides) -> Change | None:
     """The steady growth of a mean worker's memory, without that by which a new process fills up.
 
     If it fills up with the logarithm of its age, and grows by c a second besides, then the two halves of the time have
     both in known parts, which gives c."""
-    one, first, later = before.of("memory"), after.half(0).of("memory"), second.of("memory")
+    one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
     difference = compare(one, later) if one and later else None
     if difference is None or one is None or later is None or first is None:
         return None
