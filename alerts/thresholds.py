@@ -395,6 +395,11 @@ class Thresholds:
     loop_held_hold: str = knob(
         "5m", "How long a loop must be held so much before it is a ticket. Raise it to ignore batch jobs."
     )
+    deploy_hold: str = knob(
+        "1m",
+        "How long a deploy must be judged worse before it is a ticket. The exporter's verdict holds for all its looks "
+        "together, so a longer time makes it no more certain.",
+    )
     output_blocked_threads: float = knob(
         0.9, "Mean number of threads in a write to a pipe that takes nothing that is a ticket. As in `check`."
     )

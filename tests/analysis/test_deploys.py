@@ -1,4 +1,4 @@
-"""The statistics of a deploy: what it finds, how rarely it errs, and how it says so. `make bench-deploys` has the odds."""
+"""What is found of a deploy, how rarely that is wrong, and how it is said; `make bench-deploys` has the odds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.deploys.spread import Side, compare
 Make = Callable[[Random], Batch]
 
 
-def batch(  # noqa: PLR0913 - one for each quantity
+def batch(
     random: Random, *, rate: float = 10, time: float = 0.1, cpu: float = 0.05, errors: float = 0.0, grown: float = 0.0
 ) -> Batch:
     """A second of a server with exponential times."""

@@ -274,12 +274,11 @@ async def build_journal(
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
-    began_with = None if finding.severity == "info" else recorder.began_with(finding.code)
     return schema.Finding(
         code=finding.code,
         severity=finding.severity,
         title=finding.title,
-        evidence=f"{finding.evidence} It began within a minute of {began_with}." if began_with else finding.evidence,
+        evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
         meaning=finding.meaning,
         change=finding.change,
         settings=dict(finding.settings),
@@ -289,6 +288,19 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
+
+
+def _describe_beginning(finding: Finding, watch: Watch) -> str:
+    """Say with what a finding began; empty if that is not known."""
+    recorder = watch.recorder
+    if finding.severity == "info":
+        return ""
+    if began_with := recorder.began_with(finding.code):
+        roll_back = ": if that was a deploy, roll back first" if began_with.startswith("the reload") else ""
+        return f" It began within a minute of {began_with}{roll_back}."
+    if began_after := recorder.began_after_reload(finding.code):
+        return f" It began {began_after}: if that was a deploy, roll back first."
+    return ""
 
 
 def _list_unknowns(

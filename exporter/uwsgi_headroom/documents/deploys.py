@@ -31,8 +31,8 @@ LONGEST_COMPARED = 30 * 86_400.0
 
 class DeployChange(Struct, frozen=True, kw_only=True):
     """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
-    worker (memory). low, high: what the change is between, in parts of `before` for time and cpu, else in the same unit.
-    state: whether it is certain."""
+    worker (memory). low, high: what the change is between, in parts of `before` for time and cpu, else in the same
+    unit. state: whether it is certain."""
 
     subject: Subject
     before: float
@@ -104,7 +104,7 @@ def build_deploy(watch: Watch, now: float) -> Deploy | None:
     )
 
 
-def _build(  # noqa: PLR0913, PLR0917 - the parts of one document
+def _build(
     judgement: Judgement,
     time: float,
     first: float,
@@ -279,9 +279,9 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
                 turns.pause_if_due()
             for record in file.records(name, times.around, end, _MINUTES_SECONDS):
                 batch = make_batch(record.window)
-                if record.until - record.window.seconds >= times.around and batch:
-                    if start.is_over(batch, record.until):
-                        sides["after"].append(record)
+                is_after = record.until - record.window.seconds >= times.around
+                if is_after and batch and start.is_over(batch, record.until):
+                    sides["after"].append(record)
                 turns.pause_if_due()
         before, after = (
             (

@@ -63,8 +63,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_deploy_worse",
         "Whether requests take longer (time), use more CPU time (cpu) or fail more often (errors), or memory grows "
-        "(memory), since the last reload or restart: 1 if that is certain (docs/deploys.md). Absent without a reload in "
-        "the last day.",
+        "(memory), since the last reload or restart: 1 if that is certain (docs/deploys.md). Absent without one in the "
+        "last day.",
         [
             (labels, float(observation.deploy_worse[subject]))
             for _, observation in scrape.observations

@@ -96,8 +96,8 @@ class Deploy:
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
-    seconds. before: the batches before the first one. after: those since the start had ended. explains_before: what explains them. started_at: when the start
-    had ended; None until it has.
+    seconds. before: the batches before the first one; after: those since the start had ended. explains_before,
+    explains_after: what explains these. started_at: when the start had ended; None until it has.
     """
 
     time: float
@@ -222,7 +222,6 @@ class DeployWatch:
             now = watch.reading.time if watch.reading else deploy.time
             title = describe(deploy.judgement, deploy.name, None, deploy.parts)
             watch.recorder.journal.add(now, "deploy_judged", title)
-
 
     def find_worse(self, now: float) -> Mapping[Subject, bool] | None:
         """For each quantity, whether it became worse with the last deploy; None without one in the last day. now:

@@ -74,8 +74,8 @@ class Observation:
     """The last observation of a server. outcome: a reading, or the error of the last read; figures: of each window with
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
-    stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off; deploy_worse: what became
-    worse with the last reload, None if there was none in the last day."""
+    stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
+    deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
     name: str
     address: str

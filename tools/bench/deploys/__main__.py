@@ -10,7 +10,7 @@ import argparse
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -113,16 +113,16 @@ def run(seed: tuple[int, int], draw: Callable[[np.random.Generator], Deploy]) ->
 Run = Callable[[int, int, Callable[[np.random.Generator], Deploy]], list[Outcome]]
 
 
-def run_all(pool: ProcessPoolExecutor, number: int, count: int, draw: Callable[[np.random.Generator], Deploy]) -> list[Outcome]:
+def run_all(
+    pool: ProcessPoolExecutor, number: int, count: int, draw: Callable[[np.random.Generator], Deploy]
+) -> list[Outcome]:
     """Simulates `count` deploys of one kind. number: of the kind, which seeds them."""
     return list(pool.map(partial(run, draw=draw), [(number, each) for each in range(count)], chunksize=10))
 
 
 def count_unchanged(name: str, outcomes: Sequence[Outcome]) -> str:
     by = Counter(outcome.status for outcome in outcomes)
-    return " | ".join(
-        [name, str(len(outcomes)), *(str(by[status]) for status in ("worse", "better", "same", "early"))]
-    )
+    return " | ".join([name, str(len(outcomes)), *(str(by[status]) for status in ("worse", "better", "same", "early"))])
 
 
 def count_changed(name: str, size: str, fault: Fault, outcomes: Sequence[Outcome]) -> str:
@@ -153,7 +153,9 @@ def main() -> int:
         print(first, flush=True)
         promises = []
         for number, (requests, size) in enumerate(((1800, 0.2), (6500, 0.1))):
-            outcomes = everything(3 + number, options.changed // 5, partial(draw_promised, requests=requests, size=size))
+            outcomes = everything(
+                3 + number, options.changed // 5, partial(draw_promised, requests=requests, size=size)
+            )
             found = sum(outcome.status == "worse" for outcome in outcomes)
             kept &= found >= LEAST_POWER * len(outcomes)
             promises.append(f"{size:.0%} | {requests:,} | {len(outcomes)} | {found} | {found / len(outcomes):.1%}")

@@ -70,20 +70,16 @@ class Deploy:
         """The server after it."""
         server, size = self.server, self.size
         whole = server.cpu + server.backend + server.lock
-        match self.fault:
-            case "cpu":
-                return replace(server, cpu=server.cpu * (1 + size))
-            case "backend":
-                return replace(server, backend=server.backend + size * whole)
-            case "lock":
-                return replace(server, lock=server.lock + size * whole)
-            case "memory":
-                return replace(server, leak=server.leak + size)
-            case "exceptions":
-                return replace(server, errors=server.errors + size)
-            case "mix":
-                return replace(server, slow=server.slow + size / 9)
-        return server
+        changes: dict[Fault, dict[str, float]] = {
+            "none": {},
+            "cpu": {"cpu": server.cpu * (1 + size)},
+            "backend": {"backend": server.backend + size * whole},
+            "lock": {"lock": server.lock + size * whole},
+            "memory": {"leak": server.leak + size},
+            "exceptions": {"errors": server.errors + size},
+            "mix": {"slow": server.slow + size / 9},
+        }
+        return replace(server, **changes[self.fault])
 
 
 def run_server(

@@ -102,9 +102,8 @@ def expect_time(before: Window, after: Window) -> float:
     factor = 1.0
     for state, use in zip(_CONTENDED, (_find_cpu_use(before), _find_interpreter_use(before)), strict=True):
         if use:
-            use = min(use, _FULLEST)
-            more = min(use * load, _FULLEST)
-            grown = more / (1 - more) * (1 - use) / use
+            used, later = min(use, _FULLEST), min(use * load, _FULLEST)
+            grown = later / (1 - later) * (1 - used) / used
             factor += waits.share(state) * (grown - 1)
     return max(0.1, factor)
 

@@ -35,6 +35,9 @@ class Batch(NamedTuple):
 Subject = Literal["time", "cpu", "errors", "memory"]
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 
+_SPENT: tuple[Subject, ...] = ("time", "cpu")
+"""What a request spends: changes of these are in parts of what it spent before."""
+
 ERRORS: Mapping[Subject, float] = {"time": 0.0018, "cpu": 0.0018, "errors": 0.0007, "memory": 0.0007}
 """The probability of a false "worse", for each quantity over all looks. Together 0.005."""
 
@@ -147,7 +150,7 @@ class Sides:
                 known = _join_to(MEMORY_SECONDS, known)
             # A worker that was just replaced has no growth; a time is known always or never.
             is_known = len(known) == len(pairs) or subject == "memory"
-            self._sides[subject] = Side(known, relative=subject in ("time", "cpu")) if known and is_known else None
+            self._sides[subject] = Side(known, relative=subject in _SPENT) if known and is_known else None
         return self._sides[subject]
 
     def half(self, place: int) -> Sides:
@@ -183,9 +186,10 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         changes = [_not_for_load(change) for change in changes]
     if any(change.state == "worse" for change in changes):
         return Judgement("worse", tuple(changes), **figures)
-    bounds = [change.high for change in changes if change.subject in ("time", "cpu")]
-    bound = max(bounds, default=None)
-    needed = max([_find_needed(subject, before, after) for subject in ("time", "cpu")])
+    spent: list[Subject] = [subject for subject in _SPENT if before.of(subject)]
+    bounds = [change.high for change in changes if change.subject in spent]
+    bound = max(bounds) if len(bounds) == len(spent) > 0 else None
+    needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
     rest = {"bound": bound, "needed": None if needed == inf else round(needed)}
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
         return Judgement("unknown", tuple(changes), **figures, **rest, reason=_unlike(before, after))
@@ -275,10 +279,10 @@ def _judge_memory(before: Sides, after: Sides) -> Change | None:
 
 def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
     """About how many requests after a deploy exclude a change of ENOUGH, if there is none; infinite if no number
-    does, 0 if the quantity is not known."""
+    does."""
     one, other = before.of(subject), after.of(subject)
     if one is None:
-        return 0.0
+        return inf
     difference = compare(one, other) if other else None
     if difference is None or other is None:
         other = one
@@ -294,4 +298,3 @@ def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
             return max(number, seconds * before.load)
         number *= 1.1
     return inf
-

@@ -17,7 +17,8 @@ _BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
     """What a deploy changed, as a sentence or two. since: what the deploy was, such as `the reload at 14:02`. ago:
-    seconds since then, None where its time stands beside the sentence. parts: of a request, the one that changed most first."""
+    seconds since then, None where its time stands beside the sentence. parts: of a request, the one that changed most
+    first."""
     opening = f"Since {since}" + ("" if ago is None else f" ({duration(max(1.0, ago))} ago)")
     match judgement.status:
         case "unknown":
@@ -26,9 +27,7 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
             return f"{opening} it is too early: {_too_early(judgement)}."
         case "same":
             return f"{opening} there is no change above {_bound(judgement)} in the time or CPU time of a request."
-    order = ("time", "cpu", "errors", "memory")
-    state = judgement.status
-    found = sorted((each for each in judgement.changes if each.state == state), key=lambda each: order.index(each.subject))
+    found = [change for change in judgement.changes if change.state == judgement.status]
     first, *rest = [_describe_change(change, judgement, parts) for change in found]
     return f"{opening} {first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, log, sqrt
+from operator import mul
 from typing import NamedTuple
 
 Pair = tuple[float, float]
@@ -48,7 +49,7 @@ class Side:
         self._joined = [_describe(self._last)]
 
     def residuals(self, doublings: int) -> Residuals:
-        """The residuals after neighbours were joined two by two so often. A last one without a neighbour is left out."""
+        """The residuals after neighbours were joined two by two so often. A last one is left out."""
         while len(self._joined) <= doublings:
             self._last = [one + other for one, other in zip(self._last[::2], self._last[1::2], strict=False)]
             self._joined.append(_describe(self._last))
@@ -57,7 +58,7 @@ class Side:
 
 def _describe(residuals: Sequence[float]) -> Residuals:
     squares = fsum([residual * residual for residual in residuals])
-    products = fsum([one * other for one, other in zip(residuals, residuals[1:], strict=False)])
+    products = fsum(map(mul, residuals, residuals[1:]))
     return Residuals(len(residuals), squares, products / squares if squares else 0.0)
 
 
