@@ -34,7 +34,7 @@ def _slower(t: Thresholds) -> Alert:
         hold=t.deploy_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} is worse since its last reload.",
-        description=f"{{{{ range $place, $each := {asked(worse)} }}}}"
+        description=f"Since then {{{{ range $place, $each := {asked(worse)} }}}}"
         f"{{{{ if $place }}}}, and {{{{ end }}}}{named}{{{{ end }}}}. At most one of 200 deploys without a change is "
         "judged so.\n"
         "`uwsgi-headroom compare` says by how much, and what requests wait for. If the reload was a deploy, roll it "

@@ -21,10 +21,9 @@ CASES: list[Case] = [
         "UwsgiSlowerSinceReload",
         judged(),
         judged(),
-        judged("time", "cpu"),
+        judged("errors"),
         " is worse since its last reload.",
-        "requests use more CPU time, and requests take longer. At most one of 200 deploys without a change is judged "
-        "so.\n"
+        "Since then more requests fail. At most one of 200 deploys without a change is judged so.\n"
         "`uwsgi-headroom compare` says by how much, and what requests wait for. If the reload was a deploy, roll it "
         "back, or find the change in that part.",
     )
