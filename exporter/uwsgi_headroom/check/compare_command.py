@@ -19,7 +19,7 @@ from uwsgi_headroom.documents.deploys import Comparison, DeployChange, DeployPar
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
-from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
 from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent
 
 _ANSWER_SECONDS = 30.0
@@ -97,14 +97,14 @@ def parse_moment(text: str, now: float) -> float:
 
 def _render(found: Comparison) -> Iterator[str]:
     deploy = found.deploy
-    yield f"{found.name}: {deploy.sentence}"
+    yield from wrap(f"{found.name}: {deploy.sentence}", _WIDTH)
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
         more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]
         more += [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
         more += [f"p95 {duration(side.p95)}"] if side.p95 is not None else []
         more += [f"queue wait {duration(side.queue_wait)}"] if side.queue_wait is not None else []
-        yield f"{name:8} {', '.join(more)}"
+        yield from wrap(", ".join(more), _WIDTH, f"{name:8} ", " " * 9)
     if deploy.changes:
         yield ""
         yield from _list_changes(deploy.changes)
@@ -114,6 +114,8 @@ def _render(found: Comparison) -> Iterator[str]:
             yield f"{title}:"
             yield from _list_parts(parts)
 
+
+_WIDTH, _LONGEST = 80, 50
 
 _NAMES = {"time": "time", "cpu": "CPU time", "errors": "errors", "memory": "memory"}
 
@@ -132,6 +134,6 @@ def _list_changes(changes: Sequence[DeployChange]) -> Iterator[str]:
 
 
 def _list_parts(parts: Sequence[DeployPart]) -> Iterator[str]:
-    width = max(len(part.name) for part in parts)
+    width = min(_LONGEST, max(len(escape_text(part.name)) for part in parts))
     for part in parts:
-        yield f"  {part.name:{width}} {duration(part.before):>8} → {duration(part.after)}"
+        yield f"  {escape_text(part.name)[:_LONGEST]:{width}} {duration(part.before):>8} → {duration(part.after)}"
