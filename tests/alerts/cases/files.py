@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.alerts.cases import balance, capacity, deploys, forecast, objective, silent_causes
+from tests.alerts.cases import balance, capacity, deploys, forecast, objective, silent_causes, usual
 from tests.alerts.cases.case import Case
 from tests.support.promtool import RULES, rules_read
 from tools.environments import ROOT
@@ -19,7 +19,15 @@ WRITTEN = sorted((ROOT / "alerts" / "tests").glob("*.test.yaml"))
 """Hand-written files of cases, one per subject."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a PyYAML built without libyaml has only the slow loader
-_MADE = ((balance, "1m"), (capacity, "1m"), (deploys, "1m"), (forecast, "2h"), (objective, "3m"), (silent_causes, "1m"))
+_MADE = (
+    (balance, "1m"),
+    (capacity, "1m"),
+    (deploys, "1m"),
+    (forecast, "2h"),
+    (objective, "3m"),
+    (silent_causes, "1m"),
+    (usual, "1h"),
+)
 """Modules of cases, each with its interval of rule evaluation."""
 
 
