@@ -174,6 +174,7 @@ class DeployWatch:
         else:
             latest = Deploy(event.time, latest.first, at, latest.reloads + 1, latest.before, latest.explains_before)
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
+        self._due_at = at
 
     def _add(self, at: float, batch: Batch) -> None:
         deploy = self.latest

@@ -97,12 +97,16 @@ class Surroundings(threading.Thread):
         """Serves until `stop`."""
         with contextlib.suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._serve())
+        self._loop.run_until_complete(asyncio.sleep(0.1))  # the other tasks end, too
 
     def stop(self) -> None:
         """Ends the thread."""
-        for task in asyncio.all_tasks(self._loop):
-            self._loop.call_soon_threadsafe(task.cancel)
+        self._loop.call_soon_threadsafe(self._cancel)
         self.join(10)
+
+    def _cancel(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
 
     async def _serve(self) -> None:
         async with await asyncio.start_server(self._answer, "127.0.0.1", self.port) as server:

@@ -34,6 +34,8 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
 
 def _too_early(judgement: Judgement) -> str:
     done = judgement.requests[1]
+    if not done:
+        return "the start stands apart, a minute and 100 requests"
     if judgement.needed is None:
         return f"{counted(done, 'request')}, and those before it differ too much"
     if done >= judgement.needed:
