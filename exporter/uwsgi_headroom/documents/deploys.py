@@ -229,8 +229,8 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
             after.append(batch)
         await turns.pause_if_due()
     seen_before = history.window(times.before, around)
-    began = start.ended_at
-    seen_after = history.window(end - offset - began, end - offset) if began is not None else None
+    started = start.ended_at
+    seen_after = history.window(end - offset - started, end - offset) if started is not None else None
     return (before, _explain(watch, seen_before)), (after, _explain(watch, seen_after))
 
 

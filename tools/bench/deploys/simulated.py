@@ -79,7 +79,7 @@ class Deploy:
             "exceptions": {"errors": server.errors + size},
             "mix": {"slow": server.slow + size / 9},
         }
-        return replace(server, **changes[self.fault])
+        return replace(server, **changes[self.fault])  # type: ignore[arg-type]  # these are all numbers
 
 
 def run_server(

@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.routes import RouteFigures
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import State
 from uwsgi_headroom.words.states import WAITS
 
 FULL = 0.2
@@ -84,7 +85,7 @@ def _find_routes(side: Side) -> dict[str, float]:
     return {route: time * side.routes.share(route) for route in side.routes.threads}
 
 
-_CONTENDED = ("cpu_wait", "interpreter_lock")
+_CONTENDED: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 _FULLEST = 0.95
 
 

@@ -174,28 +174,30 @@ def _join_to(seconds: float, pairs: Sequence[Pair]) -> list[Pair]:
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
     """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
     of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
-    figures = {
-        "requests": (round(before.requests), round(after.requests)),
-        "seconds": (before.seconds, after.seconds),
-        "expected": expected,
-    }
+    judgement = Judgement(
+        "early",
+        requests=(round(before.requests), round(after.requests)),
+        seconds=(before.seconds, after.seconds),
+        expected=expected,
+    )
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
-        return Judgement("unknown", **figures, reason=_too_little_before(before))
+        return replace(judgement, status="unknown", reason=_too_little_before(before))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     if overloaded:
         changes = [_not_for_load(change) for change in changes]
-    if any(change.state == "worse" for change in changes):
-        return Judgement("worse", tuple(changes), **figures)
-    spent: list[Subject] = [subject for subject in _SPENT if before.of(subject)]
+    judgement = replace(judgement, changes=tuple(changes))
+    if judgement.worse:
+        return replace(judgement, status="worse")
+    spent = [subject for subject in _SPENT if before.of(subject)]
     bounds = [change.high for change in changes if change.subject in spent]
     bound = max(bounds) if len(bounds) == len(spent) > 0 else None
     needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
-    rest = {"bound": bound, "needed": None if needed == inf else round(needed)}
+    judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
-        return Judgement("unknown", tuple(changes), **figures, **rest, reason=_unlike(before, after))
+        return replace(judgement, status="unknown", reason=_unlike(before, after))
     if bound is not None and any(change.state == "better" for change in changes):
-        return Judgement("better", tuple(changes), **figures, **rest)
-    return Judgement("same" if bound is not None and bound <= ENOUGH else "early", tuple(changes), **figures, **rest)
+        return replace(judgement, status="better")
+    return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
 
 
 def is_like_load(before: Sides, after: Sides) -> bool:

@@ -45,7 +45,7 @@ def _too_early(judgement: Judgement) -> str:
 
 def _round_up(number: int) -> int:
     """To two digits."""
-    unit = 10 ** max(0, len(str(number)) - 2)
+    unit = int(10.0 ** max(0, len(str(number)) - 2))
     return ceil(number / unit) * unit
 
 

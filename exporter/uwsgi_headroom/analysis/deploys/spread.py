@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, log, sqrt
 from operator import mul
-from typing import NamedTuple
 
 Pair = tuple[float, float]
 """The amount in a batch, and its weight: its requests, or its seconds."""
@@ -26,7 +25,8 @@ _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
 batches): at first, and where they have been joined before. Where some was found, more is likely."""
 
 
-class Residuals(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Residuals:
     """The residuals of a side. squares: their sum of squares; correlation: of neighbours."""
 
     count: int
@@ -100,9 +100,9 @@ def compare(before: Side, after: Side) -> Difference | None:
     pooled = fsum([each.squares for each in residuals]) / (before.weight + after.weight)
     pooled *= sum(counts) / (sum(counts) - 2)
     variances = []
-    for side, (count, squares, _) in zip(sides, residuals, strict=True):
-        square = squares / side.weight * count / (count - 1)
-        if count < max(counts):
+    for side, own in zip(sides, residuals, strict=True):
+        square = own.squares / side.weight * own.count / (own.count - 1)
+        if own.count < max(counts):
             square = max(square, pooled)
         variances.append((1 + 2 * correlation) * square / side.weight)
     return Difference(
