@@ -105,7 +105,7 @@ def test_end_to_end() -> None:
         wait_until(lambda: json.loads(watching.get("/api/v1/servers/shop")[1])["deploy"] is not None, what="the reload")
         compared = run("compare", "shop", "--exporter", f"http://127.0.0.1:{watching.port}", "--json")
         deploy = json.loads(compared.stdout)["deploy"]
-        assert (deploy["status"], deploy["reloads"]) == ("unknown", 0)
+        assert (deploy["status"], deploy["reloads"]) == ("unknown", 1)
         assert "of the 10 min before it are known" in deploy["sentence"]
         assert "before" in run("compare", page, "--around", str(began), "--before", "10m", "--after", "1m").stdout
         checked = run("check", page, "--since-reload", "--not-before", str(began - 1))

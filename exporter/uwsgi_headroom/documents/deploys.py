@@ -179,6 +179,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
     deploy: Deploy
 
 
+def describe_last(watch: Watch, now: float) -> Comparison | None:
+    """What the last deploy changed, as a comparison; None if the exporter saw none. now: epoch seconds."""
+    deploy = build_deploy(watch, now)
+    return None if deploy is None else Comparison(name=watch.name, time=now, deploy=deploy)
+
+
 async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
     """Compare the time before a moment with that after it, from the hour in memory, or from the history file if that
     alone reaches back. The start after the moment stands apart. Raises HistoryFileError."""
@@ -273,11 +279,11 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
         start = _Start(times.around)
         with HistoryFile(path, now) as file:
-            tier = _MINUTES_SECONDS if times.before <= _MOST_MINUTES else _QUARTERS_SECONDS
+            tier = _MINUTES_SECONDS if max(times.before, end - times.around) <= _MOST_MINUTES else _QUARTERS_SECONDS
             for record in file.records(name, times.around - times.before, times.around, tier):
                 sides["before"].append(record)
                 turns.pause_if_due()
-            for record in file.records(name, times.around, end, _MINUTES_SECONDS):
+            for record in file.records(name, times.around, end, tier):
                 batch = make_batch(record.window)
                 is_after = record.until - record.window.seconds >= times.around
                 if is_after and batch and start.is_over(batch, record.until):

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
-from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_times
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_times, describe_last
 from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.errors import HistoryFileError
@@ -252,11 +252,14 @@ async def _compare(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
     around = query_parameters.parse_number(request, "around", latest.time if latest else 0.0, 0, 1e12)
     if not around:
         raise RefusedError(400, "around: give a time in epoch seconds, since the exporter saw no reload of this server")
+    is_last = not any(query_parameters.read_parameter(request, name) for name in ("around", "before", "after"))
     before = query_parameters.parse_number(request, "before", BEFORE_SECONDS, 60, LONGEST_COMPARED)
     after = query_parameters.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
     times = Times(around, before, after)
 
     async def make() -> bytes:
+        if is_last:
+            return msgspec.json.encode(describe_last(watch, fleet.clock.epoch()))
         try:
             return msgspec.json.encode(await compare_times(watch, fleet.clock, times))
         except HistoryFileError as error:
@@ -265,7 +268,9 @@ async def _compare(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
     def newest_slice() -> object:
         return watch.history.newest_slice(_COMPARED_SECONDS)
 
-    return await _json(request, await builds.get(_COMPARISONS, ("compare", watch, times), newest_slice, make, request))
+    return await _json(
+        request, await builds.get(_COMPARISONS, ("compare", watch, times, is_last), newest_slice, make, request)
+    )
 
 
 async def _events(

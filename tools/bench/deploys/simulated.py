@@ -15,6 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
+from uwsgi_headroom.watch.deploy_watch import (
+    LATER_LOOK_SECONDS,
+    LONGEST_START,
+    LOOK_SECONDS,
+    START_REQUESTS,
+    START_SECONDS,
+)
 
 Floats = NDArray[np.float64]
 
@@ -151,10 +158,8 @@ def _grow(server: Server, seconds: int, age: int, random: np.random.Generator) -
     return [float(each) for each in np.diff(pages)]
 
 
-START_SECONDS, START_REQUESTS = 60, 100
-
-LOOKS = (*range(120, 600, 15), *range(600, 3601, 30))
-"""Seconds after the start at which a deploy is looked at."""
+LOOKS = (*range(120, 600, int(LOOK_SECONDS)), *range(600, 3601, int(LATER_LOOK_SECONDS)))
+"""Seconds after the start at which a deploy is looked at, as by the exporter."""
 
 
 def follow(deploy: Deploy, random: np.random.Generator) -> Iterator[tuple[int, Judgement]]:
@@ -175,7 +180,7 @@ def follow(deploy: Deploy, random: np.random.Generator) -> Iterator[tuple[int, J
 def _find_start(batches: list[Batch]) -> int:
     requests = 0.0
     for second, batch in enumerate(batches):
-        if second >= START_SECONDS and (requests >= START_REQUESTS or second >= 5 * START_SECONDS):
+        if second >= START_SECONDS and (requests >= START_REQUESTS or second >= LONGEST_START):
             return second
         requests += batch.requests
     return len(batches)
