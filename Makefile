@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
+.PHONY: help demo test test-all test-dependencies lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-scale bench-page bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats try-container mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -69,6 +69,10 @@ bench-ramp:  ## raise the load of real servers until requests wait and until the
 bench-days:  ## simulate 1,000 days of healthy servers and count pages, for 30 minutes of one CPU (ARGS="--jobs 2")
 	@$(PYTHON) -m tools.prepare bench-days
 	@.venv/bin/python -m tools.bench.days $(ARGS)
+
+bench-deploys:  ## simulate 5,000 deploys and judge real ones, for 25 minutes (ARGS="--real 40", ARGS="--jobs 2")
+	@$(PYTHON) -m tools.prepare bench
+	@.venv/bin/python -m tools.bench.deploys $(ARGS)
 
 bench-cost:  ## measure what the exporter costs uWSGI, the machine and the application, for 12 minutes
 	@$(PYTHON) -m tools.prepare bench

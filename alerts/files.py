@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from alerts import burn_rates, compat, daily, recording
-from alerts.alerting import availability, balance, capacity, objective, queue, silent_causes, workers
+from alerts.alerting import availability, balance, capacity, deploys, objective, queue, silent_causes, workers
 from alerts.rule import Group
 from alerts.rule import render as to_yaml
 from alerts.thresholds import Thresholds
@@ -17,6 +17,7 @@ FILES: dict[str, Callable[[Thresholds], Sequence[Group]]] = {
     "availability.yaml": availability.groups,
     "balance.yaml": balance.groups,
     "capacity.yaml": capacity.groups,
+    "deploys.yaml": deploys.groups,
     "objective.yaml": objective.groups,
     "queue.yaml": queue.groups,
     "silent_causes.yaml": silent_causes.groups,

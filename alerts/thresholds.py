@@ -421,6 +421,17 @@ class Thresholds:
     loop_held_hold: str = knob(
         "5m", "How long a loop must be held so much before it is a ticket. Raise it to ignore batch jobs."
     )
+    deploy_hold: str = knob(
+        "1m",
+        "How long a deploy must be judged worse before it is a ticket. The exporter's verdict holds for all its looks "
+        "together, so a longer time makes it no more certain.",
+    )
+    usual_slower: float = knob(
+        0.2,
+        "By what part requests must take longer than at the same hour of the 14 days before to be a ticket. How much "
+        "these days differ from each other counts as well. Raise it where an objective is set.",
+    )
+    usual_hold: str = knob("30m", "How long that must last before it is a ticket.")
     output_blocked_threads: float = knob(
         0.9, "Mean number of threads in a write to a pipe that takes nothing that is a ticket. As in `check`."
     )

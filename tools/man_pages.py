@@ -29,6 +29,14 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "--format nagios --min-headroom 2:1.2 --max-queue-wait 100ms:2s /run/uwsgi/shop.stats",
             "Run as a monitoring plugin, with your own thresholds.",
         ),
+        (
+            "http://127.0.0.1:9238/servers/shop --since-reload --wait 10m",
+            "Wait in a pipeline until it is known whether a deploy made the server worse.",
+        ),
+    ),
+    "compare": (
+        ("shop", "Say what the last reload of a server changed, by the exporter of this machine."),
+        ("shop --around 14:02 --before 1h --after 10m", "Compare the ten minutes after 14:02 with the hour before."),
     ),
     "top": (
         ("", "Watch the servers of this machine."),
@@ -80,6 +88,7 @@ _EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("2", "Critical."),
         ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
     ),
+    "compare": (("0", "There is a comparison."), ("1", "There is no answer."), ("2", "An argument is wrong.")),
     "top": (("0", "You quit, or the snapshot shows every server."), ("3", "A server could not be read.")),
     "pids": (
         ("0", "The workers are listed, with the command for those that you chose."),

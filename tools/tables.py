@@ -52,6 +52,8 @@ KIND_TEXTS: Mapping[Kind, str] = {
     "configuration_changed": "The version, the number of workers or threads, the sockets or an option that the "
     "exporter reads has changed.",
     "log_message": "uWSGI's log, if it is [read](log.md), had a known message. Messages are joined by their sentence.",
+    "deploy_judged": "What a reload changed is known: requests are slower, faster, or without a change "
+    "([deploys](deploys.md)).",
     "verdict_changed": f"Two judgements in a row, at least {JUDGE_SECONDS:g} s apart, came to the same new verdict. "
     "Its time is that of the first.",
 }

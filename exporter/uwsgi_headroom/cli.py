@@ -120,8 +120,17 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             read_pollfds=options.read_pollfds,
             logs=tuple(options.log or ()),
             code=_find_prefixes(line, options),
+            since_reload=_wants_since_reload(line, options),
+            wait=options.wait,
+            not_before=options.not_before,
         )
     )
+
+
+def _wants_since_reload(line: CommandLine, options: argparse.Namespace) -> bool:
+    if (options.wait or options.not_before is not None) and not options.since_reload:
+        line.commands["check"].error("--wait and --not-before need --since-reload")
+    return bool(options.since_reload)
 
 
 def _find_prefixes(line: CommandLine, options: argparse.Namespace) -> tuple[str, ...] | None:
@@ -149,6 +158,22 @@ def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import pids
     return pids.run(options.server, options.worker or (), stuck=options.stuck, http_config=options.http_config_file)
+
+
+def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.check import compare_command
+    return compare_command.run(
+        compare_command.Comparing(
+            server=options.server,
+            exporter=options.exporter,
+            before=options.before,
+            after=options.after,
+            around=options.around,
+            as_json=options.json,
+            http_config=options.http_config_file,
+        )
+    )
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
@@ -235,6 +260,7 @@ def _completion(line: CommandLine, options: argparse.Namespace) -> int:
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "serve": _serve,
     "check": _check,
+    "compare": _compare,
     "top": _top,
     "pids": _pids,
     "report": _report,

@@ -27,7 +27,7 @@ _WHY = {
     "http": "not an exporter, or an exporter without this server",
 }
 _SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
-_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events|what-if)", re.DOTALL)
+_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events|what-if|compare)", re.DOTALL)
 _OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]

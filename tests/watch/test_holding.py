@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 from tests.analysis.test_diagnosis import full
@@ -111,7 +112,7 @@ def test_since_the_reload() -> None:
     """A finding that begins within a minute after a reload says so; one that was there before does not, nor one of a
     server that was not watched before."""
 
-    def evidence(before_reload: int, fails_before: bool) -> str:
+    def evidence(before_reload: int, fails_before: bool, fails_after: int = 0) -> str:
         watch, server = ScriptedWatch(), Server(processes=2, threads=2)
 
         def fail(_second: int) -> None:
@@ -123,6 +124,7 @@ def test_since_the_reload() -> None:
 
         watch.seconds(server, before_reload, fail if fails_before else work)
         server.reload(watch.now)
+        watch.seconds(server, fails_after, work)
         watch.seconds(server, 40, fail)
         found = next(each for each in watch.document().findings if each.code == "exceptions")
         assert found.severity == "warning"
@@ -131,3 +133,8 @@ def test_since_the_reload() -> None:
     assert "It began within a minute of the reload at " in evidence(200, fails_before=False)
     assert "It began" not in evidence(200, fails_before=True)
     assert "It began" not in evidence(30, fails_before=False)
+    later = evidence(200, fails_before=False, fails_after=180)
+    assert re.search(
+        r" It began 3[.\d]* min after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
+    )
+    assert "It began" not in evidence(200, fails_before=False, fails_after=1000)

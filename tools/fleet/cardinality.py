@@ -110,7 +110,8 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_headroom_ratio": len(LIMITS) * shape.windows,
         "uwsgi_response_time_percentile_seconds": len(SHARES) * shape.windows,
         "uwsgi_queue_wait_percentile_seconds": len(SHARES),
-        "uwsgi_events_total": len(KINDS) - 1,  # without a log, no event is a message of it
+        "uwsgi_events_total": len(KINDS)
+        - 2,  # without a log, no event is a message of it, and without a reload none judges one
         "uwsgi_workers": len(STATES),
         "uwsgi_lock_held": shape.locks,
         "uwsgi_exporter_read_errors_total": len(REASONS),

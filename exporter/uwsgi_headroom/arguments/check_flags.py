@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uwsgi_headroom.arguments.parser import Parser, seconds_between
+from uwsgi_headroom.arguments.parser import Parser, number_between, parse_span, seconds_between
 from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
@@ -96,6 +96,25 @@ def add_check_flags(parser: Parser) -> None:
         action="append",
         help="also predict throughput, response time and memory of a setting, such as 8x4: 8 processes with 4 threads "
         "each; repeatable, or separated by commas",
+    )
+    parser.add_argument(
+        "--since-reload",
+        action="store_true",
+        help="also judge what the last reload or restart changed, for a pipeline: critical if requests are slower, use "
+        "more CPU or fail more often, or memory grows; unknown while that is not certain. Needs an exporter",
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="TIME",
+        type=parse_span(0, 3600),
+        default=0.0,
+        help="with --since-reload: wait so long for a verdict, such as 10m (default 0)",
+    )
+    parser.add_argument(
+        "--not-before",
+        metavar="SECONDS",
+        type=number_between(0, 1e12),
+        help="with --since-reload: an earlier reload does not count; seconds since 1970, as of `date +%%s`",
     )
     parser.add_argument(
         "--min-headroom",

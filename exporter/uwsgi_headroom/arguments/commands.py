@@ -10,7 +10,7 @@ from typing import Any
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.check_flags import DESCRIPTION as CHECKING
 from uwsgi_headroom.arguments.check_flags import add_check_flags, add_http_config_flag
-from uwsgi_headroom.arguments.parser import Parser, UsageError, seconds_between, suggest, whole_between
+from uwsgi_headroom.arguments.parser import Parser, UsageError, parse_span, seconds_between, suggest, whole_between
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
 from uwsgi_headroom.arguments.tune_flags import add_tune_flags
@@ -71,6 +71,7 @@ def make_command_line() -> CommandLine:
     made = {
         "serve": _add_serve(commands),
         "check": _add_check(commands),
+        "compare": _add_compare(commands),
         "top": _add_top(commands),
         "pids": _add_pids(commands),
         "report": _add_report(commands),
@@ -207,6 +208,35 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
 
 def _parse_numbers(text: str) -> list[int]:
     return [whole_between(1, 100_000)(number) for number in text.split(",")]
+
+
+def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
+    parser = _add_command(
+        commands,
+        "compare",
+        summary="say what a deploy changed",
+        description="Compare the time after a reload, or after another moment, with the time before it: time and CPU "
+        "time of a request, errors, growth of memory, and what requests wait for. A running exporter answers, from its "
+        "last hour or from its history file. A change is named if chance makes one so large in at most one of 200 "
+        "comparisons. Exit status: 0, or 1 if there is no answer.",
+    )
+    parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
+    parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
+    parser.add_argument(
+        "--around",
+        metavar="TIME",
+        help="the moment, such as 14:02, 2026-11-26T14:02 or seconds since 1970 (default: the last reload)",
+    )
+    for name, words in (("before", "before it (default 20m)"), ("after", "after it (default: an hour, or until now)")):
+        parser.add_argument(
+            f"--{name}",
+            metavar="TIME",
+            type=parse_span(60, 30 * 86_400),
+            help=f"how long a time {words}, 1m to 30d",
+        )
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    add_http_config_flag(parser)
+    return parser
 
 
 def _add_report(commands: argparse._SubParsersAction[Parser]) -> Parser:

@@ -94,6 +94,24 @@ def seconds_between(least: float, most: float) -> Callable[[str], float]:
     return expecting(f"{least:g} to {most:g} seconds", lambda text: parse_number(text, least, most))
 
 
+_SPAN_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_span(least: float, most: float) -> Callable[[str], float]:
+    """Make a parser of lengths of time such as `90s`, `10m`, `1h` or `7d` to seconds, between two bounds."""
+
+    def parse(text: str) -> float:
+        return parse_number(text[:-1], 0, most) * _SPAN_UNITS.get(text[-1:], float("nan"))
+
+    def parse_within(text: str) -> float:
+        seconds = parse(text)
+        if not least <= seconds <= most:
+            raise ValueError(text)
+        return seconds
+
+    return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse_within)
+
+
 def number_between(least: float, most: float) -> Callable[[str], float]:
     """Make a parser of numbers between two bounds, which are included."""
     return expecting(f"a number from {least:g} to {most:,.0f}", lambda text: parse_number(text, least, most))

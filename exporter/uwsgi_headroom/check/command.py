@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import nagios_report, reports
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
+from uwsgi_headroom.check.since_reload import POLL_SECONDS, apply_deploy, is_undecided
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
 from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, Targets, judge_targets, parse_targets, sort_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
@@ -65,17 +67,30 @@ async def _judge(
         raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
     if targets.exporters and request.code is not None:
         raise ConfigError("--code: an exporter looks at code by its own setting of that name; set it there")
-    documents = await judge_targets(
-        targets,
-        request.seconds,
-        settings,
-        stuck_seconds,
-        read_locks=request.read_locks,
-        read_pollfds=request.read_pollfds != "false",
-        logs=request.logs,
-        code=request.code,
-    )
-    judged = [apply_thresholds(document, request.thresholds) for document in documents]
+    if request.since_reload and (targets.watched or targets.silent):
+        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
+    loop = asyncio.get_running_loop()
+    end = loop.time() + request.wait
+    while True:
+        documents = await judge_targets(
+            targets,
+            request.seconds,
+            settings,
+            stuck_seconds,
+            read_locks=request.read_locks,
+            read_pollfds=request.read_pollfds != "false",
+            logs=request.logs,
+            code=request.code,
+        )
+        judged = [apply_thresholds(document, request.thresholds) for document in documents]
+        if not request.since_reload:
+            break
+        judged = [apply_deploy(document, request.not_before) for document in judged]
+        if loop.time() >= end or not is_undecided(judged):
+            break
+        if task := asyncio.current_task():
+            loop.add_signal_handler(signal.SIGINT, task.cancel)
+        await asyncio.sleep(min(POLL_SECONDS, end - loop.time()))
     return sorted(judged, key=_gravity), targets.single
 
 

@@ -114,6 +114,12 @@ class Request:
     read_pollfds: Literal["true", "false"] | None = None
     logs: tuple[str, ...] = ()
     code: tuple[str, ...] | None = None
+    since_reload: bool = False
+    """Whether the last reload is judged as well."""
+    wait: float = 0.0
+    """How many seconds to wait for that verdict."""
+    not_before: float | None = None
+    """An earlier reload does not count; epoch seconds."""
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

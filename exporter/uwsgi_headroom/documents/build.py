@@ -19,6 +19,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.code import build_code
+from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
@@ -126,6 +127,7 @@ def _build_server(
         else None,
         code=build_code(figures.code, figures.flow.response_time) if figures and figures.code else None,
         kept_history=sections.build_kept_history(watch),
+        deploy=build_deploy(watch, clock.epoch()),
     )
 
 
@@ -305,12 +307,11 @@ async def build_journal(
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
-    began_with = None if finding.severity == "info" else recorder.began_with(finding.code)
     return schema.Finding(
         code=finding.code,
         severity=finding.severity,
         title=finding.title,
-        evidence=f"{finding.evidence} It began within a minute of {began_with}." if began_with else finding.evidence,
+        evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
         meaning=finding.meaning,
         change=finding.change,
         settings=dict(finding.settings),
@@ -321,6 +322,19 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
         event=recorder.journal.latest_of(kind) if kind else None,
         of_host=finding.of_host,
     )
+
+
+def _describe_beginning(finding: Finding, watch: Watch) -> str:
+    """Say with what a finding began; empty if that is not known."""
+    recorder = watch.recorder
+    if finding.severity == "info":
+        return ""
+    if began_with := recorder.began_with(finding.code):
+        roll_back = ": if that was a deploy, roll back first" if began_with.startswith("the reload") else ""
+        return f" It began within a minute of {began_with}{roll_back}."
+    if began_after := recorder.began_after_reload(finding.code):
+        return f" It began {began_after}: if that was a deploy, roll back first."
+    return ""
 
 
 def _list_unknowns(

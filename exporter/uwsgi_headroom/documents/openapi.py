@@ -9,16 +9,18 @@ import msgspec
 from uwsgi_headroom import documents
 from uwsgi_headroom.analysis.what_if import MOST_SETTINGS
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Comparison
 from uwsgi_headroom.documents.history import MOST_POINTS, History
 from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.journal.events import MOST_EVENTS
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 
 VERSION = "1.1.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
-_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, WhatIf, Problem)
+_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, WhatIf, Comparison, Problem)
 
 
 def render() -> bytes:
@@ -74,6 +76,7 @@ def _paths() -> dict[str, Any]:
         f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404, 503),
         f"{one}/journal": _get("The events of a server", Journal, [_SERVER, *_JOURNAL], 400, 404, 503),
         f"{one}/what-if": _get("Predictions for other settings", WhatIf, [_SERVER, _SETTINGS], 400, 404, 503),
+        f"{one}/compare": _get("What changed around a moment", Comparison, [_SERVER, *_COMPARE], 400, 404, 503),
         f"{one}/events": _events("The document of a server, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
     }
 
@@ -134,6 +137,26 @@ _SETTINGS = {
     "observed setting. A prediction takes a second or more, and is then kept for a minute.",
     "schema": {"type": "string", "examples": ["8x4,4x8"]},
 }
+_COMPARE = [
+    {
+        "name": "around",
+        "in": "query",
+        "description": "The moment, in epoch seconds; by default the last reload.",
+        "schema": {"type": "number"},
+    },
+    {
+        "name": "before",
+        "in": "query",
+        "description": "Seconds before it that are compared.",
+        "schema": {"type": "number", "minimum": 60, "maximum": LONGEST_COMPARED, "default": BEFORE_SECONDS},
+    },
+    {
+        "name": "after",
+        "in": "query",
+        "description": "Seconds after it that are compared, or until now; of these, the start stands apart.",
+        "schema": {"type": "number", "minimum": 60, "maximum": LONGEST_COMPARED, "default": AFTER_SECONDS},
+    },
+]
 _WHY = {
     400: "A parameter is invalid",
     404: "No server has this name",

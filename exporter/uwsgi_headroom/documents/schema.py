@@ -11,6 +11,7 @@ from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.code import Code
+from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.routes import Route
@@ -328,7 +329,8 @@ class Server(Struct, frozen=True, kw_only=True):
     listen queue, in the same form; null if none was seen waiting in the window, or with stats-no-cores. objective: null
     if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
-    in the output of `check` with a what-if; the API has a path of its own. code: null while it is off.
+    in the output of `check` with a what-if; the API has a path of its own. code: null while it is off. deploy: what the
+    last reload or restart changed; null if the exporter saw none.
     """
 
     name: str
@@ -371,6 +373,7 @@ class Server(Struct, frozen=True, kw_only=True):
     kept_history: KeptHistory | None = None
     what_if: WhatIf | None = None
     code: Code | None = None
+    deploy: Deploy | None = None
 
 
 class Journal(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ Kind = Literal[
     "configuration_changed",
     "verdict_changed",
     "log_message",
+    "deploy_judged",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -80,14 +81,15 @@ class Journal:
         workers: Sequence[int] = (),
         cause: Cause | None = None,
         count: int = 1,
+        since: float | None = None,
     ) -> None:
         """Add an event at `time` (epoch seconds) that happened `count` times since the last reading. An event that was
-        noticed late may be older than the latest one."""
+        noticed late may be older than the latest one. since: when it began, if that took time."""
         self.counts[kind] += count
         event = Event(
             id=self._next_id,
             time=time,
-            since=time,
+            since=time if since is None else since,
             kind=kind,
             title=title,
             evidence=evidence,

@@ -96,6 +96,17 @@ class Recorder:
             return None
         return f"{WORDS_OF_BEGINNINGS[event.kind]} at {strftime('%H:%M', localtime(event.time))}"
 
+    def began_after_reload(self, code: str) -> str | None:
+        """How long after a reload the present finding with this code began, such as `3 min after the reload at 14:02`;
+        None if it began at once (`began_with`), later than in AFTER_RELOAD_SECONDS, or before it."""
+        since, event = self.verdicts.since(code), self.journal.latest_of("reload")
+        if since is None or event is None or code in EVENTS_OF_FINDINGS or code in self.verdicts.before_outage:
+            return None
+        after = since - event.time
+        if not BEGIN_SECONDS < after <= AFTER_RELOAD_SECONDS:
+            return None
+        return f"{duration(after)} after the reload at {strftime('%H:%M', localtime(event.time))}"
+
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
         away = duration(time - (self.down_since or time))
         self.down_since = None
@@ -207,6 +218,9 @@ WORDS_OF_BEGINNINGS: Mapping[Kind, str] = {
 
 BEGIN_SECONDS = 70.0
 """The longest time from such an event to a finding: a window, and two judgements."""
+
+AFTER_RELOAD_SECONDS = 900.0
+"""The longest time from a reload to a finding that may be due to it: a cache fills, and load comes."""
 
 
 @dataclass(frozen=True, slots=True)

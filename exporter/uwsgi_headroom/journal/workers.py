@@ -172,7 +172,8 @@ class WorkerEvents:
         manner = "at once" if seconds < AT_ONCE_SECONDS else "one after another"
         title = f"All {len(times)} workers were replaced, {manner}."
         evidence = f"Within {duration(seconds)}, as in a reload of the workers. " if seconds else ""
-        self._journal.add(reading.time, "reload", title, evidence + "The master is the same process.")
+        evidence += "The master is the same process."
+        self._journal.add(reading.time, "reload", title, evidence, since=min(times.values()))
         times.clear()
 
     def _cheaper(self, reserve: dict[bool, list[int]], now: Snapshot, time: float) -> None:

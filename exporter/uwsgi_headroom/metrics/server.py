@@ -7,13 +7,19 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
+from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
 from uwsgi_headroom.analysis.settings import review_server
-from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.journal.events import KINDS, Kind
 from uwsgi_headroom.metrics.family import counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.words.causes import NO_CAUSE
+
+
+def _may_happen(kind: Kind, observation: Observation) -> bool:
+    """Whether a server may have events of a kind: messages need a log, and judgements of a deploy need one."""
+    return {"log_message": observation.log, "deploy_judged": observation.deploy_worse}.get(kind, True) is not None
 
 
 def families(scrape: Scrape) -> Iterator[Metric]:
@@ -53,7 +59,19 @@ def families(scrape: Scrape) -> Iterator[Metric]:
             (labels, observation.events.get(kind, 0))
             for _, observation in scrape.observations
             for labels, kind in zip(label_each(observation, "kind", KINDS), KINDS, strict=True)
-            if kind != "log_message" or observation.log  # without a log there are none
+            if _may_happen(kind, observation)
+        ],
+    )
+    yield gauge(
+        "uwsgi_deploy_worse",
+        "Whether requests take longer (time), use more CPU time (cpu) or fail more often (errors), or memory grows "
+        "(memory), since the last reload or restart: 1 if that is certain (docs/deploys.md). Absent without one in the "
+        "last day.",
+        [
+            (labels, float(observation.deploy_worse[subject]))
+            for _, observation in scrape.observations
+            if observation.deploy_worse is not None
+            for labels, subject in zip(label_each(observation, "quantity", SUBJECTS), SUBJECTS, strict=True)
         ],
     )
     yield gauge(

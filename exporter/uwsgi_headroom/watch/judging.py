@@ -89,6 +89,7 @@ class Judge:
             findings = self._watch.judged(figures, reading)
             sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
             self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
+        self._watch.deploys.judge_if_due(reading.at)
 
 
 class NeighbourSlices:

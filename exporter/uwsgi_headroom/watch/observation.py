@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from uwsgi_headroom.analysis.deploys.judgement import Subject
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.slo import Slo
@@ -75,7 +76,8 @@ class Observation:
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
-    verdict: the present one; loaded_at, down_since: as in `Recorder`."""
+    verdict: the present one; loaded_at, down_since: as in `Recorder`;
+    deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
     name: str
     address: str
@@ -93,6 +95,7 @@ class Observation:
     verdict: Verdict = NO_VERDICT
     loaded_at: float | None = None
     down_since: float | None = None
+    deploy_worse: Mapping[Subject, bool] | None = None
 
     @property
     def reading(self) -> Reading | None:

@@ -43,6 +43,7 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
+from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.holding import HeldFindings
 from uwsgi_headroom.watch.judging import BackendWatch, Judge, NeighbourSlices, ObjectiveWatch
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
@@ -118,6 +119,7 @@ class Watch:
         self.neighbours = NeighbourSlices()
         self.backends = BackendWatch()
         self.recorder = Recorder()
+        self.deploys = DeployWatch(self)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
@@ -231,6 +233,7 @@ class Watch:
             verdict=self.recorder.verdicts.current,
             loaded_at=self.recorder.loaded_at,
             down_since=self.recorder.down_since,
+            deploy_worse=self.deploys.find_worse(self._clock.monotonic()),
         )
 
     def figures(self, reading: Reading, windows: Sequence[float]) -> list[Figures]:
@@ -365,3 +368,4 @@ class Watch:
                 self.recorder.down(self._clock.epoch(), outcome)
             return
         self.recorder.read(outcome, self.integrals.totals)
+        self.deploys.note(outcome.at, self.integrals.totals)

@@ -13,11 +13,13 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_times, describe_last
 from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import MOST_EVENTS, Event
 from uwsgi_headroom.store.record import LONGEST_SECONDS, MINUTES
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
@@ -36,6 +38,8 @@ _STORED_HISTORIES = Kind("histories from the file", rest=1.0, most=bounds.MOST_H
 _JOURNALS = Kind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
 _PREDICTIONS = Kind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
 
+_COMPARISONS = Kind("comparisons", rest=1.0, most=bounds.MOST_HISTORIES, seconds=15.0)
+
 _LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
@@ -47,6 +51,10 @@ _YOUNG_SECONDS = 10.0
 """How long a prediction from a history shorter than its window is kept."""
 
 
+_COMPARED_SECONDS = 5.0
+"""How long a comparison is kept."""
+
+
 def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Route]:
     """Make all routes under /api/v1/."""
     register_text_convertor()
@@ -56,6 +64,7 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
         "/history": lambda request, watch: _history(fleet, builds, request, watch),
         "/journal": lambda request, watch: _journal(fleet, builds, request, watch),
         "/what-if": lambda request, watch: _what_if(fleet, builds, request, watch),
+        "/compare": lambda request, watch: _compare(fleet, builds, request, watch),
         "/events": lambda request, watch: _events(fleet, builds, streams, request, watch),
     }
 
@@ -236,6 +245,32 @@ async def _what_if(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
 
     key = "what-if", watch, seconds, settings
     return await _json(request, await builds.get(_PREDICTIONS, key, newest_slice, make, request))
+
+
+async def _compare(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
+    latest = watch.deploys.latest
+    around = query_parameters.parse_number(request, "around", latest.time if latest else 0.0, 0, 1e12)
+    if not around:
+        raise RefusedError(400, "around: give a time in epoch seconds, since the exporter saw no reload of this server")
+    is_last = not any(query_parameters.read_parameter(request, name) for name in ("around", "before", "after"))
+    before = query_parameters.parse_number(request, "before", BEFORE_SECONDS, 60, LONGEST_COMPARED)
+    after = query_parameters.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
+    times = Times(around, before, after)
+
+    async def make() -> bytes:
+        if is_last:
+            return msgspec.json.encode(describe_last(watch, fleet.clock.epoch()))
+        try:
+            return msgspec.json.encode(await compare_times(watch, fleet.clock, times))
+        except HistoryFileError as error:
+            raise RefusedError(503, str(error)) from None
+
+    def newest_slice() -> object:
+        return watch.history.newest_slice(_COMPARED_SECONDS)
+
+    return await _json(
+        request, await builds.get(_COMPARISONS, ("compare", watch, times, is_last), newest_slice, make, request)
+    )
 
 
 async def _events(

@@ -219,6 +219,7 @@ EVENTS: Mapping[str, Event] = {
     "sampling_gap": Event("dim", "magenta"),
     "configuration_changed": Event("accent", "cyan"),
     "verdict_changed": Event("warning", "bold"),
+    "deploy_judged": Event("accent", "bold"),
 }
 """The other kinds look plain."""
 

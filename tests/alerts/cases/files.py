@@ -12,7 +12,7 @@ import yaml
 
 from alerts.files import FILES
 from alerts.thresholds import Thresholds
-from tests.alerts.cases import balance, capacity, forecast, objective, silent_causes, states
+from tests.alerts.cases import balance, capacity, deploys, forecast, objective, silent_causes, states, usual
 from tests.alerts.cases.case import Case
 from tests.support.promtool import RULES, rules_read
 from tools.environments import ROOT
@@ -25,7 +25,16 @@ GROUPS = [group.name for groups in FILES.values() for group in groups(Thresholds
 an evaluation later."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # a PyYAML built without libyaml has only the slow loader
-_MADE = ((balance, "1m"), (capacity, "1m"), (forecast, "2h"), (objective, "3m"), (silent_causes, "1m"), (states, "1m"))
+_MADE = (
+    (balance, "1m"),
+    (capacity, "1m"),
+    (deploys, "1m"),
+    (forecast, "2h"),
+    (objective, "3m"),
+    (silent_causes, "1m"),
+    (states, "1m"),
+    (usual, "1h"),
+)
 """Modules of cases, each with its interval of rule evaluation."""
 
 

@@ -74,6 +74,7 @@ export const TONES = {
   sampling_gap: "dim",
   configuration_changed: "accent",
   verdict_changed: "warning",
+  deploy_judged: "accent",
 };
 
 /** How many colours named backends have. */

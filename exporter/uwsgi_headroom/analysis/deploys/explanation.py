@@ -1,0 +1,132 @@
+"""Explains a deploy: in which parts of a request the time was spent before and after, and what the load alone explains.
+
+What is here is not judged: it says where a judged change comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
+from uwsgi_headroom.analysis.percentiles import ResponseTimes
+from uwsgi_headroom.analysis.routes import RouteFigures
+from uwsgi_headroom.analysis.wait_states import compute_waits
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import State
+from uwsgi_headroom.words.states import WAITS
+
+FULL = 0.2
+"""The share of the time with every thread busy from which on a side is overloaded."""
+
+
+class Part(NamedTuple):
+    """A part of a mean request, in seconds before and after: what it waits for, or its route."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def growth(self) -> float:
+        """Seconds by which it grew; negative if it shrank."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What explains one side. routes: of the same window, None where they are off."""
+
+    window: Window
+    response_times: ResponseTimes | None = None
+    routes: RouteFigures | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the server was overloaded: every thread was busy for some time."""
+        return (ratio(self.window.full_seconds, self.window.observed_seconds) or 0.0) >= FULL
+
+
+def list_parts(before: Side, after: Side) -> tuple[Part, ...]:
+    """What a mean request spends its time on, the part that changed most first; empty if it is not known."""
+    return _compare(_find_parts(before.window), _find_parts(after.window))
+
+
+def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
+    """By how much each route adds to the time of a mean request; empty where routes are off."""
+    return _compare(_find_routes(before), _find_routes(after))
+
+
+def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[Part, ...]:
+    if not before or not after:
+        return ()
+    parts = [Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**before, **after}]
+    return tuple(sorted(parts, key=lambda part: -abs(part.growth)))
+
+
+def _find_parts(window: Window) -> dict[str, float]:
+    """Seconds of a mean request, by the name of what it waits for; of backends, by their own names."""
+    waits = compute_waits(window, compute_flow(window))
+    if waits is None or waits.per_request is None:
+        return {}
+    parts = {WAITS[state].name: seconds for state, seconds in waits.per_request.items()}
+    backends = waits.backends_per_request or {}
+    rest = WAITS["backend"].name
+    if rest in parts:
+        parts[rest] = max(0.0, parts[rest] - sum(backends.values()))
+    return {**parts, **backends}
+
+
+def _find_routes(side: Side) -> dict[str, float]:
+    time = compute_flow(side.window).response_time
+    if side.routes is None or time is None:
+        return {}
+    return {route: time * side.routes.share(route) for route in side.routes.threads}
+
+
+_CONTENDED: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
+_FULLEST = 0.95
+
+
+def expect_time(before: Window, after: Window) -> float:
+    """The factor by which the load alone changes the time of a request, if nothing else changes.
+
+    Requests that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of
+    their interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976). u grows with the load.
+    1 if it is not known what requests wait for."""
+    then, now = compute_flow(before), compute_flow(after)
+    waits = compute_waits(before, then)
+    if waits is None or not waits.total or not then.throughput or not now.throughput:
+        return 1.0
+    load = now.throughput / then.throughput
+    factor = 1.0
+    for state, use in zip(_CONTENDED, (_find_cpu_use(before), _find_interpreter_use(before)), strict=True):
+        if use:
+            used, later = min(use, _FULLEST), min(use * load, _FULLEST)
+            grown = later / (1 - later) * (1 - used) / used
+            factor += waits.share(state) * (grown - 1)
+    return max(0.1, factor)
+
+
+def _find_cpu_use(window: Window) -> float | None:
+    cpu = window.cpu
+    if cpu is None:
+        return None
+    used = cpu.own_seconds + (cpu.others_seconds or 0.0)
+    return ratio(used, used + cpu.idle_seconds)
+
+
+def _find_interpreter_use(window: Window) -> float | None:
+    """The use of the interpreters, each by the requests that it serves."""
+    served = [worker for worker in window.workers if worker.requests and worker.cpu_seconds is not None]
+    requests = sum(worker.requests for worker in served)
+    used = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)
+    return ratio(used, window.seconds * requests)
+
+
+def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:
+    """The parts that make up a change of so many seconds: those that changed in its direction by at least a tenth of
+    it, most first."""
+    named = [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)]
+    return named[:most]

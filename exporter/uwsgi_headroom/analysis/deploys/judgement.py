@@ -1,0 +1,302 @@
+"""Judges a deploy: each quantity beside what it was before, and whether it is known by now.
+
+Four quantities are judged: time and CPU time per request, errors per request, and how fast the memory of a worker
+grows. The permitted errors of the four add up to one false "worse" in 200 deploys (Bonferroni), and each holds for all
+looks at a deploy together (`boundary`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import expm1, inf, log, sqrt
+from typing import Literal, NamedTuple, get_args
+
+from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal
+from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Difference, Pair, Side, compare
+
+
+class Batch(NamedTuple):
+    """The sums of some seconds of a server. None: not known."""
+
+    seconds: float
+    requests: float
+    """Completed ones, without static files."""
+    time: float | None
+    """Seconds in service, of these requests."""
+    cpu: float | None
+    """CPU seconds of the workers."""
+    errors: float
+    """Exceptions, responses that could not be written, and requests that were lost."""
+    grown: float | None
+    """How many bytes the mean worker grew that was not replaced."""
+
+
+Subject = Literal["time", "cpu", "errors", "memory"]
+SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+
+_SPENT: tuple[Subject, ...] = ("time", "cpu")
+"""What a request spends: changes of these are in parts of what it spent before."""
+
+ERRORS: Mapping[Subject, float] = {"time": 0.0018, "cpu": 0.0018, "errors": 0.0007, "memory": 0.0007}
+"""The probability of a false "worse", for each quantity over all looks. Together 0.005."""
+
+_TUNED_REQUESTS, _TUNED_SECONDS = 75.0, 60.0
+"""Where the boundary is tuned to: it is narrowest from some 10 to 50 times as much on, 1,000 to 4,000 requests."""
+
+SMALLEST: Mapping[Subject, float] = {"time": 0.05, "cpu": 0.05, "errors": 0.001, "memory": 0.0}
+"""Smaller changes are none, however certain: in parts of the amount before, and errors in parts of the requests."""
+
+_MORE_ERRORS = 1.2
+"""The least factor by which errors grow."""
+
+LEAST_BEFORE, LEAST_AFTER, FEWEST_REQUESTS = 600.0, 120.0, 100
+"""Seconds and requests from which on sides are compared. Loads drift over some ten seconds: a shorter time may lie
+wholly in one such drift, which nothing in it shows."""
+
+MEMORY_SECONDS = 20.0
+"""The least length of a batch in which memory grows: pages that come and go cancel out."""
+
+_FILLS_SECONDS = 120.0
+"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on: half
+of what it will take in ten minutes is there after two."""
+
+_LEAST_GROWTH = 1e6 / 60
+"""Bytes a second of a mean worker from which on memory grows: 1 MB a minute."""
+
+LIKE_LOAD = 2.0
+"""The greatest factor between the loads of both sides up to which times are compared."""
+
+ENOUGH = 0.2
+"""The smallest change that has to be excluded before a deploy counts as without one."""
+
+State = Literal["worse", "better", "unclear"]
+
+Status = Literal["worse", "better", "same", "early", "unknown"]
+"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: this cannot be judged,
+`Judgement.reason` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One quantity on both sides.
+
+    before, after: seconds per request, errors per request, or bytes a second of a mean worker. low, high: what the
+    change is between; of times in parts of `before`, else in the quantity's own unit.
+    """
+
+    subject: Subject
+    before: float
+    after: float
+    low: float
+    high: float
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a deploy changed. requests, seconds: before and after. expected: the factor by which the load alone changes
+    the time of a request."""
+
+    status: Status
+    changes: tuple[Change, ...] = ()
+    requests: tuple[int, int] = (0, 0)
+    seconds: tuple[float, float] = (0.0, 0.0)
+    expected: float = 1.0
+    bound: float | None = None
+    """The largest change for the worse of time or CPU time that is not excluded, in parts; None if none is."""
+    needed: int | None = None
+    """About how many requests after the deploy exclude a change of ENOUGH; None if no number does."""
+    reason: str = ""
+
+    def of(self, subject: Subject) -> Change | None:
+        """The change of a quantity; None if it is not known."""
+        return next((change for change in self.changes if change.subject == subject), None)
+
+    @property
+    def worse(self) -> tuple[Change, ...]:
+        """What became worse."""
+        return tuple(change for change in self.changes if change.state == "worse")
+
+
+_PAIRS: Mapping[Subject, Callable[[Batch], Pair | None]] = {
+    "time": lambda batch: None if batch.time is None else (batch.time, batch.requests),
+    "cpu": lambda batch: None if batch.cpu is None else (batch.cpu, batch.requests),
+    "errors": lambda batch: (batch.errors, batch.requests),
+    "memory": lambda batch: None if batch.grown is None else (batch.grown, batch.seconds),
+}
+
+
+class Sides:
+    """The batches of one side, by quantity. What is known of a side is computed once."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+        self.seconds = sum([batch.seconds for batch in batches])
+        self.requests = sum([batch.requests for batch in batches])
+        self._sides: dict[Subject, Side | None] = {}
+
+    @property
+    def load(self) -> float:
+        """Requests a second."""
+        return self.requests / self.seconds if self.seconds else 0.0
+
+    def of(self, subject: Subject) -> Side | None:
+        """The side of a quantity; None if that is not known throughout."""
+        if subject not in self._sides:
+            pairs = [_PAIRS[subject](batch) for batch in self.batches]
+            known = [pair for pair in pairs if pair is not None]
+            if subject == "memory":
+                known = _join_to(MEMORY_SECONDS, known)
+            # A worker that was just replaced has no growth; a time is known always or never.
+            is_known = len(known) == len(pairs) or subject == "memory"
+            self._sides[subject] = Side(known, relative=subject in _SPENT) if known and is_known else None
+        return self._sides[subject]
+
+    def half(self, place: int) -> Sides:
+        """The first half of the batches (0), or the second one (1)."""
+        middle = len(self.batches) // 2
+        return Sides(self.batches[middle:] if place else self.batches[:middle])
+
+
+def _join_to(seconds: float, pairs: Sequence[Pair]) -> list[Pair]:
+    """Neighbouring pairs of an amount and a time, joined to such a length; a shorter rest is left out."""
+    joined: list[Pair] = []
+    amount = length = 0.0
+    for each, time in pairs:
+        amount, length = amount + each, length + time
+        if length >= seconds:
+            joined.append((amount, length))
+            amount = length = 0.0
+    return joined
+
+
+def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
+    """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
+    of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
+    judgement = Judgement(
+        "early",
+        requests=(round(before.requests), round(after.requests)),
+        seconds=(before.seconds, after.seconds),
+        expected=expected,
+    )
+    if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
+        return replace(judgement, status="unknown", reason=_too_little_before(before))
+    changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
+    if overloaded:
+        changes = [_not_for_load(change) for change in changes]
+    judgement = replace(judgement, changes=tuple(changes))
+    if judgement.worse:
+        return replace(judgement, status="worse")
+    spent = [subject for subject in _SPENT if before.of(subject)]
+    bounds = [change.high for change in changes if change.subject in spent]
+    bound = max(bounds) if len(bounds) == len(spent) > 0 else None
+    needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
+    judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
+    if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
+        return replace(judgement, status="unknown", reason=_unlike(before, after))
+    if bound is not None and any(change.state == "better" for change in changes):
+        return replace(judgement, status="better")
+    return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
+
+
+def is_like_load(before: Sides, after: Sides) -> bool:
+    """Whether the loads of both sides are like enough to compare times."""
+    return before.load <= LIKE_LOAD * after.load and after.load <= LIKE_LOAD * before.load
+
+
+def _too_little_before(before: Sides) -> str:
+    if before.seconds < LEAST_BEFORE:
+        return f"only {before.seconds / 60:.0f} of the {LEAST_BEFORE / 60:.0f} min before it are known"
+    return f"there were {before.requests:.0f} requests before it, and {FEWEST_REQUESTS} are needed"
+
+
+def _unlike(before: Sides, after: Sides) -> str:
+    ratio = after.load / before.load if before.load else inf
+    words = f"{ratio:.1f} times" if ratio >= 1 else f"{100 * ratio:.0f} %"
+    return f"the load is {words} that of before, and times are compared up to a factor of {LIKE_LOAD:g}"
+
+
+def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
+    """The change of a quantity; None if it is not known on both sides yet."""
+    if subject == "memory":
+        return _judge_memory(before, after)
+    if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:
+        return None
+    one, other = before.of(subject), after.of(subject)
+    difference = compare(one, other) if one and other else None
+    if difference is None or one is None or other is None:
+        return None
+    allowed = log(expected) if subject == "time" else 0.0
+    margin = _find_margin(difference, 1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    low, high = difference.estimate - margin, difference.estimate + margin
+    state: State = "unclear"
+    if subject == "errors":
+        least = max(SMALLEST[subject], (_MORE_ERRORS - 1) * one.ratio)
+        if low > 0 and difference.estimate >= least:
+            state = "worse"
+        elif high < 0 and -difference.estimate >= SMALLEST[subject]:
+            state = "better"
+        return Change(subject, one.ratio, other.ratio, low, high, state)
+    least = log(1 + SMALLEST[subject])
+    more, less = max(0.0, allowed), min(0.0, allowed)
+    if is_like_load(before, after):
+        if low > more and difference.estimate - more >= least:
+            state = "worse"
+        elif high < less and less - difference.estimate >= least:
+            state = "better"
+    return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
+
+
+def _not_for_load(change: Change) -> Change:
+    """The change without a shorter time, which the end of an overload brings by itself."""
+    return replace(change, state="unclear") if (change.subject, change.state) == ("time", "better") else change
+
+
+def _find_margin(difference: Difference, information: float, tuned: float, error: float) -> float:
+    """How far the estimate may be from the truth, at all looks together."""
+    return from_normal(find_boundary(information, tuned, error), difference.freedom) * difference.error
+
+
+def _judge_memory(before: Sides, after: Sides) -> Change | None:
+    """The steady growth of a mean worker's memory, without that by which a new process fills up.
+
+    If it fills up with the logarithm of its age, and grows by c a second besides, then the two halves of the time have
+    both in known parts, which gives c."""
+    one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
+    difference = compare(one, later) if one and later else None
+    if difference is None or one is None or later is None or first is None:
+        return None
+    middle = _FILLS_SECONDS + after.seconds / 2
+    part = log((_FILLS_SECONDS + after.seconds) / middle) / log(middle / _FILLS_SECONDS)
+    steady = (later.ratio - part * first.ratio) / (1 - part)
+    # The first half is about as uncertain as the second.
+    error = sqrt(difference.variances[0] + difference.variances[1] * (1 + part**2) / (1 - part) ** 2)
+    boundary = find_boundary(1 / (1 / one.weight + 1 / later.weight), _TUNED_SECONDS, ERRORS["memory"])
+    margin = from_normal(boundary, difference.freedom) * error
+    low, high = steady - one.ratio - margin, steady - one.ratio + margin
+    is_worse = low > 0 and steady - one.ratio >= _LEAST_GROWTH
+    return Change("memory", one.ratio, steady, low, high, "worse" if is_worse else "unclear")
+
+
+def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
+    """About how many requests after a deploy exclude a change of ENOUGH, if there is none; infinite if no number
+    does."""
+    one, other = before.of(subject), after.of(subject)
+    if one is None:
+        return inf
+    difference = compare(one, other) if other else None
+    if difference is None or other is None:
+        other = one
+        difference = compare(one, one)
+    if difference is None:
+        return inf
+    unit = difference.variances[1] * other.weight
+    number = float(FEWEST_REQUESTS)
+    while number < 1e6:
+        boundary = find_boundary(1 / (1 / one.weight + 1 / number), _TUNED_REQUESTS, ERRORS[subject])
+        if boundary * sqrt(difference.variances[0] + unit / number) <= log(1 + ENOUGH):
+            seconds = max(LEAST_AFTER, FEWEST_BATCHES * difference.joined * before.seconds / max(1, one.count))
+            return max(number, seconds * before.load)
+        number *= 1.1
+    return inf

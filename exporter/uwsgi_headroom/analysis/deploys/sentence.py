@@ -1,0 +1,93 @@
+"""Writes down in one sentence what a deploy changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from uwsgi_headroom.analysis.deploys.explanation import Part, name_growth
+from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
+from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent, percent
+
+_NOTED = 0.01
+"""The least part of a request's time by which the load alone is said to change it."""
+
+_BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+
+
+def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
+    """What a deploy changed, as a sentence or two. since: what the deploy was, such as `the reload at 14:02`. ago:
+    seconds since then, None where its time stands beside the sentence. parts: of a request, the one that changed most
+    first."""
+    opening = f"Since {since}" + ("" if ago is None else f" ({duration(max(1.0, ago))} ago)")
+    match judgement.status:
+        case "unknown":
+            return f"{opening} nothing can be said: {judgement.reason}."
+        case "early":
+            return f"{opening} it is too early: {_too_early(judgement)}."
+        case "same":
+            return f"{opening} there is no change above {_bound(judgement)} in the time or CPU time of a request."
+    found = [change for change in judgement.changes if change.state == judgement.status]
+    first, *rest = [_describe_change(change, judgement, parts) for change in found]
+    return f"{opening} {first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
+
+
+def _too_early(judgement: Judgement) -> str:
+    done = judgement.requests[1]
+    if not done:
+        return "the start stands apart, a minute and 100 requests"
+    if judgement.needed is None:
+        return f"{counted(done, 'request')}, and those before it differ too much"
+    if done >= judgement.needed:
+        return f"{counted(done, 'request')}, which differ too much so far"
+    return f"{done:,} of about {_round_up(judgement.needed):,} requests"
+
+
+def _round_up(number: int) -> int:
+    """To two digits."""
+    unit = int(10.0 ** max(0, len(str(number)) - 2))
+    return ceil(number / unit) * unit
+
+
+def _bound(judgement: Judgement) -> str:
+    bound = judgement.bound or 0.0
+    return percent(next((each for each in _BOUNDS if bound <= each), bound))
+
+
+def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+    longer = change.state == "worse"
+    match change.subject:
+        case "memory":
+            return f"memory grows {byte_size(60 * change.after)} a minute in a mean worker"
+        case "errors":
+            return (
+                f"{fine_percent(change.after)} of the requests fail or lose their answer, and "
+                f"{fine_percent(change.before)} did before"
+            )
+        case "cpu":
+            word = "more" if longer else "less"
+            return f"a request takes {_size(change)} {word} CPU time ({_span(change)})"
+    word = "longer" if longer else "less"
+    text = f"a request takes {_size(change)} {word} ({_span(change)})"
+    growth = change.after - change.before
+    reasons = [", ".join(f"{part.name} {_signed(part.growth)}" for part in name_growth(parts, growth))]
+    if abs(judgement.expected - 1) >= _NOTED:
+        reasons.append(f"load alone would make {_signed((judgement.expected - 1) * change.before)}")
+    why = "; ".join(filter(None, reasons))
+    return f"{text}: {why}" if why else text
+
+
+def _size(change: Change) -> str:
+    return percent(abs(change.after / change.before - 1))
+
+
+def _span(change: Change) -> str:
+    low, high = sorted((abs(change.low), abs(change.high)))
+    return (
+        f"{duration(change.before)} → {duration(change.after)}; between {percent(low).removesuffix(' %')} and "
+        f"{percent(high)}"
+    )
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '-'}{duration(abs(seconds))}"

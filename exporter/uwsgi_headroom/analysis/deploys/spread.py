@@ -1,0 +1,133 @@
+"""Estimates how much an amount per request differs between two sides, and how far that may be from the truth.
+
+The exporter has sums and counts, not the time of each request, so the spread comes from batches of a second and more.
+The amount per request is the ratio of two sums over the batches, and its variance is that of the residuals (the ratio
+estimator by the delta method: Cochran 1977, chapter 6). Requests of neighbouring batches resemble each other: batches
+are joined, two by two, until their residuals are no longer correlated (Fishman and Yarberry 1997), and what is left of
+the correlation is added to the variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, log, sqrt
+from operator import mul
+
+Pair = tuple[float, float]
+"""The amount in a batch, and its weight: its requests, or its seconds."""
+
+FEWEST_BATCHES = 12
+"""The fewest batches on a side, after neighbours were joined until they were not correlated."""
+
+_CORRELATED, _STILL_CORRELATED = 1.0, 0.5
+"""The correlation of neighbours from which on they are joined, in standard errors of none (1 / square root of the
+batches): at first, and where they have been joined before. Where some was found, more is likely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """The residuals of a side. squares: their sum of squares; correlation: of neighbours."""
+
+    count: int
+    squares: float
+    correlation: float
+
+
+class Side:
+    """The batches of one side that have any weight. relative: whether their spread is taken to grow with the amount per
+    unit of weight, so that residuals are parts of it."""
+
+    def __init__(self, pairs: Sequence[Pair], *, relative: bool) -> None:
+        pairs = [pair for pair in pairs if pair[1] > 0]
+        self.relative = relative
+        self.count = len(pairs)
+        self.weight = fsum([weight for _, weight in pairs])
+        self.ratio = fsum([amount for amount, _ in pairs]) / self.weight if pairs else 0.0
+        unit = (self.ratio or 1.0) if relative else 1.0
+        self._last = [(amount - self.ratio * weight) / unit for amount, weight in pairs]
+        self._joined = [_describe(self._last)]
+
+    def residuals(self, doublings: int) -> Residuals:
+        """The residuals after neighbours were joined two by two so often. A last one is left out."""
+        while len(self._joined) <= doublings:
+            self._last = [one + other for one, other in zip(self._last[::2], self._last[1::2], strict=False)]
+            self._joined.append(_describe(self._last))
+        return self._joined[doublings]
+
+
+def _describe(residuals: Sequence[float]) -> Residuals:
+    squares = fsum([residual * residual for residual in residuals])
+    products = fsum(map(mul, residuals, residuals[1:]))
+    return Residuals(len(residuals), squares, products / squares if squares else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much an amount per unit of weight differs between two sides.
+
+    estimate: the logarithm of their ratio if they are relative, else after - before. variances: of the estimate, the
+    parts that each side adds. freedom: the degrees of freedom of their sum. joined: how many batches were joined to
+    one.
+    """
+
+    estimate: float
+    variances: tuple[float, float]
+    freedom: float
+    joined: int
+
+    @property
+    def error(self) -> float:
+        """The standard error of the estimate."""
+        return sqrt(fsum(self.variances))
+
+
+def compare(before: Side, after: Side) -> Difference | None:
+    """Compares two sides. None if a side has fewer than FEWEST_BATCHES that do not depend on each other, or, if they
+    are relative, no amount.
+
+    The side with fewer batches counts as spread no less than both together: the spread of a few lucky batches is too
+    small.
+    """
+    sides = before, after
+    if before.relative and min(side.ratio for side in sides) <= 0:
+        return None
+    doublings, correlation = _find_doublings(sides)
+    residuals = [side.residuals(doublings) for side in sides]
+    counts = [each.count for each in residuals]
+    if min(counts) < FEWEST_BATCHES:
+        return None
+    pooled = fsum([each.squares for each in residuals]) / (before.weight + after.weight)
+    pooled *= sum(counts) / (sum(counts) - 2)
+    variances = []
+    for side, own in zip(sides, residuals, strict=True):
+        square = own.squares / side.weight * own.count / (own.count - 1)
+        if own.count < max(counts):
+            square = max(square, pooled)
+        variances.append((1 + 2 * correlation) * square / side.weight)
+    return Difference(
+        estimate=log(after.ratio / before.ratio) if before.relative else after.ratio - before.ratio,
+        variances=(variances[0], variances[1]),
+        freedom=_combine_freedom(variances, counts),
+        joined=2**doublings,
+    )
+
+
+def _find_doublings(sides: Sequence[Side]) -> tuple[int, float]:
+    """How often batches are joined, and the correlation of neighbours that is left."""
+    doublings = 0
+    while True:
+        residuals = [each for side in sides if (each := side.residuals(doublings)).squares > 0]
+        count = sum(each.count for each in residuals)
+        # Each side by its own variance, lest the one that is spread more decides alone.
+        correlation = fsum([each.count * each.correlation for each in residuals]) / max(1, count)
+        if correlation * sqrt(count) <= (_STILL_CORRELATED if doublings else _CORRELATED):
+            return doublings, max(0.0, correlation)
+        doublings += 1
+
+
+def _combine_freedom(variances: Sequence[float], counts: Sequence[int]) -> float:
+    """The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947)."""
+    total = fsum(variances)
+    below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
+    return total**2 / below if below > 0 else sum(counts) - 2.0

@@ -1,0 +1,322 @@
+"""What a deploy changed: the section of a server's document, and the document that compares any two times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import localtime, strftime
+from typing import Literal
+
+from msgspec import Struct
+
+from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
+from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.analysis.routes import compute_routes
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.watch.deploy_watch import LONGEST_START, START_REQUESTS, START_SECONDS
+from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
+from uwsgi_headroom.watch.watch import Watch
+
+_MOST_PARTS = 8
+
+LONGEST_COMPARED = 30 * 86_400.0
+"""Seconds, the most on a side of a comparison."""
+
+
+class DeployChange(Struct, frozen=True, kw_only=True):
+    """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
+    worker (memory). low, high: what the change is between, in parts of `before` for time and cpu, else in the same
+    unit. state: whether it is certain."""
+
+    subject: Subject
+    before: float
+    after: float
+    low: float
+    high: float
+    state: State
+
+
+class DeployPart(Struct, frozen=True, kw_only=True):
+    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route."""
+
+    name: str
+    before: float
+    after: float
+
+
+class DeploySide(Struct, frozen=True, kw_only=True):
+    """What is not judged of one side. p95: seconds, null if it is not known; queue_wait: seconds, null where the listen
+    queue is not measured. throughput: requests a second."""
+
+    requests: int
+    seconds: float
+    throughput: float | None
+    p95: float | None
+    queue_wait: float | None
+
+
+class Deploy(Struct, frozen=True, kw_only=True):
+    """What a reload, a restart or any other moment changed.
+
+    time: of the last of `reloads` reloads, and first: of the first one (epoch seconds); reloads is 0 for a comparison
+    around another moment. status: worse, better, same (changes for the worse above `bound` are excluded), early (about
+    `needed` requests are needed), unknown (`sentence` says why). expected: the factor by which the load alone changes
+    the time of a request. is_over: whether an hour has passed, after which it is judged no more. parts, routes: those
+    that changed most, first.
+    """
+
+    time: float
+    first: float
+    reloads: int
+    status: Status
+    sentence: str
+    before: DeploySide
+    after: DeploySide
+    changes: tuple[DeployChange, ...]
+    bound: float | None
+    needed: int | None
+    expected: float
+    is_over: bool
+    parts: tuple[DeployPart, ...]
+    routes: tuple[DeployPart, ...]
+
+
+def build_deploy(watch: Watch, now: float) -> Deploy | None:
+    """Build the section about the last deploy; None if the exporter saw none. now: epoch seconds."""
+    deploy = watch.deploys.latest
+    if deploy is None:
+        return None
+    return _build(
+        deploy.judgement,
+        deploy.time,
+        deploy.first,
+        deploy.reloads,
+        describe(deploy.judgement, deploy.name, now - deploy.time, deploy.parts),
+        (deploy.explains_before, deploy.explains_after),
+        (deploy.parts, deploy.routes),
+        is_over=deploy.is_over,
+    )
+
+
+def _build(
+    judgement: Judgement,
+    time: float,
+    first: float,
+    reloads: int,
+    sentence: str,
+    sides: tuple[Side | None, Side | None],
+    parts: tuple[Sequence[Part], Sequence[Part]],
+    *,
+    is_over: bool,
+) -> Deploy:
+    before, after = (
+        _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
+    )
+    reasons, routes = (
+        tuple(DeployPart(name=part.name, before=part.before, after=part.after) for part in each[:_MOST_PARTS])
+        for each in parts
+    )
+    return Deploy(
+        time=time,
+        first=first,
+        reloads=reloads,
+        status=judgement.status,
+        sentence=sentence,
+        before=before,
+        after=after,
+        changes=tuple(
+            DeployChange(
+                subject=change.subject,
+                before=change.before,
+                after=change.after,
+                low=change.low,
+                high=change.high,
+                state=change.state,
+            )
+            for change in judgement.changes
+        ),
+        bound=judgement.bound,
+        needed=judgement.needed,
+        expected=judgement.expected,
+        is_over=is_over,
+        parts=reasons,
+        routes=routes,
+    )
+
+
+def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
+    flow = compute_flow(side.window) if side else None
+    known = side.response_times.percentiles.get(0.95) if side and side.response_times else None
+    return DeploySide(
+        requests=requests,
+        seconds=seconds,
+        throughput=flow.throughput if flow else None,
+        p95=known.seconds if known else None,
+        queue_wait=flow.queue_wait if flow else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What is compared: `before` seconds before a moment (epoch seconds), and `after` seconds after it."""
+
+    around: float
+    before: float
+    after: float
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Two times of a server, compared. name: of the server. time: of the document."""
+
+    name: str
+    time: float
+    deploy: Deploy
+
+
+def describe_last(watch: Watch, now: float) -> Comparison | None:
+    """What the last deploy changed, as a comparison; None if the exporter saw none. now: epoch seconds."""
+    deploy = build_deploy(watch, now)
+    return None if deploy is None else Comparison(name=watch.name, time=now, deploy=deploy)
+
+
+async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
+    """Compare the time before a moment with that after it, from the hour in memory, or from the history file if that
+    alone reaches back. The start after the moment stands apart. Raises HistoryFileError."""
+    now = clock.epoch()
+    end = min(now, times.around + times.after)
+    if watch.writer is None or times.around - times.before >= now - watch.history.seconds - 1:
+        sides = await _read_memory(watch, now - clock.monotonic(), times, end)
+    else:
+        sides = await _read_file(watch.writer.path, watch.name, now, times, end)
+    (before, explains_before), (after, explains_after) = sides
+    expected, overloaded = 1.0, False
+    parts: tuple[Part, ...] = ()
+    routes: tuple[Part, ...] = ()
+    if explains_before and explains_after:
+        expected = expect_time(explains_before.window, explains_after.window)
+        parts, routes = list_parts(explains_before, explains_after), list_routes(explains_before, explains_after)
+        overloaded = explains_before.is_full
+    judgement = judge(Sides(before), Sides(after), expected, overloaded=overloaded)
+    deploy = _build(
+        judgement,
+        times.around,
+        times.around,
+        0,
+        describe(judgement, strftime("%H:%M", localtime(times.around)), now - times.around, parts),
+        (explains_before, explains_after),
+        (parts, routes),
+        is_over=end < now,
+    )
+    return Comparison(name=watch.name, time=now, deploy=deploy)
+
+
+_Side = tuple[list[Batch], Side | None]
+
+
+async def _read_memory(watch: Watch, offset: float, times: Times, end: float) -> tuple[_Side, _Side]:
+    """Both sides from the hour in memory. offset: from its times to epoch seconds."""
+    around, history = times.around - offset, watch.history
+    turns = Turns(longest=HISTORY_TURN_SECONDS)
+    before: list[Batch] = []
+    after: list[Batch] = []
+    start = _Start(around)
+    for window in history.slices(1.0, around - times.before, end - offset):
+        began = window.until - window.seconds
+        batch = make_batch(window)
+        if window.until <= around and batch:
+            before.append(batch)
+        elif began >= around and batch and start.is_over(batch, window.until):
+            after.append(batch)
+        await turns.pause_if_due()
+    seen_before = history.window(times.before, around)
+    started = start.ended_at
+    seen_after = history.window(end - offset - started, end - offset) if started is not None else None
+    return (before, _explain(watch, seen_before)), (after, _explain(watch, seen_after))
+
+
+def _explain(watch: Watch, window: Window | None) -> Side | None:
+    if window is None:
+        return None
+    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
+    return Side(window, times, compute_routes(watch.routes.of(window)))
+
+
+class _Start:
+    """The start after a moment: until its end, nothing counts."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._requests = 0.0
+        self.ended_at: float | None = None
+
+    def is_over(self, batch: Batch, until: float) -> bool:
+        """Whether a batch that ends at `until` is after the start."""
+        if self.ended_at is not None:
+            return True
+        self._requests += batch.requests
+        age = until - self._began
+        if age >= LONGEST_START or (age >= START_SECONDS and self._requests >= START_REQUESTS):
+            self.ended_at = until
+        return False
+
+
+_MINUTES_SECONDS, _QUARTERS_SECONDS = 60, 900
+_MOST_MINUTES = 86_400.0
+"""The longest time that is read minute by minute; a longer one, by quarters of an hour."""
+
+
+async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.record import Record, merge_records  # noqa: PLC0415
+
+    def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
+        sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
+        start = _Start(times.around)
+        with HistoryFile(path, now) as file:
+            tier = _MINUTES_SECONDS if max(times.before, end - times.around) <= _MOST_MINUTES else _QUARTERS_SECONDS
+            for record in file.records(name, times.around - times.before, times.around, tier):
+                sides["before"].append(record)
+                turns.pause_if_due()
+            for record in file.records(name, times.around, end, tier):
+                batch = make_batch(record.window)
+                is_after = record.until - record.window.seconds >= times.around
+                if is_after and batch and start.is_over(batch, record.until):
+                    sides["after"].append(record)
+                turns.pause_if_due()
+        before, after = (
+            (
+                [batch for record in records if (batch := make_batch(record.window))],
+                _explain_records(merge_records(records)) if records else None,
+            )
+            for records in sides.values()
+        )
+        return before, after
+
+    def _explain_records(record: Record) -> Side:
+        flow = compute_flow(record.window)
+        times = compute_percentiles(record.response_times, flow.response_time)
+        return Side(record.window, times, compute_routes(record.routes))
+
+    return await run_in_thread(read)
+
+
+def make_batch(window: Window) -> Batch | None:
+    """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
+    if window.reloads or window.observed_seconds < window.seconds / 2:
+        return None
+    workers = window.workers
+    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
+    return Batch(
+        seconds=window.seconds,
+        requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
+        time=sum_if_all_known([worker.running_time for worker in workers]),
+        cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
+        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
+        grown=sum(grown) / len(grown) if grown else None,
+    )

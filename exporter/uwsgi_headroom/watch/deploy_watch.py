@@ -1,0 +1,284 @@
+"""Follows the deploys of one server: keeps batches of it, and judges those after a reload by those before.
+
+A batch is a second and more. Those of the last BEFORE_SECONDS are kept as numbers of four bytes, 24 bytes a batch; of a
+deploy, those before it and those of the hour after it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isnan, nan
+from time import localtime, strftime
+from typing import TYPE_CHECKING
+
+from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS, Batch, Judgement, Sides, Subject, judge
+from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.analysis.routes import compute_routes
+from uwsgi_headroom.history.totals import Totals, WorkerTotals, sum_if_all_known
+from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.journal.events import Event
+
+if TYPE_CHECKING:
+    from uwsgi_headroom.watch.watch import Watch
+
+BEFORE_SECONDS = 1200.0
+"""The time before a deploy that it is judged by."""
+
+AFTER_SECONDS = 3600.0
+"""How long a deploy is judged."""
+
+BATCH_SECONDS = 1.0
+_LONGEST_SECONDS = 5.0
+"""A batch that is longer has a gap in it, and is left out."""
+
+START_SECONDS, START_REQUESTS, LONGEST_START = 60.0, 100, 300.0
+"""The start after a reload stands apart: so many seconds, and until so many requests were served or LONGEST_START has
+passed."""
+
+SETTLED_SECONDS = 600.0
+"""A reload that follows another one sooner is judged by what was before the first of them."""
+
+LOOK_SECONDS, LATER_LOOK_SECONDS = 15.0, 60.0
+"""Seconds between two judgements, in the first SETTLED_SECONDS after a deploy and later. One takes 6 ms."""
+
+_KNOWN_SECONDS = 86_400.0
+"""How long what became worse is a metric."""
+
+_WIDTH = 6
+"""Numbers of a batch."""
+
+_MOST_CHAIN = 600.0
+"""The longest time in which workers were replaced one after another that is left out."""
+
+
+class Batches:
+    """Batches of one server, oldest first."""
+
+    def __init__(self) -> None:
+        self._numbers = array("f")
+
+    def add(self, batch: Batch) -> None:
+        """Add the newest one."""
+        self._numbers.extend(nan if value is None else value for value in batch)
+
+    def keep(self, number: int) -> None:
+        """Drop all but about the last so many batches, a hundred at a time."""
+        if len(self) > number + 100:
+            del self._numbers[: 100 * _WIDTH]
+
+    def drop_last(self, seconds: float) -> None:
+        """Drop the batches of the last so many seconds."""
+        while seconds > 0 and self._numbers:
+            seconds -= self._numbers[-_WIDTH]
+            del self._numbers[-_WIDTH:]
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _WIDTH
+
+    def __iter__(self) -> Iterator[Batch]:
+        numbers = self._numbers
+        for start in range(0, len(numbers), _WIDTH):
+            seconds, requests, time, cpu, errors, grown = numbers[start : start + _WIDTH]
+            yield Batch(seconds, requests, _known(time), _known(cpu), errors, _known(grown))
+
+
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+@dataclass
+class Deploy:
+    """A deploy that is judged, or was.
+
+    time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
+    seconds. before: the batches before the first one; after: those since the start had ended. explains_before,
+    explains_after: what explains these. started_at: when the start had ended; None until it has.
+    """
+
+    time: float
+    first: float
+    at: float
+    reloads: int
+    before: Batches
+    explains_before: Side | None
+    after: Batches = field(default_factory=Batches)
+    started_at: float | None = None
+    start_requests: float = 0.0
+    judgement: Judgement = field(default_factory=lambda: Judgement("early"))
+    parts: tuple[Part, ...] = ()
+    routes: tuple[Part, ...] = ()
+    explains_after: Side | None = None
+    reported: str = ""
+    """The last status that the journal has."""
+    is_over: bool = False
+    """Whether an hour has passed, and it is judged no more."""
+
+    @property
+    def name(self) -> str:
+        """How it is called, such as `the reload at 14:02`."""
+        clock = strftime("%H:%M", localtime(self.time))
+        if self.reloads == 1:
+            return f"the reload at {clock}"
+        return f"the last of {self.reloads} reloads at {clock}"
+
+
+class DeployWatch:
+    """The deploys of one server. `latest` is the last one; None before the first."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._batches = Batches()
+        self._began: tuple[float, _Sums] | None = None
+        self._reloads = 0
+        self._usual: Window | None = None
+        self._due_at = float("-inf")
+        self.latest: Deploy | None = None
+
+    def note(self, at: float, totals: Totals) -> None:
+        """Note a reading at the monotonic time `at`, which the totals and the journal include."""
+        if not totals.workers:
+            return
+        journal = self._watch.recorder.journal
+        if journal.counts["reload"] != self._reloads:
+            self._reloads = journal.counts["reload"]
+            event = journal.latest_of("reload")
+            if event:
+                self._begin(at, event)
+        if self._began is None:
+            self._began = at, _Sums.of(totals)
+            return
+        began, before = self._began
+        seconds = at - began
+        if seconds < BATCH_SECONDS:
+            return
+        now = _Sums.of(totals)
+        self._began = at, now
+        batch = now.since(before, seconds)
+        if batch and seconds <= _LONGEST_SECONDS:
+            self._add(at, batch)
+
+    def _begin(self, at: float, event: Event) -> None:
+        """Begin to judge a reload. Workers that were replaced in turn are neither before nor after it."""
+        latest, watch = self.latest, self._watch
+        repeats = latest is not None and at - latest.at < SETTLED_SECONDS
+        if latest is None or not repeats:
+            self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
+            usual = self._usual
+            explains = _explain(watch, usual) if usual else None
+            latest = Deploy(event.time, event.time, at, 1, self._batches, explains)
+        else:
+            latest = Deploy(event.time, latest.first, at, latest.reloads + 1, latest.before, latest.explains_before)
+        self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
+        self._due_at = at
+
+    def _add(self, at: float, batch: Batch) -> None:
+        deploy = self.latest
+        if deploy and deploy.started_at is None:
+            deploy.start_requests += batch.requests
+            age = at - deploy.at
+            if age >= LONGEST_START or (age >= START_SECONDS and deploy.start_requests >= START_REQUESTS):
+                deploy.started_at = at
+            return
+        self._batches.add(batch)
+        self._batches.keep(int(BEFORE_SECONDS / BATCH_SECONDS))
+        if deploy and not deploy.is_over:
+            deploy.after.add(batch)
+
+    def judge_if_due(self, at: float) -> None:
+        """Judge the latest deploy, at the monotonic time `at` of the last reading, unless that was done a moment ago or
+        an hour has passed. Adds to the journal what is certain for the first time."""
+        if at < self._due_at:
+            return
+        watch, deploy = self._watch, self.latest
+        is_new = deploy is not None and at - deploy.at < SETTLED_SECONDS
+        self._due_at = at + (LOOK_SECONDS if is_new else LATER_LOOK_SECONDS)
+        if deploy is None or deploy.started_at is not None:
+            start = deploy.started_at if deploy and deploy.started_at is not None else at - BEFORE_SECONDS
+            self._usual = watch.history.window(min(BEFORE_SECONDS, at - start))
+        if deploy is None or deploy.is_over:
+            return
+        if at - deploy.at > AFTER_SECONDS:
+            deploy.is_over = True
+            deploy.before = deploy.after = Batches()
+            return
+        window = self._usual
+        expected = 1.0
+        if window and deploy.started_at is not None:
+            deploy.explains_after = _explain(watch, window)
+            if then := deploy.explains_before:
+                expected = expect_time(then.window, window)
+                deploy.parts = list_parts(then, deploy.explains_after)
+                deploy.routes = list_routes(then, deploy.explains_after)
+        overloaded = deploy.explains_before is not None and deploy.explains_before.is_full
+        before, after = Sides(list(deploy.before)), Sides(list(deploy.after))
+        deploy.judgement = judge(before, after, expected, overloaded=overloaded)
+        status = deploy.judgement.status
+        if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
+            deploy.reported = status
+            now = watch.reading.time if watch.reading else deploy.time
+            title = describe(deploy.judgement, deploy.name, None, deploy.parts)
+            watch.recorder.journal.add(now, "deploy_judged", title)
+
+    def find_worse(self, now: float) -> Mapping[Subject, bool] | None:
+        """For each quantity, whether it became worse with the last deploy; None without one in the last day. now:
+        monotonic seconds."""
+        deploy = self.latest
+        if deploy is None or now - deploy.at > _KNOWN_SECONDS:
+            return None
+        worse = {change.subject for change in deploy.judgement.worse}
+        return {subject: subject in worse for subject in SUBJECTS}
+
+
+def _explain(watch: Watch, window: Window) -> Side:
+    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
+    return Side(window, times, compute_routes(watch.routes.of(window)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What batches are the growth of."""
+
+    requests: int
+    time: float | None
+    cpu: float | None
+    errors: int
+    workers: tuple[tuple[int, int | None], ...]
+    """For each worker, how often it was spawned anew, and its memory in bytes."""
+
+    @classmethod
+    def of(cls, totals: Totals) -> _Sums:
+        workers = totals.workers
+        return cls(
+            requests=sum([worker.requests - worker.static_requests for worker in workers]),
+            time=sum_if_all_known([worker.running_time for worker in workers]),
+            cpu=sum_if_all_known([_cpu(worker) for worker in workers]),
+            errors=sum([worker.exceptions + worker.write_errors + worker.lost for worker in workers]),
+            workers=tuple([(worker.respawns, worker.resident_bytes) for worker in workers]),
+        )
+
+    def since(self, before: _Sums, seconds: float) -> Batch | None:
+        """The batch of the seconds since then; None if the number of workers has changed, or a sum has fallen."""
+        if len(self.workers) != len(before.workers) or self.requests < before.requests:
+            return None
+        grown = [
+            now - then
+            for (respawns, now), (earlier, then) in zip(self.workers, before.workers, strict=True)
+            if respawns == earlier and now and then
+        ]
+        return Batch(
+            seconds,
+            float(self.requests - before.requests),
+            None if self.time is None or before.time is None else max(0.0, self.time - before.time),
+            None if self.cpu is None or before.cpu is None else max(0.0, self.cpu - before.cpu),
+            float(max(0, self.errors - before.errors)),
+            sum(grown) / len(grown) if grown else None,
+        )
+
+
+def _cpu(worker: WorkerTotals) -> float | None:
+    return None if worker.cpu_seconds is None else worker.cpu_seconds + worker.children_cpu_seconds

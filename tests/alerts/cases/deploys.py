@@ -1,0 +1,35 @@
+"""Cases of the alert about what a reload changed."""
+
+from __future__ import annotations
+
+from tests.alerts.cases.case import Case, acts
+from tests.alerts.cases.silent_causes import State, six
+
+RULES = ("recording.yaml", "deploys.yaml")
+
+
+def judged(*worse: str) -> State:
+    """What the exporter says of a deploy."""
+    quantities = {
+        f'uwsgi_deploy_worse{{quantity="{quantity}"}}': float(quantity in worse)
+        for quantity in ("time", "cpu", "errors", "memory")
+    }
+    return {**quantities, "uwsgi_last_reload_time_seconds": 300.0}
+
+
+CASES: list[Case] = [
+    *six(
+        "UwsgiSlowerSinceReload",
+        judged(),
+        judged(),
+        judged("errors"),
+        "uWSGI api on INSTANCE is worse since it was reloaded at 1 Jan 00:05 UTC",
+        acts(
+            "Roll back, if that reload was a deploy.",
+            "Run `uwsgi-headroom compare api` on the host: it says by how much, and what requests wait for.",
+            "If it must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
+        )
+        + "Since then more requests fail. At most one of 200 deploys without a change is judged so.",
+        since="",
+    )
+]

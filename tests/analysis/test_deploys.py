@@ -1,0 +1,162 @@
+"""What is found of a deploy, how rarely that is wrong, and how it is said; `make bench-deploys` has the odds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import sqrt
+from random import Random
+
+import pytest
+
+from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal, to_normal
+from uwsgi_headroom.analysis.deploys.explanation import Part
+from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
+from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.spread import Side, compare
+
+Make = Callable[[Random], Batch]
+
+
+def batch(
+    random: Random, *, rate: float = 10, time: float = 0.1, cpu: float = 0.05, errors: float = 0.0, grown: float = 0.0
+) -> Batch:
+    """A second of a server with exponential times."""
+    requests = sum(random.random() < rate / 40 for _ in range(40))
+    times = sum(random.expovariate(1 / time) for _ in range(requests))
+    used = sum(random.expovariate(1 / cpu) for _ in range(requests))
+    failed = sum(random.random() < errors for _ in range(requests))
+    return Batch(1.0, requests, times, used, failed, grown + random.gauss(0, 1e5))
+
+
+def sides(random: Random, before: Make, after: Make, seconds: int = 600) -> tuple[Sides, Sides]:
+    return Sides([before(random) for _ in range(900)]), Sides([after(random) for _ in range(seconds)])
+
+
+def test_student_and_normal() -> None:
+    """The 97.5th percentile of Student's t with 10 degrees of freedom, and the 99.95th with 30, from tables."""
+    assert to_normal(2.2281, 10) == pytest.approx(1.95996, abs=0.01)
+    assert to_normal(-3.6460, 30) == pytest.approx(-3.2905, abs=0.01)
+    assert from_normal(to_normal(4.2, 17), 17) == pytest.approx(4.2)
+    assert from_normal(30.0, 1) == float("inf")
+
+
+def test_a_random_walk_stays_below_the_boundary_at_all_times() -> None:
+    """Looked at after each of 3,000 steps, at most 1 of 20 walks without a drift crosses the boundary for 1 of 20; a
+    test at each step that ignores the other looks is crossed by a third of them."""
+    random, crossed, fooled = Random(2), 0, 0
+    for _ in range(300):
+        place, above, once = 0.0, False, False
+        for step in range(1, 3001):
+            place += random.gauss(0, 1)
+            above |= place / sqrt(step) > find_boundary(step, 30, 0.05)
+            once |= place / sqrt(step) > 1.645
+        crossed, fooled = crossed + above, fooled + once
+    assert 3 <= crossed <= 25
+    assert fooled > 90
+
+
+def test_batches_that_resemble_their_neighbours_are_joined() -> None:
+    """A backend that is slow for 20 s at a time makes seconds alike: the spread of their mean is that of 20 s."""
+    random = Random(3)
+
+    def drifting(seconds: int) -> list[tuple[float, float]]:
+        level, pairs = 0.0, []
+        for _ in range(seconds):
+            level = 0.95 * level + random.gauss(0, 0.06)
+            pairs.append((10 * (1 + level) + random.gauss(0, 0.5), 10.0))
+        return pairs
+
+    difference = compare(Side(drifting(4800), relative=True), Side(drifting(4800), relative=True))
+    assert difference
+    assert difference.joined >= 8
+    # The variance of the mean of a first-order process of 0.95 is 39 times that of as many independent numbers.
+    independent = 2 * (0.06**2 / (1 - 0.95**2) + 0.05**2) / 4800
+    assert 10 * independent < sum(difference.variances) < 80 * independent
+    assert compare(Side(drifting(60), relative=True), Side(drifting(60), relative=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "changed"),
+    [("time", {"time": 0.12}), ("cpu", {"cpu": 0.06}), ("errors", {"errors": 0.02}), ("memory", {"grown": 1e5})],
+)
+def test_each_quantity_is_found_alone_and_its_like_is_not(subject: str, changed: dict[str, float]) -> None:
+    """20 % more time or CPU time, 2 % errors and 6 MB a minute are found; the same two times over are no change, and
+    the other way round it is better, but for memory."""
+    random = Random(4)
+
+    def with_change(random: Random) -> Batch:
+        return batch(random, **changed)
+
+    worse = judge(*sides(random, batch, with_change))
+    assert (worse.status, [change.subject for change in worse.worse]) == ("worse", [subject])
+    assert judge(*sides(random, with_change, with_change)).status == "same"
+    better = judge(*sides(random, with_change, batch))
+    assert better.status == ("same" if subject == "memory" else "better")
+
+
+def test_a_burst_of_errors_is_not_a_rate() -> None:
+    """Fifty errors of one bad second are no more certain than one."""
+    random = Random(5)
+    before, after = sides(random, batch, batch)
+    burst = list(after.batches)
+    burst[300] = burst[300]._replace(requests=60.0, errors=50.0)
+    assert judge(before, Sides(burst)).status == "same"
+
+
+def test_memory_that_fills_up_once_does_not_grow() -> None:
+    """A new process takes 30 MB for each factor e of its age, and that comes to an end."""
+    random = Random(6)
+    ages = iter(range(60, 3000))
+
+    def filling(random: Random) -> Batch:
+        return batch(random, grown=30e6 / (next(ages) + 60))
+
+    assert judge(*sides(random, batch, filling, 1500)).status == "same"
+
+
+def test_what_the_load_alone_makes_is_no_change() -> None:
+    """20 % longer is no news where the load alone makes 20 %."""
+    before, after = sides(Random(7), batch, lambda random: batch(random, time=0.12))
+    assert judge(before, after).status == "worse"
+    assert judge(before, after, expected=1.2).of("time").state == "unclear"  # type: ignore[union-attr]
+
+
+def test_after_an_overload_shorter_times_are_no_improvement() -> None:
+    """An overload that ends makes requests faster without a better version, and less CPU time still counts."""
+    before, after = sides(Random(8), batch, lambda random: batch(random, time=0.07))
+    assert judge(before, after).status == "better"
+    assert judge(before, after, overloaded=True).status == "same"
+
+
+def test_a_long_start_is_no_slower_version() -> None:
+    """Times that came down again by themselves are no batches of one kind: nothing is said about them."""
+    random = Random(9)
+    ages = iter(range(1500))
+
+    def started(random: Random) -> Batch:
+        return batch(random, rate=2, time=0.15 if next(ages) < 700 else 0.1)
+
+    before, after = sides(random, lambda random: batch(random, rate=2), started, 1500)
+    assert judge(before, after).status == "early"
+
+
+def judged(**changes: object) -> Judgement:
+    before, after = sides(Random(10), batch, lambda random: batch(random, time=0.138))
+    return replace(judge(before, after), **changes)  # type: ignore[arg-type]
+
+
+def test_the_sentence() -> None:
+    """The first sentence names the change, its interval, what makes it up, and what the load would have made."""
+    parts = (Part("CPU", 0.05, 0.0768), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
+    sentence = describe(judged(expected=1.02), "the reload at 14:02", 600, parts)
+    assert sentence == (
+        "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (99 ms → 139 ms; between 31 and 49 %): "
+        "CPU +27 ms, postgres +11 ms; load alone would make +2.0 ms."
+    )
+    assert describe(judged(status="same", bound=0.09), "the reload at 14:02", 600) == (
+        "Since the reload at 14:02 (10 min ago) there is no change above 10 % in the time or CPU time of a request."
+    )
+    assert describe(judged(status="early", requests=(9000, 210), needed=487), "the reload at 14:02", 60) == (
+        "Since the reload at 14:02 (60 s ago) it is too early: 210 of about 490 requests."
+    )

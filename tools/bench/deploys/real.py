@@ -1,0 +1,222 @@
+"""Deploys of a real uWSGI, watched by a real exporter: versions of an application with planted regressions.
+
+Many servers run side by side, each with its own load, and are reloaded at the same time after ten minutes. What the
+exporter's API says of each is noted until it is certain, or ten minutes have passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.bench.deploys.simulated import Fault
+from tools.support import real_uwsgi
+from tools.support.exporter import Exporter, exporter
+from tools.support.real_uwsgi import Uwsgi
+
+APP = Path(__file__).with_name("deployed_app.py")
+
+BASE: Mapping[str, float] = {"cpu": 0.004, "backend": 0.02, "lock": 0.004, "leak": 0, "errors": 0.001}
+
+BEFORE_SECONDS, AFTER_SECONDS, WARM_SECONDS = 660.0, 660.0, 20.0
+RATE = 6.0
+"""Requests a second of each server: open loop, exponential gaps."""
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A deploy. how: `reload` the master, or the workers in a `chain`."""
+
+    fault: Fault
+    size: float = 0.0
+    how: str = "reload"
+
+    @property
+    def version(self) -> dict[str, float]:
+        """The parameters of the new version."""
+        whole = BASE["cpu"] + BASE["backend"] + BASE["lock"]
+        changes: dict[Fault, dict[str, float]] = {
+            "none": {},
+            "cpu": {"cpu": BASE["cpu"] * (1 + self.size)},
+            "backend": {"backend": BASE["backend"] + self.size * whole},
+            "lock": {"lock": BASE["lock"] + self.size * whole},
+            "memory": {"leak": int(self.size * WORKERS / RATE)},
+            "exceptions": {"errors": BASE["errors"] + self.size},
+            "mix": {},
+        }
+        return {**BASE, **changes[self.fault]}
+
+
+PLANTED: Sequence[Planted] = (
+    *[Planted("none")] * 6,
+    *[Planted("none", how="chain")] * 2,
+    *[Planted("cpu", size) for size in (0.2, 0.5)],
+    *[Planted("backend", size) for size in (0.1, 0.2, 0.5)],
+    *[Planted("lock", size) for size in (0.2, 0.5)],
+    *[Planted("memory", size) for size in (5e6 / 60, 10e6 / 60)],
+    *[Planted("exceptions", size) for size in (0.02, 0.05)],
+    Planted("backend", 0.5, how="chain"),
+)
+"""A round: twenty deploys. `memory` is in bytes a second of a mean worker."""
+
+
+@dataclass
+class Found:
+    """What the exporter said of a deploy. after: seconds from the reload until it was certain."""
+
+    planted: Planted
+    status: str = "early"
+    worse: tuple[str, ...] = ()
+    after: float | None = None
+    sentence: str = ""
+
+
+class Surroundings(threading.Thread):
+    """The backend of all servers, and the load of each. The backend answers each line, a number of seconds, after so
+    many seconds."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        super().__init__(daemon=True)
+        self._ports = ports
+        self.port = real_uwsgi.free_port()
+        self._loop = asyncio.new_event_loop()
+        self.sent = self.failed = 0
+
+    def run(self) -> None:
+        """Serves until `stop`."""
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._serve())
+        self._loop.run_until_complete(asyncio.sleep(0.1))  # the other tasks end, too
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+        self.join(10)
+
+    def _cancel(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
+    async def _serve(self) -> None:
+        async with await asyncio.start_server(self._answer, "127.0.0.1", self.port) as server:
+            await server.serve_forever()
+
+    def begin_load(self) -> None:
+        """Begins to send requests to all servers."""
+        for seed, port in enumerate(self._ports):
+            asyncio.run_coroutine_threadsafe(self._load(port, seed), self._loop)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, ValueError):
+            while line := await reader.readline():
+                await asyncio.sleep(float(line))
+                writer.write(b"ok\n")
+        writer.close()
+
+    async def _load(self, port: int, seed: int) -> None:
+        chance, loop = random.Random(seed), asyncio.get_running_loop()
+        due = loop.time()
+        requests: set[asyncio.Task[None]] = set()
+        while True:
+            due += chance.expovariate(RATE)
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            request = asyncio.create_task(self._request(port))
+            requests.add(request)
+            request.add_done_callback(requests.discard)
+
+    async def _request(self, port: int) -> None:
+        self.sent += 1
+        try:
+            await asyncio.wait_for(_ask(port), 30)
+        except (OSError, asyncio.TimeoutError):
+            self.failed += 1
+
+
+async def _ask(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n")
+    await reader.read()
+    writer.close()
+
+
+@contextlib.contextmanager
+def _running(ports: Sequence[int], version: Mapping[str, float]) -> Iterator[list[Uwsgi]]:
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                real_uwsgi.bare(
+                    *("--master", "--need-app", "--enable-threads", "--lazy-apps", "--disable-logging"),
+                    *("--processes", str(WORKERS), "--threads", "2", "--wsgi-file", str(APP)),
+                    *("--http-socket", f"127.0.0.1:{port}", "--stats", "{directory}/stats"),
+                    *("--master-fifo", "{directory}/fifo"),
+                    files={"version.json": json.dumps(version)},
+                )
+            )
+            for port in ports
+        ]
+
+
+def run_round(planted: Sequence[Planted], before: float = BEFORE_SECONDS, after: float = AFTER_SECONDS) -> list[Found]:
+    """Deploys all of these at once, `before` seconds after the load began, and returns what the exporter said in the
+    next `after` seconds."""
+    ports = [real_uwsgi.free_port() for _ in planted]
+    around = Surroundings(ports)
+    around.start()
+    try:
+        with _running(ports, {**BASE, "port": around.port}) as servers:
+            names = [f"shop{place:02}" for place in range(len(servers))]
+            arguments = [f"--stats={name}={server.stats}" for name, server in zip(names, servers, strict=True)]
+            around.begin_load()
+            time.sleep(WARM_SECONDS)
+            with exporter(*arguments) as watching:
+                time.sleep(before)
+                for each, server in zip(planted, servers, strict=True):
+                    _deploy(each, server, around.port)
+                return _follow(watching, dict(zip(names, planted, strict=True)), after)
+    finally:
+        around.stop()
+
+
+def _deploy(planted: Planted, server: Uwsgi, port: int) -> None:
+    (server.directory / "version.json").write_text(json.dumps({**planted.version, "port": port}))
+    if planted.how == "chain":
+        (server.directory / "fifo").write_text("c")
+    else:
+        os.kill(server.pid, signal.SIGHUP)
+
+
+def _follow(watching: Exporter, planted: Mapping[str, Planted], seconds: float) -> list[Found]:
+    found = {name: Found(each) for name, each in planted.items()}
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        time.sleep(5)
+        for name, each in found.items():
+            if each.status == "worse":
+                continue
+            status, body = watching.get(f"/api/v1/servers/{name}")
+            deploy = json.loads(body)["deploy"] if status == 200 else None
+            if deploy is None:
+                continue
+            if deploy["status"] != each.status:
+                each.after = time.monotonic() - began
+            each.status, each.sentence = deploy["status"], deploy["sentence"]
+            each.worse = tuple(change["subject"] for change in deploy["changes"] if change["state"] == "worse")
+    return list(found.values())
+
+
+if __name__ == "__main__":
+    import sys
+
+    for each in run_round(PLANTED[: int(sys.argv[1])], float(sys.argv[2]), float(sys.argv[3])):
+        print(each)
