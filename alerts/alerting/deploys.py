@@ -95,8 +95,8 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests take {percent()} longer than usual at this hour",
         acts=(
             "Roll back, if it began with a deploy.",
-            f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed around a moment, such "
-            "as the start of the rise on the dashboard.",
+            f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed around a "
+            "moment, such as the start of the rise on the dashboard.",
             "If the load is higher than on other days, see its headroom: `uwsgi-headroom check` on the host.",
         ),
         evidence=f"A mean request of the last hour took {milliseconds(f'{hour}{{$self}}')}; at the same hour of the "
