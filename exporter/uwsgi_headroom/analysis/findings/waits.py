@@ -244,7 +244,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
         title="Threads wait for an interpreter lock whose worker uses little CPU.",
-        evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters)} threads wait, and it uses "
+        evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait, and it uses "
         f"{worst.interpreter_load:.2f} of a CPU; "
         f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
