@@ -16,7 +16,7 @@ from uwsgi_headroom.errors import LONGEST_MESSAGE, ConfigError
     ("text", "settings"),
     [
         ("history: /var/lib/h.sqlite", ("/var/lib/h.sqlite", HISTORY_MAX_SIZE)),
-        ("history:\n  file: h.sqlite\n  max_size: 250MB", ("h.sqlite", 250_000_000)),
+        ("history:\n  file: /h.sqlite\n  max_size: 250MB", ("/h.sqlite", 250_000_000)),
         ("history: {max_size: 1tb}", ("", 10**12)),
         ("history:", ("", HISTORY_MAX_SIZE)),
         ("servers: []", ("", HISTORY_MAX_SIZE)),

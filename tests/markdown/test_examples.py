@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from tools.examples import DOCUMENT, EXAMPLES, Example, form, run_all
+from tools.examples import DOCUMENT, EXAMPLES, Example, form, run_all, run_example
 
 pytestmark = pytest.mark.integration
+
+TRIES = 2
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,12 @@ def test_it_prints_what_the_document_shows(example: Example, printed: Mapping[st
     section = DOCUMENT.read_text().partition(f"<!-- example {example.name} -->")[2].partition("<!-- /")[0]
     command, _, shown = section.partition("```console\n")[2].rpartition("```")[0].partition("\n")
     assert command == f"$ {example.shown}"
-    assert form(shown) == form(printed[example.name])
+    now = printed[example.name]
+    for _ in range(TRIES):
+        if form(now) == form(shown):
+            return
+        now = run_example(example)  # alone: on a busy machine, too few samples may have shown what requests wait for
+    assert form(now) == form(shown)
 
 
 def test_forms() -> None:
