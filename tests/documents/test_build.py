@@ -153,7 +153,10 @@ def test_down_from_the_start() -> None:
     """Nothing is known except the reason."""
     document = ScriptedWatch().read(REFUSED, 1.0).document()
     assert (document.state, document.status, document.kind, document.read_at) == ("down", "unknown", None, None)
-    assert document.error == schema.Error(reason="refused", message="nobody listens at /run/shop.stats")
+    assert document.error
+    assert (document.error.reason, document.error.message) == ("refused", "nobody listens at /run/shop.stats")
+    assert "Start uWSGI" in document.error.change
+    assert document.error.runbook == "/runbooks/UwsgiDown?server=shop"
     assert document.verdict == "Down: nobody listens at /run/shop.stats."
     assert (document.threads, document.host, document.workers, document.sockets) == (None, None, (), ())
 

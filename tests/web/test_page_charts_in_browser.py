@@ -46,7 +46,7 @@ def shop() -> Iterator[Exporter]:
 def opened(shown: Tab, path: str = "/?range=300") -> Tab:
     """The page with its charts drawn."""
     shown.open(path)
-    shown.until("document.querySelectorAll('.uplot').length === 6")
+    shown.drawn()
     return shown
 
 

@@ -129,7 +129,7 @@ def _frames(running: Browser, observed: Exporter) -> list[tuple[str, str, str]]:
     rows = []
     with tab(running, observed.port, width=1440, height=900) as shown:
         shown.open("/")
-        shown.until("document.querySelectorAll('.uplot').length === 6")
+        shown.drawn()
         for where, seen in (("as it opens", "body"), ("at its table", "table[aria-label=Workers]")):
             shown.page.evaluate(f"document.querySelector('{seen}').scrollIntoView()")
             time.sleep(5)

@@ -33,6 +33,7 @@ from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.states import FAILURES
 
 SERVERS_PATH = "/api/v1/servers"
 
@@ -62,7 +63,7 @@ def build_server(watch: Watch, clock: Clock, window: float, windows: Sequence[fl
         return msgspec.structs.replace(
             _build_server(watch, None, clock, window, windows),
             state="down",
-            error=_build_error(fault),
+            error=_build_error(fault, watch.name),
             status="unknown",
             verdict=describe_trouble(fault),
         )
@@ -86,7 +87,7 @@ def _build_server(
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
-        error=_build_error(watch.error),
+        error=_build_error(watch.error, watch.name),
         read_at=reading.time if reading else None,
         age=max(0.0, now - reading.at) if reading else None,
         kind=snapshot.kind if snapshot else None,  # type: ignore[arg-type]  # a ClassVar of one of the three
@@ -127,9 +128,18 @@ def _build_server(
     )
 
 
-def _build_error(error: ReadError | None) -> schema.Error | None:
-    """Build the section with the reason why a server is down; None if there is none."""
-    return schema.Error(reason=error.reason, message=printable_name(str(error))) if error else None
+def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
+    """Build the section with the reason why a server is down, and what to do; None if it is not down."""
+    if error is None:
+        return None
+    harm, change = FAILURES[error.reason]
+    return schema.Error(
+        reason=error.reason,
+        message=printable_name(str(error)),
+        harm=harm,
+        change=change,
+        runbook=runbook_path("was_down", server),
+    )
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:

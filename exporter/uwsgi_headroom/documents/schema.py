@@ -28,10 +28,14 @@ Kind = Literal["server", "emperor", "router"]
 
 
 class Error(Struct, frozen=True, kw_only=True):
-    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total."""
+    """Why the last attempt to read a server failed. reason: the label of uwsgi_exporter_read_errors_total; harm: what
+    users feel of it; change: what to do; both in sentences, may be empty; runbook: its path, or null."""
 
     reason: str
     message: str
+    harm: str = ""
+    change: str = ""
+    runbook: str | None = None
 
 
 class Unknown(Struct, frozen=True, kw_only=True):

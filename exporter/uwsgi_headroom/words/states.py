@@ -119,6 +119,47 @@ DOWN_STYLE = "bold reverse red"
 """The terminal's style of a server that is down."""
 
 
+_ENDED = (
+    "If uWSGI has ended, clients get errors: a web server in front answers 502.",
+    "Start uWSGI, or wait until it has loaded its application. If it ends again, read the end of its log, and roll back "
+    "the last deploy. If it runs, `uwsgi-headroom discover` finds its statistics.",
+)
+_HELD_UP = (
+    "Its master does not answer: workers may still serve, but none is replaced, and nothing ends a stuck request.",
+    "Open a page of the application: if it answers, you have time. Then find the reader that holds the master up, and "
+    "end it: its connection has a Send-Q above 0 in `ss -xntp`.",
+)
+_ELSEWHERE = (
+    "Whether uWSGI serves requests is not known: this is not its stats server.",
+    "Give the exporter the address of uWSGI's `stats` option: `uwsgi-headroom discover` prints it.",
+)
+
+FAILURES: Mapping[str, tuple[str, str]] = {
+    "not_found": _ENDED,
+    "refused": _ENDED,
+    "permission": (
+        "uWSGI most likely serves requests: only the exporter is kept out.",
+        "Give the exporter access: `uwsgi-headroom discover`, run as root, finds how.",
+    ),
+    "unreachable": (
+        "Whether uWSGI serves requests is not known: the exporter does not reach it.",
+        "Check the address, and the network between the exporter's host and uWSGI's.",
+    ),
+    "timeout": _HELD_UP,
+    "truncated": _HELD_UP,
+    "too_large": (
+        "uWSGI most likely serves requests: only its statistics are too large.",
+        "Raise `size_cap`, or run uWSGI with `stats-no-cores`.",
+    ),
+    "empty": _ELSEWHERE,
+    "http": _ELSEWHERE,
+    "not_json": _ELSEWHERE,
+    "not_uwsgi": _ELSEWHERE,
+    "internal": ("Whether uWSGI serves requests is not known.", "Report it, with the exporter's log."),
+}
+"""What a failed read means for users, and what to do about it, by its reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerState:
     """A state of a worker. short: in at most seven letters; narrow: in at most five, as uwsgitop has them; sign: for

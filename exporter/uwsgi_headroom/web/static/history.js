@@ -53,7 +53,8 @@ export class History {
     const { seconds, until } = this.range;
     if (until) return [until - seconds, until];
     const newest = this.#newest();
-    const first = Math.min((this.time[0] ?? -Infinity) - this.step, newest - LEAST_SLICES * this.step);
+    const known = this.column("throughput")?.findIndex((value) => value !== null) ?? -1;
+    const first = Math.min((this.time[Math.max(0, known)] ?? -Infinity) - this.step, newest - LEAST_SLICES * this.step);
     return [Math.max(newest - seconds, first), newest];
   }
 

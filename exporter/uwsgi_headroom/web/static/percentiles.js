@@ -60,7 +60,7 @@ export function percentiles(timeline) {
   const write = (share) => (seconds, place) => {
     if (seconds !== null) return format.duration(seconds);
     const enough = at("requests", place) * (1 - share) > 1 - 1e-9;
-    return enough ? under(at("finest", place)) : format.NOT_KNOWN;
+    return enough ? under(at("finest", place)) : "";
   };
   const lines = [
     ...SHARES.map((share) => ({ column: `response_times.${share}`, name: name(share), colour: COLOURS[share], write: write(share) })),

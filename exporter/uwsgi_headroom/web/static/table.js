@@ -16,7 +16,7 @@ export class Table {
    * columns: {head, value, text, title, left, wraps, tone, part, node, optional}: rows sort by `value`, a cell shows
    * `text`, `tone` says how urgent it is; `part` is the length of a bar behind the text, from 0 to 1; `node` makes the
    * element of a cell that is more than text; an optional column is shown only if a `value` is known. key: identifies a
-   * row; flag: the class of a row. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
+   * row; flag: the class of a row. by: the column to sort by; null for the order in which rows are given. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none" }) {
     this.#columns = columns;
@@ -63,13 +63,13 @@ export class Table {
     this.#columns.forEach((column, at) => {
       say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
       if (column.optional) mark(row.cells[at], "hidden", this.#absent.has(column));
-      if (column.part) row.cells[at].style.setProperty("--part", column.part(item).toFixed(3));
+      if (column.part) row.cells[at].style.setProperty("--part", Math.min(1, column.part(item) ?? 0).toFixed(3));
       if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
     });
   }
 
   #order() {
-    const { value } = this.#columns[this.#by];
+    const value = this.#columns[this.#by]?.value;
     const sign = this.#down ? -1 : 1;
     const ordered = value === undefined ? this.#shown : [...this.#shown].sort((a, b) => compare(value(a), value(b), sign));
     ordered.forEach((item, place) => {

@@ -79,7 +79,7 @@ export function missing({ waits, unknown }) {
 function slots(backends) {
   const named = [...backends].sort(NATURAL.compare).map((name, at) => ({
     key: `backends.${name}`,
-    name: `waits for ${name}`,
+    name,
     label: name,
     colour: `wait-named-${at % NAMED_COLOURS}`,
     taken: [],
