@@ -72,8 +72,7 @@ def test_the_panel_comes_and_goes(page: Tab) -> None:
         [
             [
                 [
-                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % "
-                    "backend 10.0.0.5:5432, CPU",
+                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % backend 10.0.0.5:5432, CPU",
                     "100%",
                     [["var(--wait-backend)", "0.7500"], ["var(--wait-cpu)", "0.2500"]],
                 ],

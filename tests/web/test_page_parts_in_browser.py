@@ -53,7 +53,13 @@ def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
 
 def finding(code: str, severity: str = "critical", **changes: object) -> dict[str, object]:
     """A finding of a document."""
-    plain = {"title": f"About {code}.", "evidence": f"Seen: {code}. More.", "meaning": "", "change": "", "runbook": None}
+    plain = {
+        "title": f"About {code}.",
+        "evidence": f"Seen: {code}. More.",
+        "meaning": "",
+        "change": "",
+        "runbook": None,
+    }
     return {"code": code, "severity": severity, "harms": [], **plain, **changes}
 
 
@@ -158,7 +164,9 @@ def test_down(page: Tab) -> None:
         },
     )
     assert "(5 min)" in str(shown.pop("since"))
-    assert re.fullmatch(r"Clients get errors. Last words of its log: .* no application was found.", str(shown.pop("said")))
+    assert re.fullmatch(
+        r"Clients get errors. Last words of its log: .* no application was found.", str(shown.pop("said"))
+    )
     assert shown == {
         "status": "down",
         "chip": "✖ DOWN",
@@ -196,7 +204,9 @@ def test_the_exporter_is_gone(page: Tab, state: str) -> None:
 )
 def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str], none: bool) -> None:
     """The headroom has its name and its limit; one that is none is not in the colour of a healthy server."""
-    seen = banner(page, {"kind": "server", "headroom": {"far": [], "is_upper_bound": False, "usable": None, **headroom}})
+    seen = banner(
+        page, {"kind": "server", "headroom": {"far": [], "is_upper_bound": False, "usable": None, **headroom}}
+    )
     assert (seen["headroom"], seen["none"]) == (shown, none)
 
 
@@ -312,11 +322,12 @@ def test_workers_in_trouble_come_first(page: Tab) -> None:
     A click on a heading sorts by it."""
     script = """({ table }) => {
         const server = JSON.parse(heard), part = table();
-        const one = (worker_id, changes) => ({ ...server.workers[0], worker_id, accepting: true, state: "busy", threads: 4,
-            busy_threads: 1, concurrency: 1, interpreter_load: 0.1, oldest_request_age: 0.1, ...changes });
+        const one = (worker_id, changes) => ({ ...server.workers[0], worker_id, accepting: true, state: "busy",
+            threads: 4, busy_threads: 1, concurrency: 1, interpreter_load: 0.1, oldest_request_age: 0.1, ...changes });
         part.now({ ...server, threads: { stuck_seconds: 30 }, workers: [
             one(1, {}), one(2, { interpreter_load: 0.9 }), one(3, { state: "cheap", accepting: false }),
-            one(4, { oldest_request_age: 60 }), one(5, { state: "gone", accepting: false }), one(6, { concurrency: 4 })] });
+            one(4, { oldest_request_age: 60 }), one(5, { state: "gone", accepting: false }),
+            one(6, { concurrency: 4 })] });
         const order = () => [...part.node.querySelectorAll("tbody tr")].map((row) => Number(row.cells[0].textContent));
         const worst = order();
         part.node.querySelector("th button").click();

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.web.test_page_parts_in_browser import part
-from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
+from tests.web.test_page_wait_parts_in_browser import history, waits
 from tools.support.browser import Tab
 from uwsgi_headroom.record import STATES
 
@@ -94,7 +94,7 @@ def test_a_click_on_the_legend_takes_a_line_out(page: Tab) -> None:
         document.querySelector("main").append(chart.node);
         chart.past({known}, {{}});
         while (!chart.node.querySelector("canvas")) await new Promise(requestAnimationFrame);
-        const { "{" } plots { "}" } = uPlot.sync("time"), plot = plots.at(-1);
+        const {"{"} plots {"}"} = uPlot.sync("time"), plot = plots.at(-1);
         const [button] = chart.node.querySelectorAll(".legend button");
         const tops = () => plot.data.slice(1, 3).map((values) => values.at(-1));
         const seen = [tops()];

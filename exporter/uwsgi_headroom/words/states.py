@@ -121,8 +121,8 @@ DOWN_STYLE = "bold reverse red"
 
 _ENDED = (
     "If uWSGI has ended, clients get errors: a web server in front answers 502.",
-    "Start uWSGI, or wait until it has loaded its application. If it ends again, read the end of its log, and roll back "
-    "the last deploy. If it runs, `uwsgi-headroom discover` finds its statistics.",
+    "Start uWSGI, or wait until it has loaded its application. If it ends again, read the end of its log, and roll "
+    "back the last deploy. If it runs, `uwsgi-headroom discover` finds its statistics.",
 )
 _HELD_UP = (
     "Its master does not answer: workers may still serve, but none is replaced, and nothing ends a stuck request.",

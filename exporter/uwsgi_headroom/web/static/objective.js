@@ -67,8 +67,8 @@ export function objective() {
   node.hidden = true;
   return {
     node,
-    now({ objective: known, state }) {
-      node.hidden = !known || state === "down"; // what was met then says nothing of now
+    now({ objective: known, state: now }) {
+      node.hidden = !known || now === "down"; // what was met then says nothing of now
       if (node.hidden) return;
       const [severity, state, text] = judge(known);
       retitle(node, `Objective: ${goal(known)}`, `at most ${share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
