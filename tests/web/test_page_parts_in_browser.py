@@ -117,7 +117,7 @@ def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
         "chip": "✖ CRITICAL",
         "title": "Clients are turned away: all threads are busy.",
         "said": "41 of 40.",
-        "act": "DORaise threads from 4 to 16: there are 48 at once.; at least 74.0/s are served then",
+        "act": "DORaise threads from 4 to 16: there are 48 at once; at least 74.0/s are served then",
         "none": False,
         "more": "Why, 1 more cause, 2 notes",
         "runbook": "/runbooks/X?server=shop",
@@ -132,7 +132,7 @@ def test_nothing_is_wrong(page: Tab) -> None:
         "✓ OK",
         "Headroom 4.4x.",
         None,
-        "DONothing to change: no finding at today's load.",
+        "DONothing to change: no finding at today's load",
         "1 note",
         None,
         None,
@@ -171,7 +171,7 @@ def test_down(page: Tab) -> None:
         "status": "down",
         "chip": "✖ DOWN",
         "title": "Nobody listens.",
-        "act": "DOStart it.",
+        "act": "DOStart it",
         "headroom": None,
         "none": shown["none"],
         "more": None,
@@ -236,7 +236,7 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     assert {each[0] for each in p95} == {"p95"}
     assert shown == [
         [
-            ["Users wait", "1.3 s", "= 1.1 s queue + 209 ms service", "critical"],
+            ["Users wait", "1.3 s", "= 1.1 s in queue + 209 ms in service", "critical"],
             ["Served", "37.1/s", "clients turned away, 2 exceptions", "critical"],
             ["Queue", "41 of 40", "38.2 on average, oldest 1.4 s", "critical"],
         ],

@@ -9,7 +9,7 @@ import { LIMITS, STATES, STATUS } from "./words.js";
 
 const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
 const LAST_WORDS = 2; // messages of the log of a server that is down
-const NOTHING = "Nothing to change: no finding at today's load.";
+const NOTHING = "Nothing to change: no finding at today's load";
 const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/; // as `documents/sentences.py`
 
 export class Headline {
@@ -49,7 +49,7 @@ export class Headline {
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isSized;
-    mark(this.figure, "data-none", headroom?.factor && (headroom.factor < LEAST_ROOM || headroom.usable < 1));
+    mark(this.figure, "data-none", headroom?.factor && (headroom.factor < LEAST_ROOM || (headroom.usable ?? Infinity) <= 1));
     say(this.factor, amount(headroom));
     say(this.unit, name(headroom));
     say(this.chip, chip);
@@ -107,7 +107,7 @@ export function judge(document) {
     since: worst.since ?? null,
     title: verdict,
     said: evidence.split(SENTENCE_ENDS)[0],
-    act: worst.change.split(SENTENCE_ENDS)[0],
+    act: firstAct(worst.change) || (worst.runbook ? "Follow the runbook" : ""),
     promise: worst.serves ? `at least ${format.rate(worst.serves)} are served then` : "",
     runbook: worst.runbook,
     command: commands(document, worst),
@@ -119,14 +119,14 @@ function fail(document) {
   const { error, read_at: read, events = [] } = document;
   const down = events.find((event) => event.kind === "server_down");
   const words = events.filter((event) => event.kind === "log_message").slice(0, LAST_WORDS).map(({ title, time }) => `${clock(time)} ${title.replace(/^uWSGI's log: /, "")}`);
-  const message = error?.message ?? document.verdict;
+  const message = error?.message || document.verdict;
   return {
     status: "down",
     chip: STATES.down.toUpperCase(),
     since: down?.time ?? read,
     title: `${message[0].toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`,
     said: [error?.harm, words.length ? `Last words of its log: ${words.join(" ")}` : ""].filter(Boolean).join(" "),
-    act: (error?.change ?? "").split(SENTENCE_ENDS)[0],
+    act: firstAct(error?.change ?? ""),
     promise: "",
     runbook: error?.runbook ?? null,
     command: commands(document, { title: document.verdict, change: error?.change ?? "" }),
@@ -143,12 +143,14 @@ function lose(document, seconds) {
     since: null,
     title: `The exporter has not answered for ${format.duration(seconds)}: these figures are old.`,
     said: `At ${clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
-    act: "See whether the exporter runs, and whether this browser reaches it.",
+    act: "See whether the exporter runs, and whether this browser reaches it",
     promise: "",
     runbook: null,
     command: "",
   };
 }
+
+const firstAct = (change) => change.split(SENTENCE_ENDS)[0].replace(/\.$/, "");
 
 /** The settings that a finding advises, as lines of a configuration, and the commands that it names; empty if none. */
 function commands({ name, setup }, { title, settings = {}, change }) {

@@ -13,7 +13,7 @@ export const WAITING = { noticed: "warning", severe: "critical" };
 function usersWait({ flow }) {
   const { total_time: total = null, response_time: served = null, queue_wait: queue = null, waiting } = flow ?? {};
   if (total === null) return { text: format.duration(served), note: served === null ? "no request completed" : "in service; the queue is not known" };
-  return { text: format.duration(total), note: `= ${format.duration(queue)} queue + ${format.duration(served)} service`, tone: WAITING[waiting] };
+  return { text: format.duration(total), note: `= ${format.duration(queue)} in queue + ${format.duration(served)} in service`, tone: WAITING[waiting] };
 }
 
 function served({ flow, window, findings }) {

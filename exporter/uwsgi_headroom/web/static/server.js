@@ -199,7 +199,7 @@ export function show(main, { path, page, servers }) {
     const then = clock(server.read_at ?? server.time);
     if (paused) return `Paused: figures as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. Figures as of ${then}.`;
-    if (stream.lost) return `Figures as of ${then}.`;
+    if (stream.lost || server.state === "down") return server.read_at ? `Figures as of ${then}.` : null;
     if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago. Figures as of ${then}.`;
     return null;
   }

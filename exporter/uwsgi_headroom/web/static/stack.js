@@ -4,7 +4,7 @@
 import { Lines } from "./charts.js";
 import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
-import { bands, known, missing } from "./waits.js";
+import { bands, missing } from "./waits.js";
 
 const THREADS = { column: "threads.available", name: "threads", colour: "ink", width: 2.5, steps: true, distant: true };
 const CONFIGURED = { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true, distant: true };
@@ -42,7 +42,7 @@ function layers(history) {
   const rest = observed.map((requests, at) => (requests === null || (states[at] ?? null) === null ? requests : 0));
   const queued = observed.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
   const above = [{ ...IN_SERVICE, values: rest }, { ...QUEUED, values: queued }].filter(({ values }) => values.some((requests) => requests >= LEAST));
-  return [...(known(history) ? bands(history) : []), ...above];
+  return [...bands(history), ...above];
 }
 
 /** The lines that draw a stack. */

@@ -8,9 +8,6 @@ const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
 const MOST_DESTINATIONS = 3; // more of one state are one sum
 
-/** Whether the history knows for any slice what requests wait for. */
-export const known = (history) => history.column("waits.states.cpu")?.some((threads) => threads !== null) ?? false;
-
 /** The parts that are not 0 in the whole history, with `values`: their mean threads in each slice, null if unknown. */
 export function bands(history) {
   const column = (key) => history.column(`waits.${key}`);

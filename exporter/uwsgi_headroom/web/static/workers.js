@@ -112,7 +112,18 @@ export function details() {
   const figures = new Table("Worker details", DETAILS, { key: (worker) => worker.worker_id });
   const node = folding("Worker details", "counts are since the last full reload", figures.node);
   node.classList.add("wide", "tall");
-  return { node, apart: true, now: ({ workers }) => figures.show(workers) };
+  node.open = false;
+  let newest = [];
+  const show = () => node.open && figures.show(newest); // many cells, which nobody sees while it is folded
+  node.addEventListener("toggle", show);
+  return {
+    node,
+    apart: true,
+    now({ workers }) {
+      newest = workers;
+      show();
+    },
+  };
 }
 
 const DETAILS = [
