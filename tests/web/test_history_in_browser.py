@@ -56,7 +56,7 @@ MEASURED = """async ([address, seconds, step, times, rates]) => {
 
 
 def test_the_time_that_the_charts_show(chromium: Browser) -> None:
-    """They begin with the first figures, but are no narrower than thirty slices. What is empty is counted: slices
+    """They begin with the first figures, but are no narrower than five slices. What is empty is counted: slices
     without figures and times without slices, but not what is before the first figures, nor a late sample."""
     path = next(FIXTURES.glob("*_threads.json"))
     times = [1000.0 + 2 * place for place in range(200)]
@@ -68,7 +68,7 @@ def test_the_time_that_the_charts_show(chromium: Browser) -> None:
             span, blank = shown.page.evaluate(MEASURED, arguments)
             return span, blank
 
-        for slices, span in ((200, 300), (120, 240), (23, 60)):
+        for slices, span in ((200, 300), (120, 240), (23, 46), (2, 10)):
             assert measure(times[:slices], [1.0] * slices) == (span, 0)
         holes = [None, None, *[1.0] * 48, None, None, None, *[1.0] * 47]
         assert measure(times[:100], holes) == (200, 6)

@@ -76,7 +76,7 @@ def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
     """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with tab(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         opened(shown)
-        moments = "[...document.querySelectorAll('.panel:not([hidden]) .when')]"
+        moments = "[...document.querySelectorAll('.panel:not([hidden]) .legend:not(.quiet) .when')]"
         latest = f"{moments}.every((when) => when.textContent.startsWith('latest, '))"
         shown.until(latest)
         box = chart(shown)

@@ -49,7 +49,7 @@ def opened(shown: Tab, path: str) -> Tab:
 
 def legend(shown: Tab) -> str:
     """The time of the figures in the first legend."""
-    return shown.text(".when")
+    return shown.text(".legend:not(.quiet) .when")
 
 
 def test_a_week(chromium: Browser, port: int) -> None:

@@ -79,8 +79,8 @@ def test_what_requests_do(page: Tab) -> None:
     }}"""
     why = "Not known what requests wait for: grant it."
     assert part(page, "stack.js", script) == [
-        [["in service 5.00", "in the queue 30.0", "threads 4.0"], why],
-        [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4.0", "configured 8.0"], None],
+        [["in service 5.00", "in the queue 30.0", "threads 4"], why],
+        [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
         [["threads "], why],
     ]
     assert page.page.query_selector("img") is None

@@ -179,7 +179,7 @@ def test_many_states_backends_and_routes(chromium: Browser, port: int, width: in
         assert shown.problems == []
 
 
-@pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 4, 8), (1000, 12, 18)])
+@pytest.mark.parametrize(("threads", "low", "high"), [(THREADS, 6, 12), (1000, 14, 22)])
 def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, threads: int, low: int, high: int) -> None:
     """Where waits are known, each band has its colour and height; before, the requests in service are one band.
     Threads that are far above the stack do not flatten it."""
@@ -218,6 +218,7 @@ def test_labels_that_do_not_fit_are_left_out(chromium: Browser, port: int) -> No
     with tab(chromium, port, width=1440) as shown:
         opened(shown)
         shown.until("document.querySelectorAll('.parts .part').length === 33")
+        shown.page.evaluate("document.querySelector('.pair').style.gridTemplateColumns = '1fr'")
         parts = shown.page.locator(".part").evaluate_all(
             "(all) => all.map((part) => [part.innerText, part.scrollWidth - part.clientWidth])"
         )

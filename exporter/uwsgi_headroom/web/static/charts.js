@@ -36,14 +36,14 @@ export class Lines {
    * and are in their order from the bottom. The scale includes
    * a `distant` line only if the others come near. timeline: shared with the other charts. format: writes a value; unit:
    * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
-   * scale, which always shows `from` to `to`, and never goes beyond the others; even: whether the legend has columns.
+   * scale, which always shows `from` to `to`, and never goes beyond the others; legend: its form.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
     this.#height = options.height ?? HEIGHT;
     this.timeline = timeline;
     this.name = name;
-    this.legend = new Legend(options.even, (at) => this.#toggle(this.#lines[at].column));
+    this.legend = new Legend(options.legend, (at) => this.#toggle(this.#lines[at].column));
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#set(lines);
@@ -214,7 +214,7 @@ export class Lines {
     const write = (line, value) => (line.write ? line.write(value, place) : value === null ? "" : this.#options.format(value));
     const values = this.#lines.map((line) => write(line, this.#values(line)?.[place] ?? null));
     const moment = this.#moment(place, at !== null);
-    this.legend.tell(moment, values);
+    this.legend.tell(at === null && this.#options.legend === "quiet" ? "" : moment, values);
     if (at !== null) return;
     const latest = this.#lines.map((line, each) => `${line.name} ${values[each] || "not known"}`).join(", ");
     const label = `${this.name}, ${moment}: ${latest}`;

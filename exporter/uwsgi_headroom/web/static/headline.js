@@ -45,13 +45,13 @@ export class Headline {
   show(document, trouble, silent = null) {
     const { headroom, window, kind, time, findings } = document;
     const { status, chip, since, title, said, act, promise, runbook, command } = silent === null ? judge(document) : lose(document, silent);
-    const isSized = kind === "server" && status !== "down" && silent === null;
+    const isCurrent = kind === "server" && status !== "down" && silent === null;
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
-    this.figure.hidden = !isSized;
+    this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
     mark(this.figure, "data-none", headroom?.factor && (headroom.factor < LEAST_ROOM || (headroom.usable ?? Infinity) <= 1));
     say(this.factor, amount(headroom));
-    say(this.unit, name(headroom));
+    say(this.unit, status === "ok" ? name(headroom) : "headroom");
     say(this.chip, chip);
     say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
     say(this.verdict, unmarked(title));
@@ -67,14 +67,14 @@ export class Headline {
     mark(this.link, "href", isOurs(runbook) ? runbook : null);
     this.#command = command;
     this.commands.hidden = !command;
-    this.predict.hidden = !isSized || !document.workers.length;
+    this.predict.hidden = !isCurrent || !document.workers.length;
     this.actions.hidden = this.link.hidden && this.commands.hidden && this.predict.hidden;
     say(this.more, counted(findings));
     this.rest.hidden = !findings.length || status === "down" || silent !== null;
     this.findings.show(document);
-    const note = trouble ?? (window && short(window) ? shortness(window) : "");
+    const note = silent !== null ? "" : trouble ?? (window && short(window) ? shortness(window) : "");
     say(this.age, note);
-    mark(this.age, "class", trouble ? "age trouble" : "age");
+    mark(this.age, "class", trouble && note ? "age trouble" : "age");
     this.#announce(`${chip} ${trouble ?? ""}`, `${unmarked(title)} ${unmarked(act)}`);
   }
 
@@ -173,9 +173,8 @@ function counted(findings) {
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
 
 function name(headroom) {
-  const { factor, far, first, is_upper_bound: isMost } = headroom ?? {};
-  if (!factor && !far?.length) return "headroom not known";
-  return `${isMost ? "headroom at most" : "headroom"}${first ? `, then ${LIMITS[first]}` : ""}`;
+  const { first, is_upper_bound: isMost } = headroom ?? {};
+  return `${isMost ? "headroom at most" : "headroom"}${first ? `, first limit: ${LIMITS[first]}` : ""}`;
 }
 
 /** Whether the window covers much less time than requested. */

@@ -4,7 +4,7 @@ import { flatten, isGap, withGaps } from "./history_columns.js";
 import { RANGES } from "./ranges.js";
 
 const OLD_STEPS = 3; // older figures mean an outage
-const LEAST_SLICES = 30; // the charts of an exporter that has just started are no narrower
+const LEAST_SLICES = 5; // the charts of an exporter that has just started are no narrower
 const MINUTE = 60; // seconds: slices of this length or longer come from the exporter's file
 const WRITTEN = 6; // seconds after its end, a minute is in the file
 const MOST_PAUSE = 30; // seconds between two requests that brought nothing new

@@ -9,10 +9,12 @@ import { Tile } from "./tile.js";
 /** The tone of the queue wait, by how much users notice it. */
 export const WAITING = { noticed: "warning", severe: "critical" };
 
-/** What users wait: in the queue, then in service. */
-function usersWait({ flow }) {
+/** What users wait: in the queue, then in service. If no request is completed, the oldest one says how long at least. */
+function usersWait({ flow, threads, workers, sockets }) {
   const { total_time: total = null, response_time: served = null, queue_wait: queue = null, waiting } = flow ?? {};
-  if (total === null) return { text: format.duration(served), note: served === null ? "no request completed" : "in service; the queue is not known" };
+  const oldest = Math.max(0, ...workers.map((worker) => worker.oldest_request_age ?? 0), ...sockets.map((socket) => socket.oldest_wait ?? 0));
+  if (served === null) return { text: oldest ? `over ${format.duration(oldest)}` : format.NOT_KNOWN, note: "no request completed", tone: oldest >= threads?.stuck_seconds ? "critical" : null };
+  if (total === null) return { text: format.duration(served), note: "in service; the queue is not known" };
   return { text: format.duration(total), note: `= ${format.duration(queue)} in queue + ${format.duration(served)} in service`, tone: WAITING[waiting] };
 }
 
@@ -22,7 +24,7 @@ function served({ flow, window, findings }) {
   const turned = flow?.refused ? `${format.rate(flow.refused)} turned away` : refused ? "clients turned away" : "";
   const { exceptions = 0, harakiris = 0 } = window ?? {};
   const failed = [turned, exceptions && format.many(exceptions, "exception"), harakiris && `${format.count(harakiris)} harakiri`];
-  const note = failed.filter(Boolean).join(", ") || (flow ? `${format.count(flow.requests)} in ${format.duration(window.seconds)}` : "");
+  const note = failed.filter(Boolean).join(", ") || (flow?.requests ? "no exceptions" : "");
   return { text: format.rate(flow?.throughput), note, tone: refused?.severity };
 }
 
@@ -31,7 +33,10 @@ function promised(server) {
   const { objective } = server;
   if (!objective) return { name: "p95", text: figure(server, 0.95), note: interval(server, 0.95) };
   const [severity] = judge(objective);
-  return { name: "Objective", text: { ok: "met", unknown: "not judged" }[severity] ?? "missed", note: goal(objective), tone: severity };
+  const word = { ok: "met", unknown: "not judged" }[severity] ?? "missed";
+  const share = objective.windows.find((burn) => burn.rate > 1)?.share ?? null;
+  const note = goal(objective).replace(" of requests", "") + (word === "missed" && share !== null ? `; ${format.percent(share)} were not` : "");
+  return { name: "Objective", text: word, note, tone: severity === "info" && objective.windows[0].rate > 1 ? "warning" : severity };
 }
 
 /** The fullest listen queue. */

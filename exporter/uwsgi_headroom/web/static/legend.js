@@ -7,13 +7,14 @@ export class Legend {
   #entries = [];
   #toggled;
 
-  /** even: in columns, so that an entry keeps its place when values become longer; toggled: called with the place of a
+  /** form: "even" for columns, so that an entry keeps its place when values become longer; "quiet" without a time of its
+   * own while there is no pointer; toggled: called with the place of a
    * line that was taken out or brought back. */
-  constructor(even = false, toggled = () => {}) {
+  constructor(form = "", toggled = () => {}) {
     this.#toggled = toggled;
     this.when = el("li", { class: "when" });
-    this.bound = el("li", { class: "limit" });
-    this.node = el("ul", { class: even ? "legend even" : "legend" });
+    this.bound = el("li", { class: "limit", hidden: true });
+    this.node = el("ul", { class: `legend ${form}` });
   }
 
   /** lines: {name, colour, dash, area, hatched}; off: whether a line is out. */

@@ -47,7 +47,7 @@ function ofServer(timeline, { predictions, ranges }) {
     timelines.concurrency(timeline),
     routes.overTime(timeline),
     workers.overTime(timeline),
-    { ...predictions, section: "What if" },
+    predictions,
     objective(),
     { ...figures(), section: "Figures" },
     occupancy(),
@@ -73,7 +73,7 @@ export function arranged(panels) {
 
 function occupancy() {
   const levels = new Table("Occupancy", LEVELS, { key: (level) => level.text, by: null });
-  return { node: folding("Occupancy", "share of the time by busy threads", levels.node), now: ({ occupancy: known }) => levels.show(known ? known.shares.map((share, at) => level(known, share, at)) : []) };
+  return { node: folding("Occupancy", "share of the time by busy threads", levels.node), now: ({ occupancy: known }) => levels.show(known ? known.shares.map((share, at) => level(known, share, at)).filter(({ share, text }) => share || text === "all") : []) };
 }
 
 const LEVELS = [

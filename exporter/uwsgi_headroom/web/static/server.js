@@ -160,8 +160,8 @@ export function show(main, { path, page, servers }) {
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
     body.replaceChildren(el("div", { class: "grid" }, ...arranged(panels)));
     const named = panels.filter((part) => part.section);
-    for (const part of named) part.node.id = part.section.toLowerCase().replace(" ", "-");
-    sections.replaceChildren(el("span", { class: "now" }), ...named.map((part) => el("a", { href: `#${part.node.id}` }, part.section)));
+    for (const part of named) part.node.id = part.section.toLowerCase();
+    sections.replaceChildren(el("span", { class: "now" }), el("div", { class: "links" }, ...named.map((part) => el("a", { href: `#${part.node.id}` }, part.section))));
     happened();
     if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   }

@@ -15,9 +15,10 @@ const HEIGHT = 300;
 
 /** ranges: the choice of the time that charts show. */
 export function load(timeline, ranges) {
-  const chart = new Lines("Load", [], timeline, { format: format.mean, unit: "requests", height: HEIGHT });
+  const chart = new Lines("Load", [], timeline, { format: format.meanThreads, unit: "requests", height: HEIGHT, legend: "quiet" });
   const reason = el("p", { class: "hint" });
-  const node = panel("Load", "requests by what they do", chart.node, reason);
+  const node = panel("Load", "", chart.node, reason);
+  node.title = "requests in the system, by what they do";
   node.firstChild.append(ranges);
   node.classList.add("wide");
   return {
