@@ -88,7 +88,7 @@ def test_everything_is_there(chromium: Browser, shop: Exporter) -> None:
     with tab(chromium, shop.port, width=1440, height=900) as shown:
         shown.open("/")
         shown.drawn()
-        assert [heading.inner_text() for heading in shown.page.query_selector_all("h2:visible")] == PANELS
+        assert [heading.text_content() for heading in shown.page.query_selector_all("h2:visible")] == PANELS
         assert shown.text("h1") == "shop"
         for drawn in shown.page.query_selector_all("canvas[role=img], .lines"):
             assert len(drawn.get_attribute("aria-label") or "") > 20

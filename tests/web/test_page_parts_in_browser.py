@@ -234,7 +234,7 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     window = {"seconds": 60, "exceptions": 2, "harakiris": 0}
     refused = finding("saturation", harms=[finding("clients_refused")])
     hurt = {"flow": {**flow, "waiting": "severe"}, "window": window, "sockets": [empty, socket], "findings": [refused]}
-    stuck = {"flow": {"throughput": 0}, "window": window, "sockets": [{**socket, "oldest_wait": 77}]}
+    stuck = {"flow": {"throughput": 0}, "window": window, "sockets": [{**socket, "oldest_wait": 77}], "workers": []}
     calm = {"flow": {**flow, "total_time": None}, "window": {**window, "exceptions": 0}, "sockets": [empty]}
     shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck]))
     assert isinstance(shown, list)

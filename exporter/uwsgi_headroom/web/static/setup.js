@@ -7,7 +7,7 @@ import { line } from "./identity.js";
 const KINDS = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
 
 export function setup() {
-  const which = el("p", {});
+  const which = el("p", { class: "which" });
   const sentence = el("p", { class: "hint" });
   const list = el("dl", { class: "options" });
   let shown = "";
