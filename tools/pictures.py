@@ -36,7 +36,6 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 """File names of the page by colour scheme."""
 LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 400_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
-DRAWN = "[...document.querySelectorAll('.lines')].every((each) => !each.offsetParent || each.querySelector('.uplot'))"
 WIDE, TALL = 1440, 1145  # pixels of the page: the verdict, what to change, the workers one by one
 
 _WHOLE = re.compile(r" over \d+ \w+, every ")
@@ -86,7 +85,7 @@ def take_page(port: int, directory: Path) -> list[str]:
         for scheme, name in NAMES.items():
             with tab(running, port, WIDE, TALL, device_scale_factor=SCALE, color_scheme=scheme) as shown:
                 shown.open("/?range=300")
-                shown.until(DRAWN)
+                shown.drawn()
                 shown.page.screenshot(path=directory / name)
                 problems += shown.problems
             if (directory / name).stat().st_size > LARGEST_OF_PAGE:

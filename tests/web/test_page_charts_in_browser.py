@@ -46,7 +46,7 @@ def shop() -> Iterator[Exporter]:
 def opened(shown: Tab, path: str = "/?range=300") -> Tab:
     """The page with its charts drawn."""
     shown.open(path)
-    shown.until("document.querySelectorAll('.uplot').length === 6")
+    shown.drawn()
     return shown
 
 
@@ -76,7 +76,7 @@ def test_the_time_at_the_pointer(chromium: Browser, shop: Exporter) -> None:
     """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with tab(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         opened(shown)
-        moments = "[...document.querySelectorAll('.panel:not([hidden]) .when')]"
+        moments = "[...document.querySelectorAll('.panel:not([hidden]) .legend:not(.quiet) .when')]"
         latest = f"{moments}.every((when) => when.textContent.startsWith('latest, '))"
         shown.until(latest)
         box = chart(shown)

@@ -72,12 +72,11 @@ def test_the_panel_comes_and_goes(page: Tab) -> None:
         [
             [
                 [
-                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % "
-                    "waits for a backend 10.0.0.5:5432, on CPU",
+                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % backend 10.0.0.5:5432, CPU",
                     "100%",
                     [["var(--wait-backend)", "0.7500"], ["var(--wait-cpu)", "0.2500"]],
                 ],
-                ["outside of Python code 30 ms, 30 % waits for a CPU", "50%", [["var(--wait-cpu-wait)", "1.0000"]]],
+                ["outside of Python code 30 ms, 30 % CPU wait", "50%", [["var(--wait-cpu-wait)", "1.0000"]]],
             ],
             "8.0 % in other lines, 2.0 % not readable",
         ],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from tools.support.browser import Tab
 
 pytestmark = pytest.mark.integration
 
+DASH = "\N{EN DASH}"
 
 _IMPORT = """async ([address, script]) =>
     await new Function("part", `return (${script})(part)`)(await import(address))"""
@@ -45,104 +49,212 @@ def test_events_of_more_than_an_hour_ago_are_left_out(page: Tab) -> None:
     assert part(page, "events.js", script) == [1]
 
 
-@pytest.mark.parametrize(
-    ("headroom", "shown"),
-    [
-        ({"factor": 3.94, "first": "threads"}, ["3.9x", "headroom"]),
-        ({"factor": 24.2, "first": "threads", "is_upper_bound": True}, ["24x", "headroom at most"]),
-        ({"factor": None, "first": None, "far": ["threads", "cpu"]}, [">100x", "headroom"]),
-        ({"factor": None, "first": None, "far": []}, ["?", "headroom not known"]),
-    ],
-)
-def test_the_big_number_has_its_name(page: Tab, headroom: dict[str, object], shown: list[str]) -> None:
-    """The headroom's name stands below it, with `at most` if CPU is not visible."""
-    script = """({ Headline }) => {
-        const headline = new Headline();
-        headline.show({ ...JSON.parse(heard), state: "up", status: "ok", headroom: %s }, null);
-        return [headline.factor.textContent, headline.unit.textContent];
-    }"""
-    text = str({"far": [], "is_upper_bound": False, **headroom}).replace("None", "null")
-    assert part(page, "headline.js", script % text.replace("True", "true").replace("False", "false")) == shown
+def finding(code: str, severity: str = "critical", **changes: object) -> dict[str, object]:
+    """A finding of a document."""
+    plain = {
+        "title": f"About {code}.",
+        "evidence": f"Seen: {code}. More.",
+        "meaning": "",
+        "change": "",
+        "runbook": None,
+    }
+    return {"code": code, "severity": severity, "harms": [], **plain, **changes}
 
 
-@pytest.mark.parametrize(
-    ("state", "usable", "shown"),
-    [
-        ("up", "1.6", ", usable headroom 1.6x: then requests begin to wait"),
-        ("up", "0.9", ", requests begin to wait"),
-        ("up", "null", ""),
-        ("down", "1.6", ""),
-    ],
-)
-def test_usable_headroom_stands_beside_the_first_limit(page: Tab, state: str, usable: str, shown: str) -> None:
-    """It says by how much load can grow until requests wait, where that is known."""
-    script = """({ Headline }) => {
-        const headline = new Headline();
-        const headroom = { factor: 2.4, first: "threads", far: [], usable: %s };
-        headline.show({ ...JSON.parse(heard), state: "%s", status: "ok", headroom }, null);
-        return headline.usable.textContent;
-    }"""
-    assert part(page, "headline.js", script % (usable, state)) == shown
-
-
-@pytest.mark.parametrize(
-    ("state", "status", "seen"),
-    [
-        ("up", "ok", ["ok", None, False, "✓ OK"]),
-        ("up", "critical", ["critical", "true", False, "✖ CRITICAL"]),
-        ("down", "unknown", ["down", None, True, "✖ DOWN"]),
-    ],
-)
-def test_the_headroom_steps_back(page: Tab, state: str, status: str, seen: list[object]) -> None:
-    """The headroom is small if the verdict is about something else, and hidden if the server is down."""
-    script = """({ Headline }) => {
-        const headline = new Headline();
-        headline.show({ ...JSON.parse(heard), state: "%s", status: "%s" }, null);
-        const { status, aside = null } = headline.node.dataset;
-        return [status, aside, headline.figure.hidden, headline.chip.textContent];
-    }"""
-    assert part(page, "headline.js", script % (state, status)) == seen
-
-
-@pytest.mark.parametrize(
-    ("waiting", "first", "tone"),
-    [("none", "Throughput", None), ("noticed", "Queue wait", "warning"), ("severe", "Queue wait", "critical")],
-)
-def test_a_wait_that_hurts_comes_first(page: Tab, waiting: str, first: str, tone: str | None) -> None:
-    """The queue wait moves back to its place when it is over."""
-    script = """({ Keys }) => {
-        const keys = new Keys(), server = JSON.parse(heard);
-        const show = (waiting) => {
-            keys.show({ ...server, flow: { ...server.flow, waiting } });
-            const [node] = keys.node.children;
-            return [node.querySelector("dt").textContent, node.dataset.tone ?? null];
+BANNER = """({ Headline }) => {
+    const copied = [], headline = new Headline(async (text) => copied.push(text), () => {}), server = JSON.parse(heard);
+    const seen = (node) => (node.hidden ? null : node.textContent);
+    return %s.map(([changes, silent]) => {
+        headline.show({ ...server, time: 1e9, state: "up", status: "ok", ...changes }, null, silent);
+        if (!headline.commands.hidden) headline.commands.click();
+        return {
+            status: headline.node.dataset.status, chip: headline.chip.textContent, since: headline.since.textContent,
+            title: headline.verdict.textContent, said: seen(headline.said), act: seen(headline.act),
+            headroom: headline.figure.hidden ? null : [headline.factor, headline.unit].map(seen),
+            none: headline.figure.hasAttribute("data-none"), more: seen(headline.rest) && headline.more.textContent,
+            runbook: headline.link.hidden ? null : headline.link.getAttribute("href"), copied: copied.pop() ?? null,
         };
-        return [show("%s"), show("none")];
-    }"""
-    assert part(page, "keys.js", script % waiting) == [[first, tone], ["Throughput", None]]
+    });
+}"""
 
 
-def test_what_users_wait(page: Tab) -> None:
-    """Service, then the queue, then both; with the percentiles of single waits and the oldest one, if there are any."""
-    script = """({ Keys }) => {
-        const keys = new Keys(), server = JSON.parse(heard);
-        const flow = { ...server.flow, response_time: 0.182, queue_wait: 0.508, total_time: 0.69 };
-        const percentiles = [[0.5, null], [0.95, 1.2], [0.99, 2.0]].map(([share, seconds]) => ({ share, seconds }));
-        const sockets = [{ ...server.sockets[0], oldest_wait: 3.1 }];
-        const text = (key) => keys.parts.find((part) => part.key === key).tile.node.textContent;
-        const show = (changes) => {
-            keys.show({ ...server, flow, ...changes });
-            return ["response_time", "queue_wait", "total_time"].map(text);
-        };
-        return [show({ queue_waits: { percentiles }, sockets }), show({ queue_waits: null })[1]];
-    }"""
-    assert part(page, "keys.js", script) == [
+def banner(page: Tab, changes: dict[str, object], silent: float | None = None) -> dict[str, object]:
+    """What the banner says of the newest document with these changes."""
+    shown = part(page, "headline.js", BANNER % json.dumps([[changes, silent]]))
+    assert isinstance(shown, list)
+    assert isinstance(shown[0], dict)
+    return shown[0]
+
+
+def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
+    """The worst finding, since when, one sentence about what users feel, the first act and its promise; the others are
+    counted. What can be typed can be copied: settings with the place of the present one, and commands."""
+    worst = finding(
+        "threads",
+        since=1e9 - 240,
+        harms=[{"code": "clients_refused", "severity": "critical", "title": "Refused.", "evidence": "41 of 40. More."}],
+        change="Raise `threads` from 4 to 16: there are 48 at once. Then run `py-spy dump --pid 7`. Use `lazy-apps`.",
+        settings={"threads": 16},
+        serves=74.0,
+        runbook="/runbooks/X?server=shop",
+    )
+    shown = banner(
+        page,
+        {
+            "status": "critical",
+            "verdict": "Clients are turned away: all `threads` are busy.",
+            "findings": [worst, finding("second", "warning"), finding("third", "info"), finding("fourth", "info")],
+            "setup": {"options": {"threads": {"value": 4, "source": "shop.ini"}}},
+        },
+    )
+    since = shown.pop("since")
+    assert re.fullmatch(r"since .*\d\d:\d\d UTC \(4 min\)", str(since))
+    assert shown.pop("headroom")
+    assert shown == {
+        "status": "critical",
+        "chip": "✖ CRITICAL",
+        "title": "Clients are turned away: all threads are busy.",
+        "said": "41 of 40.",
+        "act": "DORaise threads from 4 to 16: there are 48 at once; at least 74.0/s are served then",
+        "none": False,
+        "more": "Why, 1 more cause, 2 notes",
+        "runbook": "/runbooks/X?server=shop",
+        "copied": "# threads_4x8_busy: About threads.\nthreads = 16  # now 4, in shop.ini\npy-spy dump --pid 7\n",
+    }
+
+
+def test_nothing_is_wrong(page: Tab) -> None:
+    """The verdict, and that there is nothing to do; before there are figures, not even that. A link leads to a page."""
+    calm = banner(page, {"verdict": "Headroom 4.4x.", "findings": [finding("note", "info", runbook="javascript:1")]})
+    assert [calm[key] for key in ("chip", "title", "said", "act", "more", "runbook", "copied")] == [
+        "✓ OK",
+        "Headroom 4.4x.",
+        None,
+        "DONothing to change: no finding at today's load",
+        "1 note",
+        None,
+        None,
+    ]
+    early = banner(page, {"status": "unknown", "verdict": "No figures yet.", "window": None, "findings": []})
+    assert (early["chip"], early["act"], early["more"]) == ("? UNKNOWN", None, None)
+
+
+def test_down(page: Tab) -> None:
+    """Since when, why, what it means and what to do, and the last words of its log; no headroom, and no old finding."""
+    shown = banner(
+        page,
+        {
+            "state": "down",
+            "status": "unknown",
+            "verdict": "Down: nobody listens.",
+            "error": {
+                "message": "nobody listens",
+                "harm": "Clients get errors.",
+                "change": "Start it. If not, `uwsgi-headroom discover`.",
+                "runbook": "/r",
+            },
+            "read_at": 1e9 - 600,
+            "events": [
+                {"kind": "log_message", "time": 1e9 - 301, "title": "uWSGI's log: no application was found."},
+                {"kind": "server_down", "time": 1e9 - 300, "title": "Down."},
+            ],
+            "findings": [finding("old")],
+        },
+    )
+    assert "(5 min)" in str(shown.pop("since"))
+    assert re.fullmatch(
+        r"Clients get errors. Last words of its log: .* no application was found.", str(shown.pop("said"))
+    )
+    assert shown == {
+        "status": "down",
+        "chip": "✖ DOWN",
+        "title": "Nobody listens.",
+        "act": "DOStart it",
+        "headroom": None,
+        "none": shown["none"],
+        "more": None,
+        "runbook": "/r",
+        "copied": "# threads_4x8_busy: Down: nobody listens.\nuwsgi-headroom discover\n",
+    }
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+def test_the_exporter_is_gone(page: Tab, state: str) -> None:
+    """The banner has no status of the server any more: it says for how long the exporter has been silent, and what was
+    known then."""
+    shown = banner(page, {"state": state, "verdict": "Headroom 4.4x.", "error": {"message": "gone"}}, silent=12.0)
+    assert (shown["status"], shown["chip"], shown["headroom"]) == ("lost", "? NOT CURRENT", None)
+    assert shown["title"] == "The exporter has not answered for 12 s: these figures are old."
+    assert str(shown["said"]).endswith("it said: ✓ OK Headroom 4.4x." if state == "up" else "it said: ✖ DOWN Gone.")
+    assert "exporter runs" in str(shown["act"])
+
+
+@pytest.mark.parametrize(
+    ("headroom", "shown", "none"),
+    [
+        ({"factor": 3.94, "first": "threads"}, ["3.9x", "headroom, first limit: threads"], False),
+        (
+            {"factor": 24.2, "first": "cpu", "is_upper_bound": True},
+            ["24x", "headroom at most, first limit: CPUs"],
+            False,
+        ),
+        ({"factor": None, "first": None, "far": ["threads", "cpu"]}, [">100x", "headroom"], False),
+        ({"factor": None, "first": None, "far": []}, None, False),
+        ({"factor": 1.04, "first": "cpu"}, ["1.0x", "headroom, first limit: CPUs"], True),
+        ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["1.5x", "headroom, first limit: threads"], True),
+    ],
+)
+def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str] | None, none: bool) -> None:
+    """The headroom has its name and its limit, or is left out if it is not known; one that is none is not in the colour
+    of a healthy server."""
+    seen = banner(
+        page, {"kind": "server", "headroom": {"far": [], "is_upper_bound": False, "usable": None, **headroom}}
+    )
+    assert (seen["headroom"], seen["none"]) == (shown, none)
+
+
+KEYS = """({ Keys }) => {
+    const keys = new Keys(), server = JSON.parse(heard);
+    return %s.map((changes) => {
+        keys.show({ ...server, objective: null, findings: [], ...changes });
+        return [...keys.node.children].map((tile) =>
+            [...["dt", "b", "small"].map((tag) => tile.querySelector(tag).textContent), tile.dataset.tone ?? null]);
+    });
+}"""
+
+
+def test_whether_users_are_hurt(page: Tab) -> None:
+    """Four figures: what users wait, in the order in which they do; what is served and what is not; the promise; and
+    the queue. A server that is down has none, and nothing there is in the colour of a state."""
+    socket = {"measurable": True, "queue": 41, "limit": 40, "mean_queue": 38.2, "oldest_wait": 1.4}
+    empty = {**socket, "queue": 0, "mean_queue": 0.0, "oldest_wait": 0}
+    flow = {"requests": 2226, "throughput": 37.1, "response_time": 0.209, "queue_wait": 1.1, "total_time": 1.309}
+    window = {"seconds": 60, "exceptions": 2, "harakiris": 0}
+    refused = finding("saturation", harms=[finding("clients_refused")])
+    hurt = {"flow": {**flow, "waiting": "severe"}, "window": window, "sockets": [empty, socket], "findings": [refused]}
+    stuck = {"flow": {"throughput": 0}, "window": window, "sockets": [{**socket, "oldest_wait": 77}], "workers": []}
+    calm = {"flow": {**flow, "total_time": None}, "window": {**window, "exceptions": 0}, "sockets": [empty]}
+    shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck]))
+    assert isinstance(shown, list)
+    assert shown.pop()[0] == ["Users wait", "over 77 s", "no request completed", "critical"]
+    p95 = shown[0].pop(2), shown[1].pop(2), shown[2].pop(2)
+    assert {each[0] for each in p95} == {"p95"}
+    assert shown == [
         [
-            "Response time182 msmean, in service",
-            "Queue wait508 msp95 1.2 s, p99 2.0 s, oldest now 3.1 s",
-            "Users wait690 msin service + in the queue",
+            ["Users wait", "1.3 s", "= 1.1 s in queue + 209 ms in service", "critical"],
+            ["Served", "37.1/s", "clients turned away, 2 exceptions", "critical"],
+            ["Queue", "41 of 40", "38.2 on average, oldest 1.4 s", "critical"],
         ],
-        "Queue wait508 msin the listen queue",
+        [
+            ["Users wait", "209 ms", "in service; the queue is not known", None],
+            ["Served", "37.1/s", "no exceptions", None],
+            ["Queue", "0 of 40", "0.0 on average", None],
+        ],
+        [
+            ["Users wait", DASH, "before: 1.3 s", None],
+            ["Served", DASH, "before: 37.1/s", None],
+            ["Queue", DASH, "before: 41 of 40", None],
+        ],
     ]
 
 
@@ -208,6 +320,25 @@ def test_the_hot_worker_is_marked_only_where_it_does_harm(page: Tab) -> None:
     script = """({ hottest }) => ["info", "warning"].map((severity) =>
         hottest({ balance: { hottest: 3 }, findings: [{ code: "uneven", severity }] }))"""
     assert part(page, "workers.js", script) == [None, 3]
+
+
+def test_workers_in_trouble_come_first(page: Tab) -> None:
+    """Those that should serve and do not, then those with a stuck request, then the busiest; those in reserve are last.
+    A click on a heading sorts by it."""
+    script = """({ table }) => {
+        const server = JSON.parse(heard), part = table();
+        const one = (worker_id, changes) => ({ ...server.workers[0], worker_id, accepting: true, state: "busy",
+            threads: 4, busy_threads: 1, concurrency: 1, interpreter_load: 0.1, oldest_request_age: 0.1, ...changes });
+        part.now({ ...server, threads: { stuck_seconds: 30 }, workers: [
+            one(1, {}), one(2, { interpreter_load: 0.9 }), one(3, { state: "cheap", accepting: false }),
+            one(4, { oldest_request_age: 60 }), one(5, { state: "gone", accepting: false }),
+            one(6, { concurrency: 4 })] });
+        const order = () => [...part.node.querySelectorAll("tbody tr")].map((row) => Number(row.cells[0].textContent));
+        const worst = order();
+        part.node.querySelector("th button").click();
+        return [worst, order()];
+    }"""
+    assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
 
 
 def test_the_hot_worker_stands_out(page: Tab) -> None:

@@ -64,7 +64,7 @@ def test_routes_over_time(page: Tab) -> None:
     none is known where all are unknown."""
     known = history({"GET /a": [None, 1.0, 1.0], HOSTILE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
     script = f"""({{ bands, overTime }}) => {{
-        const chart = overTime({{ events: [], near: () => null }});
+        const chart = overTime({{ events: [], near: () => null, point: () => {{}} }});
         const show = (history, routes) => {{
             chart.past(history, {{ routes }});
             const entries = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
@@ -80,7 +80,7 @@ def test_routes_over_time(page: Tab) -> None:
     }}"""
     assert part(page, "routes.js", script) == [
         None,
-        [f"{HOSTILE} 3.00 (75 %)", "GET /a 1.00 (25 %)"],
+        [f"{HOSTILE} 3.00", "GET /a 1.00"],
         None,
         [[None, 0, 3], [None, 1, 1]],
         None,

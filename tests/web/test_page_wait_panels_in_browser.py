@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.web.test_page_parts_in_browser import part
-from tests.web.test_page_wait_parts_in_browser import DASH, history, waits
+from tests.web.test_page_wait_parts_in_browser import history, waits
 from tools.support.browser import Tab
 from uwsgi_headroom.record import STATES
 
@@ -38,7 +38,7 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
         [
             "Where the 80 ms go",
             ["Where the 80 ms go"],
-            ["on CPU 20 ms (25 %)", "waits for a backend 60 ms (75 %)"],
+            ["CPU 20 ms (25 %)", "backend 60 ms (75 %)"],
             ["CPU20 ms", "backend60 ms"],
             ["0.2500", "0.7500"],
         ],
@@ -47,7 +47,7 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
         [
             "Where the 1.2 s go",
             ["Where the 1.2 s go"],
-            ["on CPU 40 ms (3.3 %)", f"waits for {HOSTILE} 1.2 s (97 %)"],
+            ["CPU 40 ms (3.3 %)", f"{HOSTILE} 1.2 s (97 %)"],
             ["CPU40 ms", f"{HOSTILE}1.2 s"],
             ["0.0333", "0.9667"],
         ],
@@ -55,56 +55,57 @@ def test_the_bar_comes_and_goes(page: Tab) -> None:
     ]
 
 
-def test_the_chart_without_known_waits(page: Tab) -> None:
-    """It shows the concurrency and what to grant; with known waits it shows the states; then again the concurrency."""
-    states = {"cpu": [1, 2, 1], "backend": [2, 2, 3]}
-    unknown = history({state: [None, None, None] for state in STATES})
+def test_what_requests_do(page: Tab) -> None:
+    """The first chart stacks what is known: states, else the requests in service, and above them those in the queues. A
+    sentence says what to grant. What is configured is a line of its own only if it is not available."""
+    nothing = [None, None, None]
+    queue = {"sockets.a.mean_queue": [0, 2, 30], "sockets.b.mean_queue": nothing}
+    threads = {"threads.available": [4, 4, 4], "threads.configured": [4, 4, 4]}
+    unknown = history(dict.fromkeys(STATES, nothing), extra={**queue, **threads})
+    states = {state: [None, 0, 0] for state in STATES} | {"cpu": [None, 2, 1], "backend": [None, 2, 3]}
+    known = history(states, {HOSTILE: [None, 1, 1]}, extra={**threads, "threads.configured": [4, 4, 8]})
     script = f"""({{ load }}) => {{
-        const chart = load({{ events: [], near: () => null }});
+        const ranges = document.createElement("p");
+        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges);
         const show = (history, server) => {{
             chart.now(server);
             chart.past(history, server);
             const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
             const reason = chart.node.querySelector(".chart + .hint");
-            const text = reason.hidden ? null : reason.textContent;
-            const label = chart.node.querySelector(".lines").ariaLabel.split(",")[0];
-            return [chart.node.ariaLabel, chart.node.querySelector("h2").textContent, label,
-                lines.map((line) => line.textContent), text];
+            return [lines.map((line) => line.textContent), reason.hidden ? null : reason.textContent];
         }};
         const refused = {{ waits: null, unknown: [{{ what: "waits", why: "grant it" }}] }};
-        const known = {history(states, {HOSTILE: [0, 1, 1]})};
-        return [show({unknown}, refused), show(known, {{ waits: {{}}, unknown: [] }}), show({unknown}, refused)];
+        return [show({unknown}, refused), show({known}, {{ waits: {{}}, unknown: [] }}), show({history({})}, refused)];
     }}"""
-    concurrency = [
-        *["Concurrency"] * 3,
-        ["observed 5.0", f"by Little's law {DASH}", f"threads available {DASH}", f"configured {DASH}"],
-        "Not known what requests wait for: grant it.",
+    why = "Not known what requests wait for: grant it."
+    assert part(page, "stack.js", script) == [
+        [["in service 5.00", "in the queue 30.0", "threads 4"], why],
+        [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
+        [["threads "], why],
     ]
-    by_state = [
-        *["Load by wait state"] * 3,
-        [
-            "on CPU 1.00 (25 %)",
-            f"waits for {HOSTILE} 1.00 (25 %)",
-            "waits for a backend 2.00 (50 %)",
-            "observed concurrency 5.0",
-            f"threads available {DASH}",
-            f"configured {DASH}",
-        ],
-        None,
-    ]
-    assert part(page, "stack.js", script) == [concurrency, by_state, concurrency]
     assert page.page.query_selector("img") is None
 
 
-@pytest.mark.parametrize(("now", "title"), [("{}", "Load by wait state"), ("null", "Concurrency")])
-def test_an_idle_server_has_no_bands(page: Tab, now: str, title: str) -> None:
-    """If all states are 0 in the whole range, only lines are left; without known waits, those of the concurrency."""
-    script = f"""({{ load }}) => {{
-        const chart = load({{ events: [], near: () => null }});
-        chart.past({history({})}, {{ waits: {now} }});
-        return [chart.node.ariaLabel, chart.node.querySelectorAll(".swatch.area").length];
+def test_a_click_on_the_legend_takes_a_line_out(page: Tab) -> None:
+    """What is stacked above it moves down; another click brings it back."""
+    known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
+    script = f"""async ({{ load }}) => {{
+        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, document.createElement("p"));
+        document.querySelector("main").append(chart.node);
+        chart.past({known}, {{}});
+        while (!chart.node.querySelector("canvas")) await new Promise(requestAnimationFrame);
+        const {"{"} plots {"}"} = uPlot.sync("time"), plot = plots.at(-1);
+        const [button] = chart.node.querySelectorAll(".legend button");
+        const tops = () => plot.data.slice(1, 3).map((values) => values.at(-1));
+        const seen = [tops()];
+        for (let click = 0; click < 2; click += 1) {{
+            button.click();
+            seen.push([...tops(), plot.series[2].show, button.ariaPressed]);
+        }}
+        chart.node.remove();
+        return seen;
     }}"""
-    assert part(page, "stack.js", script) == [title, 0]
+    assert part(page, "stack.js", script) == [[7, 3], [4, 3, False, "false"], [7, 3, True, "true"]]
 
 
 def test_the_name_of_a_backend_leaves_room_for_its_time(page: Tab) -> None:

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.what_if.runs import Resource
 from uwsgi_headroom.documents import schema
+from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.report.review.sections import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
@@ -20,6 +21,7 @@ from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
 from uwsgi_headroom.words.states import (
     EVENTS,
+    FAILURES,
     JUDGEMENTS,
     LIMITS,
     SERVER_STATES,
@@ -54,6 +56,7 @@ def test_every_state_has_its_words() -> None:
     assert set(SERVER_STATES) == {*get_args(schema.State), "paused", "lost"}
     assert set(WORKERS) == set(EVERY_WORKER_STATE)
     assert set(EVENTS) < set(KINDS)
+    assert set(FAILURES) == set(REASONS)
     assert set(JUDGEMENTS) == set(get_args(Judgement))
 
 

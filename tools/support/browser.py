@@ -44,6 +44,11 @@ globalThis.EventSource = class extends EventSource {
 """
 
 
+DRAWN = """((all) => all.length > 0 && all.every((each) => !each.offsetParent || each.querySelector(".uplot")))(
+    [...document.querySelectorAll(".lines")])"""
+"""Whether every chart over time that can be seen is drawn."""
+
+
 @dataclass
 class Tab:
     """A tab. problems: errors of the console and of scripts, violations of the policy, requests to other hosts."""
@@ -68,6 +73,10 @@ class Tab:
         """Waits until a JavaScript expression is true. Playwright would evaluate it in the page, which the policy
         forbids."""
         wait_until(lambda: self.page.evaluate(f"Boolean({expression})"), 60, expression)
+
+    def drawn(self) -> None:
+        """Waits until every chart over time that can be seen is drawn."""
+        self.until(DRAWN)
 
     def text(self, selector: str) -> str:
         """The text of an element."""

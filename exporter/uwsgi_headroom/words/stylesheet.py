@@ -33,9 +33,9 @@ def page_module() -> str:
         ("The name of each limit.", "LIMITS", {code: limit.name for code, limit in LIMITS.items()}),
         ("The colour of each limit.", "LIMIT_COLOURS", {code: limit.colour for code, limit in LIMITS.items()}),
         (
-            "What a request does in each state, in the order of the stack from the bottom; and in short.",
+            "What takes the time of a request in each state, in the order of the stack from the bottom; and in short.",
             "WAITS",
-            {code: [state.does, state.short] for code, state in WAITS.items()},
+            {code: [state.name, state.short] for code, state in WAITS.items()},
         ),
         (
             "A sign and a word for each status and severity, so that colour alone says nothing.",

@@ -7,6 +7,7 @@ import { drawEvents, drawLimit } from "./marks.js";
 import { slice, tick } from "./moments.js";
 import { colour, hatching, onColours } from "./palette.js";
 import { listen } from "./touch.js";
+import { heights } from "./waits.js";
 
 const HEIGHT = 190;
 const DECADES = [-4, -3, -2, -1, 0, 1, 2, 3].map((power) => 10 ** power);
@@ -28,22 +29,24 @@ export class Lines {
   #plot = null;
   #history = null;
   #limit = null;
+  #off = new Set(); // the columns of lines that the reader took out
   #width = 0;
   #height;
 
   /**
-   * lines: {column, name, colour, dash, width, steps}. An area also has `area` and `hatched`, its `values` instead of a
-   * column of the history, the height at which it is `drawn`, and `write`, for a value and its index. The scale includes
+   * lines: {column, name, colour, dash, width, steps}, each with `values` instead of a column of the history if it has
+   * them, and `write` for a value and its index. An area has `area`, and may be `hatched`; those of a stack have `stacked`,
+   * and are in their order from the bottom. The scale includes
    * a `distant` line only if the others come near. timeline: shared with the other charts. format: writes a value; unit:
    * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
-   * scale, which always shows `from` to `to`, and never goes beyond the others; even: whether the legend has columns.
+   * scale, which always shows `from` to `to`, and never goes beyond the others; legend: its form.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
     this.#height = options.height ?? HEIGHT;
     this.timeline = timeline;
     this.name = name;
-    this.legend = new Legend(options.even);
+    this.legend = new Legend(options.legend, (at) => this.#toggle(this.#lines[at].column));
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#set(lines);
@@ -72,7 +75,15 @@ export class Lines {
 
   #set(lines) {
     this.#order(lines);
-    this.legend.list(lines);
+    this.legend.list(lines, ({ column }) => this.#off.has(column));
+  }
+
+  // Takes a line out of the chart, or brings it back. What is stacked on it moves.
+  #toggle(column) {
+    if (!this.#off.delete(column)) this.#off.add(column);
+    if (!this.#plot) return;
+    this.#drawn.forEach((line, at) => line.column === column && this.#plot.setSeries(at + 1, { show: !this.#off.has(column) }));
+    this.#plot.setData(this.#data());
   }
 
   // Every area covers what is below it, so the highest is drawn first; the lines are drawn over the areas.
@@ -88,7 +99,9 @@ export class Lines {
   #data() {
     const times = this.#history.time;
     const nothing = new Array(times.length).fill(null);
-    return [times, ...this.#drawn.map((line) => line.drawn ?? this.#values(line) ?? nothing)];
+    const stack = this.#lines.filter((line) => line.stacked && !this.#off.has(line.column));
+    const tops = heights(stack.map((line) => ({ values: this.#values(line) ?? nothing })));
+    return [times, ...this.#drawn.map((line) => tops[stack.indexOf(line)] ?? this.#values(line) ?? nothing)];
   }
 
   #resize(width) {
@@ -144,7 +157,13 @@ export class Lines {
       ],
       series: [{}, ...this.#drawn.map((line) => this.#stroke(line))],
       hooks: {
-        setCursor: [() => this.#tell(this.#pointed())],
+        setCursor: [
+          () => {
+            const at = this.#pointed();
+            this.#tell(at);
+            this.timeline.point(at === null ? null : this.#history.time[at]);
+          },
+        ],
         setSelect: [(plot) => this.#zoom(plot)],
         draw: [(plot) => this.#mark(plot)],
       },
@@ -152,8 +171,10 @@ export class Lines {
   }
 
   #stroke(line) {
-    if (line.area) return { fill: line.hatched ? hatching(line.colour) : colour(line.colour), width: 0, points: { show: false } };
+    const show = !this.#off.has(line.column);
+    if (line.area) return { show, fill: line.hatched ? hatching(line.colour) : colour(line.colour), width: 0, points: { show: false } };
     return {
+      show,
       auto: !line.distant,
       stroke: colour(line.colour),
       width: line.width ?? 2,
@@ -197,12 +218,14 @@ export class Lines {
   }
 
   #tell(at) {
-    const place = at ?? (this.#history?.time.length ?? 0) - 1;
-    const values = this.#lines.map((line) => (line.write ?? this.#options.format)(this.#values(line)?.[place] ?? null, place));
-    this.legend.tell(this.#moment(at), values);
+    const place = at ?? this.#newest();
+    const write = (line, value) => (line.write ? line.write(value, place) : value === null ? "" : this.#options.format(value));
+    const values = this.#lines.map((line) => write(line, this.#values(line)?.[place] ?? null));
+    const moment = this.#moment(place, at !== null);
+    this.legend.tell(at === null && this.#options.legend === "quiet" ? "" : moment, values);
     if (at !== null) return;
-    const latest = this.#lines.map((line, each) => `${line.name} ${values[each]}`).join(", ");
-    const label = `${this.name}, ${this.#moment(null)}: ${latest}`;
+    const latest = this.#lines.map((line, each) => `${line.name} ${values[each] || "not known"}`).join(", ");
+    const label = `${this.name}, ${moment}: ${latest}`;
     if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
   }
 
@@ -216,22 +239,35 @@ export class Lines {
     return { at, last, text: said.join(", ") };
   }
 
+  /** The index of the newest figures: the last slices have none while a server is down. */
+  #newest() {
+    const columns = this.#lines.map((line) => this.#values(line) ?? []);
+    const last = (this.#history?.time.length ?? 0) - 1;
+    for (let at = last; at >= 0; at -= 1) if (columns.some((values) => !isMissing(values[at]))) return at;
+    return last;
+  }
+
   /** The index in the history under the pointer; null if the pointer is not on a chart. */
   #pointed() {
     return this.#plot?.cursor.left >= 0 ? this.#plot.cursor.idx : null;
   }
 
-  /** The time of the figures in the legend, and the event at that time. */
-  #moment(at) {
-    const time = this.#history?.time[at ?? this.#history.time.length - 1];
+  /** The time of the figures in the legend; of those under the pointer, also the event at that time. */
+  #moment(at, isPointed) {
+    const time = this.#history?.time[at];
     if (time === undefined) return "";
     const moment = slice(time, this.#history.step);
-    if (at === null) return `latest, ${moment}`;
+    if (!isPointed) return `latest, ${moment}`;
     const [from, until] = this.#history.span;
     const reach = (NEAR * (until - from)) / this.#width;
     const event = this.timeline.near(time - Math.max(this.#history.step, reach), time + reach);
     return event ? `${moment}: ${event}` : moment;
   }
+}
+
+/** Move the pointer of all charts to an instant; null takes it away. */
+export function aim(time) {
+  for (const plot of uPlot.sync("time").plots) plot.setCursor({ left: time === null ? -10 : plot.valToPos(time, "x"), top: time === null ? -10 : 1 });
 }
 
 /** The values to write beside a logarithmic scale: 1, 2 and 5 times powers of ten that are within it. */

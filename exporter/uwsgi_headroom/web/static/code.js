@@ -14,7 +14,6 @@ export function code() {
   const rest = el("p", { class: "hint" });
   const node = panel(TITLE, "", list, rest);
   const hint = node.querySelector(".hint");
-  node.classList.add("wide");
   node.hidden = true;
   let rows = new Map();
   return {

@@ -19,17 +19,17 @@ export const windowsOf = (document) =>
   document.windows.map((window) => ({ value: window.asked, name: format.duration(window.asked) }));
 
 /** A button that is on or off. */
-export function toggle(off, on, change) {
+export function toggle(off, on, change, isOn = false) {
   const button = el("button", {
     type: "button",
-    "aria-pressed": "false",
+    "aria-pressed": String(isOn),
     click: () => {
       const pressed = button.getAttribute("aria-pressed") !== "true";
       button.setAttribute("aria-pressed", String(pressed));
       button.textContent = pressed ? on : off;
       change(pressed);
     },
-  }, off);
+  }, isOn ? on : off);
   return button;
 }
 

@@ -73,7 +73,7 @@ export function listed() {
   const list = el("ol", { class: "events" });
   const none = el("p", { class: "hint" });
   const more = el("p", { class: "hint" });
-  const node = panel("Events", "newest first; marked on every chart, several that are close together as the worst of them", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
+  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
   node.classList.add("wide");
   let newest = null;
   return {

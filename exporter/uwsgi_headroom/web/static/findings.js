@@ -1,31 +1,25 @@
-// The findings, worst first, each with its advice and how long it has held.
+// The findings, worst first, each whole: its figures, its advice, and how long it has held.
 
 import { el, mark, marked, say } from "./dom.js";
 import { duration } from "./format.js";
 import { clock } from "./moments.js";
 import { STATUS } from "./words.js";
 
-const NOTHING = "Nothing to change: no finding at today's load.";
-const TOO_EARLY = "Not known: no figures to judge by.";
-
 export class Findings {
   #items = [];
   #codes = null;
 
   constructor() {
-    this.none = el("li", {});
     this.node = el("ol", { class: "findings" });
   }
 
   /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
-  show({ findings, window, time }) {
-    say(this.none, window ? NOTHING : TOO_EARLY);
-    mark(this.none, "class", window ? "none" : "none early");
+  show({ findings, time }) {
     const codes = findings.map((finding) => finding.code).join();
     if (codes !== this.#codes) {
       this.#codes = codes;
       this.#items = findings.map(() => new Item());
-      this.node.replaceChildren(...(findings.length ? this.#items.map((item) => item.node) : [this.none]));
+      this.node.replaceChildren(...this.#items.map((item) => item.node));
     }
     findings.forEach((finding, at) => this.#items[at].show(finding, time));
   }
@@ -55,8 +49,8 @@ class Item {
     this.#write(this.why, [...harms(finding), finding.evidence, finding.meaning].join(" "));
     this.#write(this.what, finding.change);
     this.change.hidden = !finding.change;
-    this.runbook.hidden = !ours(finding.runbook);
-    mark(this.link, "href", ours(finding.runbook) ? finding.runbook : null);
+    this.runbook.hidden = !isOurs(finding.runbook);
+    mark(this.link, "href", isOurs(finding.runbook) ? finding.runbook : null);
   }
 
   #write(node, text) {
@@ -73,4 +67,4 @@ export const harms = ({ harms = [] }) => harms.map(({ title, evidence }) => `${t
 export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");
 
 /** Whether a URL leads to a page and not to a script. */
-const ours = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);
+export const isOurs = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

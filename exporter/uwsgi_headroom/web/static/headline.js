@@ -1,78 +1,180 @@
-// The top of the page, legible from two metres: status, headroom and verdict of the server.
+// The banner: what is wrong, how bad it is and since when, and what to do first. All other findings are folded into it.
 
-import { el, mark, say, unmarked } from "./dom.js";
+import { action } from "./controls.js";
+import { el, mark, marked, say, unmarked } from "./dom.js";
+import { Findings, isOurs } from "./findings.js";
 import * as format from "./format.js";
+import { clock, minute } from "./moments.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
+
+const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
+const LAST_WORDS = 2; // messages of the log of a server that is down
+const NOTHING = "Nothing to change: no finding at today's load";
+const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/; // as `documents/sentences.py`
 
 export class Headline {
   #announced = "";
+  #command = "";
 
-  constructor() {
+  /** copy: copies a text, returns whether that worked; open: shows the predictions of other settings. */
+  constructor(copy, open) {
+    this.chip = el("b", {});
+    this.since = el("span", { class: "since" });
+    this.verdict = el("p", { class: "verdict", "data-figure": "verdict" });
+    this.said = el("p", { class: "said" });
+    this.what = el("span", {});
+    this.promise = el("span", { class: "promise" });
+    this.act = el("p", { class: "act" }, el("b", {}, "DO"), el("span", {}, this.what, this.promise));
+    this.link = el("a", {}, "Runbook");
+    this.commands = action("Copy commands", async () => ((await copy(this.#command)) ? "Copied" : "Copy commands"));
+    this.predict = el("button", { type: "button", click: open }, "What if");
+    this.more = el("summary", {});
+    this.findings = new Findings();
+    this.rest = el("details", { class: "more" }, this.more, this.findings.node);
     this.factor = el("span", { class: "factor", "data-figure": "headroom" });
     this.unit = el("span", { class: "unit" });
     this.figure = el("p", { class: "figure" }, this.factor, " ", this.unit);
-    this.chip = el("span", { class: "chip" });
-    this.first = el("span", { class: "outcome" });
-    this.usable = el("span", { class: "usable", "data-figure": "usable_headroom" });
-    this.verdict = el("p", { class: "verdict", "data-figure": "verdict" });
     this.age = el("p", { class: "age" });
     this.live = el("p", { class: "unseen", role: "status", "aria-live": "polite" });
-    const words = el("div", {}, el("p", { class: "state" }, this.chip, " ", this.first, this.usable), this.verdict, this.age);
-    this.node = el("section", { class: "headline", "aria-label": "Verdict" }, this.figure, words, this.live);
+    const words = el("div", { class: "words" }, this.verdict, this.said, this.act);
+    this.actions = el("div", { class: "controls" }, this.link, this.commands, this.predict);
+    this.node = el("section", { class: "headline", "aria-label": "Verdict" }, el("p", { class: "state" }, this.chip, " ", this.since), words, this.figure, this.age, this.actions, this.rest, this.live);
   }
 
-  /** trouble: a sentence that says why the figures are not current, or null. */
-  show(document, trouble) {
-    const { headroom, status, verdict, window, state } = document;
-    const down = state === "down";
-    const [sign, word] = down ? STATES.down.split(" ") : STATUS[status];
-    mark(this.node, "data-status", down ? "down" : status);
-    mark(this.node, "data-kind", document.kind);
-    // A problem comes first; the headroom then stands beside it.
-    mark(this.node, "data-aside", status !== "ok" && !down);
-    this.figure.hidden = down || document.kind === "emperor" || document.kind === "router";
+  /** trouble: why the figures are not current, or null; silent: seconds without an answer of the exporter, or null. */
+  show(document, trouble, silent = null) {
+    const { headroom, window, kind, time, findings } = document;
+    const { status, chip, since, title, said, act, promise, runbook, command } = silent === null ? judge(document) : lose(document, silent);
+    const isCurrent = kind === "server" && status !== "down" && silent === null;
+    mark(this.node, "data-status", status);
+    mark(this.node, "data-kind", kind);
+    this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
+    mark(this.figure, "data-none", headroom?.factor && (headroom.factor < LEAST_ROOM || (headroom.usable ?? Infinity) <= 1));
     say(this.factor, amount(headroom));
-    say(this.unit, name(headroom));
-    say(this.chip, `${sign} ${word.toUpperCase()}`);
-    say(this.first, outcome(document));
-    say(this.usable, waiting(document));
-    say(this.verdict, unmarked(verdict));
-    say(this.age, trouble ?? (window && short(window) ? shortness(window) : ""));
-    mark(this.age, "class", trouble ? "age trouble" : "age");
-    this.#announce(`${word}. ${trouble ?? outcome(document)}`, verdict);
+    say(this.unit, status === "ok" ? name(headroom) : "headroom");
+    say(this.chip, chip);
+    say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
+    say(this.verdict, unmarked(title));
+    say(this.said, unmarked(said));
+    this.said.hidden = !said;
+    this.act.hidden = !act;
+    if (this.what.dataset.text !== act) {
+      this.what.dataset.text = act;
+      this.what.replaceChildren(...marked(act));
+    }
+    say(this.promise, promise ? `; ${promise}` : "");
+    this.link.hidden = !isOurs(runbook);
+    mark(this.link, "href", isOurs(runbook) ? runbook : null);
+    this.#command = command;
+    this.commands.hidden = !command;
+    this.predict.hidden = !isCurrent || !document.workers.length;
+    this.actions.hidden = this.link.hidden && this.commands.hidden && this.predict.hidden;
+    say(this.more, counted(findings));
+    this.rest.hidden = !findings.length || status === "down" || silent !== null;
+    this.findings.show(document);
+    const note = silent !== null ? "" : trouble ?? (window && short(window) ? shortness(window) : "");
+    say(this.age, note);
+    mark(this.age, "class", trouble && note ? "age trouble" : "age");
+    this.#announce(`${chip} ${trouble ?? ""}`, `${unmarked(title)} ${unmarked(act)}`);
   }
 
   // A screen reader announces a new verdict, but not a changed figure in the same verdict.
   #announce(what, verdict) {
-    const kind = what.replace(/[\d.:]+/g, "");
+    const kind = `${what} ${verdict}`.replace(/[\d.:]+/g, "");
     if (kind === this.#announced) return;
     this.#announced = kind;
     say(this.live, `${what} ${verdict}`);
   }
 }
 
+/**
+ * What the banner says of a document: its status; chip: a sign and a word; since: epoch seconds or null; title; said: one
+ * more sentence; act: what to do first; promise: what that does; runbook; command: lines to copy.
+ */
+export function judge(document) {
+  const { state, status, verdict, findings } = document;
+  if (state === "down") return fail(document);
+  const chip = STATUS[status].join(" ");
+  const worst = status === "warning" || status === "critical" ? findings[0] : null;
+  if (!worst) {
+    const act = status === "ok" && document.window ? NOTHING : "";
+    return { status, chip, since: null, title: verdict, said: "", act, promise: "", runbook: null, command: "" };
+  }
+  const { evidence } = worst.harms?.[0] ?? worst; // what users feel of it
+  return {
+    status,
+    chip,
+    since: worst.since ?? null,
+    title: verdict,
+    said: evidence.split(SENTENCE_ENDS)[0],
+    act: firstAct(worst.change) || (worst.runbook ? "Follow the runbook" : ""),
+    promise: worst.serves ? `at least ${format.rate(worst.serves)} are served then` : "",
+    runbook: worst.runbook,
+    command: commands(document, worst),
+  };
+}
+
+/** What it says of a server that is down. */
+function fail(document) {
+  const { error, read_at: read, events = [] } = document;
+  const down = events.find((event) => event.kind === "server_down");
+  const words = events.filter((event) => event.kind === "log_message").slice(0, LAST_WORDS).map(({ title, time }) => `${clock(time)} ${title.replace(/^uWSGI's log: /, "")}`);
+  const message = error?.message || document.verdict;
+  return {
+    status: "down",
+    chip: STATES.down.toUpperCase(),
+    since: down?.time ?? read,
+    title: `${message[0].toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`,
+    said: [error?.harm, words.length ? `Last words of its log: ${words.join(" ")}` : ""].filter(Boolean).join(" "),
+    act: firstAct(error?.change ?? ""),
+    promise: "",
+    runbook: error?.runbook ?? null,
+    command: commands(document, { title: document.verdict, change: error?.change ?? "" }),
+  };
+}
+
+/** What it says while the exporter does not answer: nothing of the server is known then. */
+function lose(document, seconds) {
+  const then = judge(document);
+  const [sign, ...words] = STATES.lost.split(" ");
+  return {
+    status: "lost",
+    chip: `${sign} ${words.join(" ").toUpperCase()}`,
+    since: null,
+    title: `The exporter has not answered for ${format.duration(seconds)}: these figures are old.`,
+    said: `At ${clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
+    act: "See whether the exporter runs, and whether this browser reaches it",
+    promise: "",
+    runbook: null,
+    command: "",
+  };
+}
+
+const firstAct = (change) => change.split(SENTENCE_ENDS)[0].replace(/\.$/, "");
+
+/** The settings that a finding advises, as lines of a configuration, and the commands that it names; empty if none. */
+function commands({ name, setup }, { title, settings = {}, change }) {
+  const lines = Object.entries(settings).map(([option, value]) => `${option} = ${value}${was(setup?.options?.[option])}`);
+  lines.push(...change.split("`").filter((text, at) => at % 2 && /\S\s+\S/.test(text)));
+  return lines.length ? [`# ${name}: ${unmarked(title)}`, ...lines, ""].join("\n") : "";
+}
+
+const was = (option) => (option ? `  # now ${option.value}, in ${option.source}` : "");
+
+/** What is folded: `Why, 1 more cause, 2 notes`. */
+function counted(findings) {
+  const notes = findings.filter(({ severity }) => severity === "info").length;
+  const causes = findings.length - notes;
+  const parts = [causes ? "Why" : "", causes > 1 ? format.many(causes - 1, "more cause") : "", notes ? format.many(notes, "note") : ""];
+  return parts.filter(Boolean).join(", ");
+}
+
 /** The factor by which load can grow: `>100x` if the known limits are all far away. */
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
 
-const name = (headroom) => {
-  if (!headroom?.factor && !headroom?.far?.length) return "headroom not known";
-  return headroom.is_upper_bound ? "headroom at most" : "headroom";
-};
-
-/** Which limit is reached first; empty for a server that is down. */
-export function outcome(document) {
-  if (document.state === "down") return "";
-  if (document.kind === "emperor" || document.kind === "router") return `uWSGI ${document.kind}`;
-  const { first, far } = document.headroom ?? {};
-  if (!first && far?.length) return "nearly idle";
-  return first ? `first limit: ${LIMITS[first]}` : "";
-}
-
-/** By how much load can grow until requests wait; empty where that is not known. */
-export function waiting(document) {
-  const usable = document.state === "down" ? null : document.headroom?.usable;
-  if (!usable) return "";
-  return usable > 1 ? `, usable headroom ${format.factor(usable)}: then requests begin to wait` : ", requests begin to wait";
+function name(headroom) {
+  const { first, is_upper_bound: isMost } = headroom ?? {};
+  return `${isMost ? "headroom at most" : "headroom"}${first ? `, first limit: ${LIMITS[first]}` : ""}`;
 }
 
 /** Whether the window covers much less time than requested. */

@@ -4,7 +4,7 @@ import { flatten, isGap, withGaps } from "./history_columns.js";
 import { RANGES } from "./ranges.js";
 
 const OLD_STEPS = 3; // older figures mean an outage
-const LEAST_SLICES = 30; // the charts of an exporter that has just started are no narrower
+const LEAST_SLICES = 5; // the charts of an exporter that has just started are no narrower
 const MINUTE = 60; // seconds: slices of this length or longer come from the exporter's file
 const WRITTEN = 6; // seconds after its end, a minute is in the file
 const MOST_PAUSE = 30; // seconds between two requests that brought nothing new
@@ -53,7 +53,8 @@ export class History {
     const { seconds, until } = this.range;
     if (until) return [until - seconds, until];
     const newest = this.#newest();
-    const first = Math.min((this.time[0] ?? -Infinity) - this.step, newest - LEAST_SLICES * this.step);
+    const known = this.column("throughput")?.findIndex((value) => value !== null) ?? -1;
+    const first = Math.min((this.time[Math.max(0, known)] ?? -Infinity) - this.step, newest - LEAST_SLICES * this.step);
     return [Math.max(newest - seconds, first), newest];
   }
 

@@ -16,5 +16,12 @@ export function parts({ identity }) {
   ].filter(([, value]) => value);
 }
 
+/** The version, the host and the time since the start, for the first line of the page. */
+export function brief({ version, identity, address }) {
+  const { host, uptime = null } = identity ?? {};
+  const which = [version ? `uWSGI ${version}` : address, host && `on ${host}`].filter(Boolean).join(" ");
+  return [which, uptime !== null && `up ${format.duration(uptime)}`].filter(Boolean).join(", ");
+}
+
 /** The known parts as one line of text. */
 export const line = (server) => parts(server).map(([name, value]) => `${name} ${value}`).join(" · ");

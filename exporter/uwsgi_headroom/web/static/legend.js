@@ -1,25 +1,36 @@
-// The legend of a chart over time: a swatch, a name and a value for each line, and the time of the values.
+// The legend of a chart over time: a swatch, a name and a value for each line, and the time of the values. An entry is a
+// button that takes its line out of the chart, and brings it back.
 
-import { el, say } from "./dom.js";
+import { el, mark, say } from "./dom.js";
 
 export class Legend {
-  #values = [];
+  #entries = [];
+  #toggled;
 
-  /** even: in columns, so that an entry keeps its place when values become longer. */
-  constructor(even = false) {
+  /** form: "even" for columns, so that an entry keeps its place when values become longer; "quiet" without a time of its
+   * own while there is no pointer; toggled: called with the place of a
+   * line that was taken out or brought back. */
+  constructor(form = "", toggled = () => {}) {
+    this.#toggled = toggled;
     this.when = el("li", { class: "when" });
-    this.bound = el("li", { class: "limit" });
-    this.node = el("ul", { class: even ? "legend even" : "legend" });
+    this.bound = el("li", { class: "limit", hidden: true });
+    this.node = el("ul", { class: `legend ${form}` });
   }
 
-  /** lines: {name, colour, dash, area, hatched}. */
-  list(lines) {
-    this.#values = lines.map(() => el("b", {}));
-    this.node.replaceChildren(
-      this.when,
-      ...lines.map((line, at) => el("li", {}, swatch(line), el("bdi", {}, line.name), " ", this.#values[at])),
-      this.bound,
-    );
+  /** lines: {name, colour, dash, area, hatched}; off: whether a line is out. */
+  list(lines, off = () => false) {
+    this.#entries = lines.map((line, at) => {
+      const value = el("b", {});
+      const button = el("button", { type: "button", title: "show or hide", "aria-pressed": String(!off(line)), click: () => this.#toggle(at) }, swatch(line), el("bdi", {}, line.name), " ", value);
+      return { button, value };
+    });
+    this.node.replaceChildren(this.when, ...this.#entries.map(({ button }) => el("li", {}, button)), this.bound);
+  }
+
+  #toggle(at) {
+    const { button } = this.#entries[at];
+    mark(button, "aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+    this.#toggled(at);
   }
 
   /** Name the horizontal line of the chart; null if there is none. */
@@ -28,10 +39,10 @@ export class Legend {
     say(this.bound, name ?? "");
   }
 
-  /** moment: the time of the values, as text; values: a text for each line. */
+  /** moment: the time of the values, as text; values: a text for each line, empty if there is none. */
   tell(moment, values) {
     say(this.when, moment);
-    values.forEach((value, place) => say(this.#values[place], value));
+    values.forEach((value, place) => say(this.#entries[place].value, value));
   }
 }
 

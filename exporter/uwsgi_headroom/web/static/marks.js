@@ -14,6 +14,9 @@ const LEVELS = ["dim", "accent", "ok", "warning", "critical"];
 /** How severe an event is: 0 for the least. */
 export const severity = (event) => LEVELS.indexOf(tone(event.kind));
 
+/** Whether charts mark an event. The list also has those that happen all day, such as workers of cheaper mode. */
+export const isMarked = (event) => severity(event) > 0;
+
 /** Of events that are close together, the worst one. x: turns an instant into pixels; near: pixels. */
 function thin(events, x, near) {
   const marked = [];

@@ -1,8 +1,7 @@
-// The service level objective: how fast its error budget burns, with what is not in its requests, the wait in the queue.
+// The service level objective: whether it is met, how fast its error budget burns, and at what load it is missed.
 
 import { el, mark, panel, retitle, say } from "./dom.js";
 import * as format from "./format.js";
-import { WAITING } from "./keys.js";
 import { HOW } from "./percentiles.js";
 import { Tile } from "./tile.js";
 import { STATUS } from "./words.js";
@@ -62,16 +61,15 @@ export function objective() {
   const chip = el("span", { class: "chip" });
   const words = el("span", {});
   const burns = WINDOWS.map(([, name]) => new Tile(`Burn rate, last ${name}`, `burn_${name}`.replace(/\W/g, "_"), "share of bad requests, divided by the share that the objective permits; at 1, the error budget of a month lasts a month"));
-  const wait = new Tile("Mean queue wait", "objective_wait", "mean wait in the listen queue, over the window of the page");
   const load = new Tile("Load until missed", "objective_load", "from the load and the response times of the last hour");
-  const node = panel("", "", el("p", { class: "judged" }, chip, " ", words), el("dl", { class: "keys few" }, ...[...burns, wait, load].map((tile) => tile.node)));
+  const node = panel("", "", el("p", { class: "judged" }, chip, " ", words), el("dl", { class: "keys few" }, ...[...burns, load].map((tile) => tile.node)));
   node.classList.add("wide");
   node.hidden = true;
   return {
     node,
-    now({ objective: known, flow }) {
-      node.hidden = !known;
-      if (!known) return;
+    now({ objective: known, state: now }) {
+      node.hidden = !known || now === "down"; // what was met then says nothing of now
+      if (node.hidden) return;
       const [severity, state, text] = judge(known);
       retitle(node, `Objective: ${goal(known)}`, `at most ${share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
       mark(node, "data-severity", severity);
@@ -82,8 +80,6 @@ export function objective() {
         tile.show(...burning(known, shown.at(at - burns.length)?.[1], WINDOWS[at][0]));
         tile.warn(severity in { warning: 1, critical: 1 } ? severity : null);
       });
-      wait.show(format.duration(known.queue_wait), "before the response times");
-      wait.warn(WAITING[flow?.waiting] ?? null);
       const limit = loadLimit(known);
       load.show(limit ? `${known.load_multiple_reached ? "" : ">"}${format.factor(known.load_multiple)}` : format.NOT_KNOWN, limit || (known.unjudged ? "not judged" : "the last hour does not show it"));
     },

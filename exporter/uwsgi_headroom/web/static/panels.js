@@ -1,77 +1,88 @@
 // The panels of a server's page, in their order.
 
 import { code } from "./code.js";
-import { Columns } from "./columns.js";
 import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
-import { Findings } from "./findings.js";
 import * as format from "./format.js";
+import { figures } from "./keys.js";
 import { objective } from "./objective.js";
 import { emperor, router } from "./others.js";
 import { percentiles } from "./percentiles.js";
+import { about } from "./ranges.js";
 import { requestBar } from "./request_bar.js";
 import { Residency } from "./residency.js";
 import * as routes from "./routes.js";
 import { setup } from "./setup.js";
 import { sockets } from "./sockets.js";
 import { load } from "./stack.js";
+import { Table } from "./table.js";
 import * as timelines from "./timelines.js";
-import { whatIf } from "./what_if.js";
 import * as workers from "./workers.js";
 
 /**
  * The panels of a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
- * document)` the history, `happened(events)` the events. The panel with `range` is the first chart over time: the range
- * controls precede this panel. A panel with `apart` shows a document after the next frame.
+ * document)` the history, `happened(events)` the events. A panel with `apart` shows a document after the next frame; one
+ * with `section` is named in the bar of sections; those with `side` are beside each other. shared: {predictions, ranges},
+ * what the page has already.
  */
-export function panelsOf(kind, timeline) {
+export function panelsOf(kind, timeline, shared) {
   if (kind === "emperor") return [emperor()];
   if (kind === "router") return [router()];
-  return kind ? ofServer(timeline) : [];
+  return kind ? ofServer(timeline, shared) : [];
 }
 
-function ofServer(timeline) {
-  const findings = new Findings();
-  const advice = panel("Findings", "worst first, each with advice", findings.node);
-  advice.classList.add("wide");
+function ofServer(timeline, { predictions, ranges }) {
   return [
-    objective(),
-    requestBar(),
-    code(),
-    { node: advice, now: (server) => findings.show(server) },
-    whatIf(),
-    routes.table(),
-    workers.sideBySide(),
-    workers.table(),
-    { ...load(timeline), range: true },
-    routes.overTime(timeline),
-    timelines.headroom(timeline),
-    timelines.throughput(timeline),
-    timelines.times(timeline),
+    { ...load(timeline, ranges.node), section: "Load" },
+    { ...workers.table(), section: "Workers", side: "left" },
+    { ...requestBar(), side: "right" },
+    { ...code(), side: "right" },
+    { ...routes.table(), side: "right" },
+    { ...events.listed(), section: "Events" },
+    { ...timelines.times(timeline), section: "Charts" },
     percentiles(timeline),
+    timelines.throughput(timeline),
+    timelines.headroom(timeline),
     timelines.queues(timeline),
-    occupancy(),
-    events.listed(),
+    timelines.concurrency(timeline),
+    routes.overTime(timeline),
     workers.overTime(timeline),
+    predictions,
+    objective(),
+    { ...figures(), section: "Figures" },
+    occupancy(),
     sockets(),
     residency(),
-    setup(),
+    workers.details(),
+    { ...setup(), section: "Setup" },
     watched(),
   ];
 }
 
-function occupancy() {
-  const levels = new Columns("Occupancy", { format: format.percent, height: 172 });
-  const items = ({ occupancy: known }) => known?.shares.map((share, at) => level(known, share, at)) ?? [];
-  return {
-    node: panel("Occupancy", "share of the time by busy threads, as a percentage of available threads", levels.node),
-    now: (server) => levels.show(items(server)),
-  };
+/** The nodes of panels, in their order; those with a `side` are in two columns. */
+export function arranged(panels) {
+  const sides = { left: el("div", { class: "side" }), right: el("div", { class: "side" }) };
+  const pair = el("div", { class: "pair wide" }, sides.left, sides.right);
+  const nodes = panels.flatMap((part) => {
+    if (!part.side) return part.nodes ?? [part.node];
+    sides[part.side].append(part.node);
+    return [pair];
+  });
+  return [...new Set(nodes)];
 }
 
+function occupancy() {
+  const levels = new Table("Occupancy", LEVELS, { key: (level) => level.text, by: null });
+  return { node: folding("Occupancy", "share of the time by busy threads", levels.node), now: ({ occupancy: known }) => levels.show(known ? known.shares.map((share, at) => level(known, share, at)).filter(({ share, text }) => share || text === "all") : []) };
+}
+
+const LEVELS = [
+  { head: "Busy threads", left: true, text: (level) => level.text },
+  { head: "Share of the time", value: (level) => level.share, text: (level) => format.percent(level.share), part: (level) => level.share },
+];
+
 function level({ up_to: bounds }, share, at) {
-  const last = at === bounds.length - 1;
-  return { label: last ? "all" : `${Math.round(bounds[at] * 100)}%`, value: share, hot: last && share >= 0.05 };
+  return { share, text: at === bounds.length - 1 ? "all" : `up to ${format.percent(bounds[at])}` };
 }
 
 function residency() {
@@ -85,7 +96,7 @@ function watched() {
   return {
     node: folding("Sampling", "how the exporter reads this server, and what is not known", sentence, unknown),
     now(server) {
-      say(sentence, sampled(server.sampling));
+      say(sentence, [sampled(server.sampling), about(server)].join(" "));
       list(unknown, server.unknown);
     },
   };

@@ -60,7 +60,7 @@ export function percentiles(timeline) {
   const write = (share) => (seconds, place) => {
     if (seconds !== null) return format.duration(seconds);
     const enough = at("requests", place) * (1 - share) > 1 - 1e-9;
-    return enough ? under(at("finest", place)) : format.NOT_KNOWN;
+    return enough ? under(at("finest", place)) : "";
   };
   const lines = [
     ...SHARES.map((share) => ({ column: `response_times.${share}`, name: name(share), colour: COLOURS[share], write: write(share) })),
@@ -68,7 +68,7 @@ export function percentiles(timeline) {
     { column: "response_times.finest", name: "samples show nothing below", colour: "off", area: true, hatched: true },
   ];
   const log = { from: 0.1, to: 1, lowest: 0.001, highest: 1000 };
-  const chart = new Lines("Response time percentiles", lines, timeline, { format: format.duration, log, even: true });
+  const chart = new Lines("Response time percentiles", lines, timeline, { format: format.duration, log, legend: "even" });
   return {
     node: panel("Response time percentiles", `${HOW}, over at least 30 s each; the mean is exact`, chart.node),
     past(shown, { objective }) {

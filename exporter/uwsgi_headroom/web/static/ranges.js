@@ -52,7 +52,7 @@ export class Ranges {
   #load;
   #choice = el("div", { class: "controls" });
   #zoomed;
-  #note = el("p", { class: "hint", title: TIERS });
+  #note = el("p", { class: "hint problem" });
   #trouble = el("p", { class: "age trouble", role: "status" });
   #offered = [];
   #range = null; // the range chosen, which a zoom goes back to
@@ -62,7 +62,7 @@ export class Ranges {
   constructor(load) {
     this.#load = load;
     this.#zoomed = el("button", { type: "button", hidden: true, title: "Escape, or double click on a chart", click: () => this.whole() });
-    this.node = el("div", { class: "controls wide" }, this.#choice, this.#zoomed, this.#note, this.#trouble);
+    this.node = el("div", { class: "controls ranges" }, this.#choice, this.#zoomed, this.#note, this.#trouble);
   }
 
   /** Show the range of the URL, or the shortest one that covers what there is. */
@@ -75,19 +75,16 @@ export class Ranges {
     else this.#begin(this.#range);
   }
 
-  /** Offer the ranges of a document's history, and say how far back it reaches. */
+  /** Offer the ranges of a document's history, and say why it is not written. */
   now(server) {
-    const { kept_history: kept } = server;
-    mark(this.#note, "hidden", kept === undefined); // an exporter that has no such file
-    if (kept !== undefined) say(this.#note, about(kept, server.time));
-    mark(this.#note, "class", kept?.problem ? "hint problem" : "hint");
+    say(this.#note, server.kept_history?.problem ? about(server) : "");
     const ranges = offered(server);
     if (!ranges.includes(this.#range)) ranges.push(this.#range); // what was kept of it may be deleted by now
     if (ranges.map(({ name }) => name).join() === this.#offered.map(({ name }) => name).join()) return;
     const hadFocus = this.#choice.contains(document.activeElement);
     this.#offered = ranges;
     this.#choice.replaceChildren(
-      choice("Charts show the last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
+      choice("Last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
         this.#range = range;
         address.remember("range", range.seconds);
         this.whole();
@@ -141,11 +138,13 @@ function remark({ time, step, range, blank }) {
   return remarks.join(" ");
 }
 
-function about(kept, now) {
+/** How far back the charts of a document reach, and why its history is not written; empty for an exporter without files. */
+export function about({ kept_history: kept, time: now }) {
+  if (kept === undefined) return "";
   if (!kept) return "Charts reach back one hour; with --history FILE, the exporter keeps up to two years.";
   const since = kept.since === null ? "" : `History since ${dated(kept.since)} (${duration(now - kept.since)}).`;
   if (kept.problem) return `${since} The history is not written: ${kept.problem}.`.trim();
-  return since || "The history begins with the next minute.";
+  return `${since || "The history begins with the next minute."} ${TIERS}`;
 }
 
 /** The stretch `scale` times as long as what is shown, moved by so many lengths, but not beyond now. */

@@ -5,7 +5,7 @@ import * as format from "./format.js";
 import { swatch } from "./legend.js";
 import { destinations, parts } from "./waits.js";
 
-const EXPLANATION = "the mean time of a request in service, by what its thread does";
+const EXPLANATION = "a mean request in service";
 const LEAST_STUCK = 0.05; // mean threads: fewer are not named
 const SHORT = 5; // letters: such a label fits a narrower segment
 
@@ -15,7 +15,6 @@ export function requestBar() {
   const outside = el("p", { class: "outside" });
   const stuck = el("p", { class: "hint stuck" });
   const node = panel("", EXPLANATION, bar, list, outside, stuck);
-  node.classList.add("wide");
   let pieces = new Map();
   return {
     node,

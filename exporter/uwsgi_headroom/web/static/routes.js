@@ -18,7 +18,7 @@ const HEIGHT = 240;
 export function table() {
   const figures = new Table("Routes", COLUMNS, { key: (route) => route.route, by: 1, down: true, remembered: "routes", none: "No thread was busy." });
   const node = panel("Busy threads by route", `mean over the window, and requests in service now; ${UNKNOWN}`, figures.node);
-  node.classList.add("wide", "low");
+  node.classList.add("low");
   node.hidden = true;
   return {
     node,

@@ -8,15 +8,17 @@ import * as format from "./format.js";
 import { Headline } from "./headline.js";
 import { help } from "./help.js";
 import { History } from "./history.js";
-import { line } from "./identity.js";
+import { brief, line } from "./identity.js";
 import { Keys } from "./keys.js";
+import { isMarked } from "./marks.js";
 import { clock } from "./moments.js";
-import { panelsOf } from "./panels.js";
+import { arranged, panelsOf } from "./panels.js";
 import { finest, moved, Ranges, reach } from "./ranges.js";
 import { copy, text } from "./snapshot.js";
 import { Stream } from "./stream.js";
 import { Timeline } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
+import { whatIf } from "./what_if.js";
 
 const CHARTS_AT_ONCE = 2;
 const LEAST_SLICES = 10; // the shortest stretch that a zoom shows
@@ -33,13 +35,14 @@ export function show(main, { path, page, servers }) {
   const events = new Events(path);
   const ranges = new Ranges(load);
   const timeline = new Timeline((stretch) => ranges.zoom(stretch), whole, least);
-  const headline = new Headline();
+  const predictions = whatIf();
+  const headline = new Headline(copy, () => predictions.open());
   const keys = new Keys();
   const over = el("div", { class: "controls" });
   const name = el("h1", {});
   const about = el("p", { class: "about" });
-  const which = el("p", { class: "about which" });
   const body = el("div", {});
+  const sections = el("nav", { class: "sections", "aria-label": "Sections" });
   let document_ = null;
   let laid = null;
   let paused = false;
@@ -49,17 +52,25 @@ export function show(main, { path, page, servers }) {
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const pausing = toggle("Pause", "Resume", pause);
+  const marking = toggle("Marks", "Marks", (isOn) => {
+    address.remember("marks", isOn ? null : "off");
+    happened();
+  }, address.recall("marks") !== "off");
   const KEYS = [
     ["p", "pause or resume", () => pausing.click()],
+    ["m", "charts: marks of events on or off", () => marking.click()],
     ["[", "charts: earlier", () => move({ by: -0.5 })],
     ["]", "charts: later", () => move({ by: 0.5 })],
     ["+", "charts: zoom in", () => move({ scale: 0.5 })],
     ["-", "charts: zoom out", () => move({ scale: 2 })],
     ["Escape", "show the whole range again", whole],
   ];
-  const controls = el("div", { class: "controls" }, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
+  const controls = el("div", { class: "controls" }, over, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
-  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls, which), headline.node, over, keys.node, keys.explanation, body);
+  ranges.node.append(marking);
+  main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, sections, body);
+  // The bar names the verdict once the banner is out of sight.
+  new IntersectionObserver(([{ isIntersecting }]) => mark(sections, "data-stuck", !isIntersecting)).observe(headline.node);
 
   function heard(server) {
     if (paused) return;
@@ -76,7 +87,7 @@ export function show(main, { path, page, servers }) {
   function start(server) {
     const windows = windowsOf(server);
     over.replaceChildren(
-      choice("Figures are over the last", windows, Number(window_) || windows[0].value, (chosen) => {
+      choice("Figures over", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
         address.remember("window", chosen.value);
         if (!paused) listen();
@@ -122,8 +133,9 @@ export function show(main, { path, page, servers }) {
   function happened() {
     if (!document_) return;
     const span = listedSpan(history, document_.time);
-    timeline.events = events.list(...span);
-    if (laid) for (const part of laid.panels) part.happened?.(timeline.events, span);
+    const listed = events.list(...span);
+    timeline.events = marking.getAttribute("aria-pressed") === "true" ? listed.filter(isMarked) : [];
+    if (laid) for (const part of laid.panels) part.happened?.(listed, span);
     past();
   }
 
@@ -141,14 +153,17 @@ export function show(main, { path, page, servers }) {
   }
 
   function lay(kind) {
-    const panels = panelsOf(kind, timeline);
+    const panels = panelsOf(kind, timeline, { predictions, ranges });
     laid = { kind, panels };
-    keys.node.hidden = keys.explanation.hidden = over.hidden = kind !== "server";
+    keys.node.hidden = sections.hidden = over.hidden = kind !== "server";
     // Panels with a time axis stay undimmed when figures are old.
     for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
-    const nodes = panels.flatMap((part) => (part.range ? [ranges.node, part.node] : (part.nodes ?? [part.node])));
-    body.replaceChildren(el("div", { class: "grid" }, ...nodes));
+    body.replaceChildren(el("div", { class: "grid" }, ...arranged(panels)));
+    const named = panels.filter((part) => part.section);
+    for (const part of named) part.node.id = part.section.toLowerCase();
+    sections.replaceChildren(el("span", { class: "now" }), el("div", { class: "links" }, ...named.map((part) => el("a", { href: `#${part.node.id}` }, part.section))));
     happened();
+    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   }
 
   function redraw() {
@@ -166,10 +181,13 @@ export function show(main, { path, page, servers }) {
     const state = paused ? "paused" : stream.lost ? "lost" : server.state;
     mark(main, "data-state", state);
     mark(main, "data-time", server.time);
-    headline.show(server, trouble());
+    headline.show(server, trouble(), state === "lost" ? stream.silentFor / 1000 : null);
     say(name, server.name);
-    say(about, [STATES[state], server.version && `uWSGI ${server.version}`, server.address].filter(Boolean).join(" · "));
-    say(which, line(server));
+    say(about, brief(server));
+    mark(about, "title", line(server));
+    const stuck = sections.querySelector(".now");
+    if (stuck) say(stuck, `${headline.chip.textContent} ${headline.verdict.textContent}`);
+    mark(sections, "data-status", headline.node.dataset.status);
     const sign = state === "up" ? STATUS[server.status][0] : STATES[state][0];
     const factor = server.state !== "down" && server.headroom?.factor ? format.factor(server.headroom.factor) : null;
     document.title = [sign, factor, server.name].filter(Boolean).join(" ");
@@ -181,7 +199,7 @@ export function show(main, { path, page, servers }) {
     const then = clock(server.read_at ?? server.time);
     if (paused) return `Paused: figures as of ${then}.`;
     if (stream.trouble) return `${stream.trouble}. Figures as of ${then}.`;
-    if (stream.lost) return `The exporter has not answered for ${format.duration(stream.silentFor / 1000)}. Figures as of ${then}.`;
+    if (stream.lost || server.state === "down") return server.read_at ? `Figures as of ${then}.` : null;
     if (server.state !== "up" && server.age !== null) return `Last read ${format.duration(server.age)} ago. Figures as of ${then}.`;
     return null;
   }

@@ -1,17 +1,20 @@
-// The server's setup: the options that advice depends on, and where each is set.
+// The server's setup: which server it is, the options that advice depends on, and where each is set.
 
 import { el, folding, say } from "./dom.js";
 import { NOT_KNOWN } from "./format.js";
+import { line } from "./identity.js";
 
 const KINDS = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
 
 export function setup() {
+  const which = el("p", { class: "which" });
   const sentence = el("p", { class: "hint" });
   const list = el("dl", { class: "options" });
   let shown = "";
   return {
-    node: folding("Setup", "options that advice depends on, and where each is set", list, sentence),
+    node: folding("Setup", "options that advice depends on, and where each is set", which, list, sentence),
     now(server) {
+      say(which, [server.address, line(server)].filter(Boolean).join(" · "));
       const text = JSON.stringify([server.setup, server.thunder_lock]);
       if (text === shown) return;
       shown = text;

@@ -18,6 +18,7 @@ export function text(document, url, trouble = null) {
   const lines = [`${document.name} (uWSGI${document.version ? ` ${document.version}` : ""}): ${word}`, document.verdict];
   if (line(document)) lines.push(line(document));
   if (trouble) lines.push(`NOT CURRENT: ${trouble}`);
+  if (document.error?.change) lines.push(`   -> ${document.error.change}`);
   if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${amount(document.headroom)}, first limit ${LIMITS[document.headroom.first]} (${limits(document)})`);
   if (flow) {
     lines.push(

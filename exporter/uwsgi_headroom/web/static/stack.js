@@ -1,32 +1,25 @@
-// The first chart over time: the load by what requests wait for, or only the concurrency where that is not known.
+// The first chart: the requests in the system, by what they do. Those in service are stacked by what they wait for, those in
+// the listen queue above them, and the threads are a line: what is above the line waits.
 
 import { Lines } from "./charts.js";
-import { el, panel, retitle, say } from "./dom.js";
+import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
-import { bands, heights, known, missing } from "./waits.js";
+import { bands, missing } from "./waits.js";
 
-const THREADS = [
-  { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
-  { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
-];
-const CONCURRENCY = [
-  { column: "concurrency.observed", name: "observed", colour: "blue" },
-  { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
-  ...THREADS,
-];
-// Above the areas.
-const OVER = [
-  { column: "concurrency.observed", name: "observed concurrency", colour: "ink", width: 1.5 },
-  ...THREADS.map((line) => ({ ...line, distant: true })),
-];
-const BY_LIMIT = ["Concurrency", "mean requests in service, against threads"];
-const BY_STATE = ["Load by wait state", "mean threads with a request in service, by what they wait for, against all threads"];
-const HEIGHT = 240;
+const THREADS = { column: "threads.available", name: "threads", colour: "ink", width: 2.5, steps: true, distant: true };
+const CONFIGURED = { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true, distant: true };
+const IN_SERVICE = { key: "in service", name: "in service", colour: "accent" };
+const QUEUED = { key: "queued", name: "in the queue", colour: "hot", hatched: true };
+const LEAST = 0.005; // requests: fewer are written as 0
+const HEIGHT = 300;
 
-export function load(timeline) {
-  const chart = new Lines(BY_LIMIT[0], CONCURRENCY, timeline, { format: format.mean, unit: "threads", height: HEIGHT });
+/** ranges: the choice of the time that charts show. */
+export function load(timeline, ranges) {
+  const chart = new Lines("Load", [], timeline, { format: format.meanThreads, unit: "requests", height: HEIGHT, legend: "quiet" });
   const reason = el("p", { class: "hint" });
-  const node = panel(...BY_LIMIT, chart.node, reason);
+  const node = panel("Load", "", chart.node, reason);
+  node.title = "requests in the system, by what they do";
+  node.firstChild.append(ranges);
   node.classList.add("wide");
   return {
     node,
@@ -34,28 +27,25 @@ export function load(timeline) {
       say(reason, missing(server));
       reason.hidden = !reason.textContent;
     },
-    past(history, { waits }) {
-      const stack = bands(history);
-      // A server without requests has no bands, also if the exporter may not see the threads of requests.
-      const byState = stack.length > 0 || (waits !== null && known(history));
-      const title = byState ? BY_STATE : BY_LIMIT;
-      retitle(node, ...title);
-      chart.name = title[0];
-      chart.show(history, byState ? [...areas(stack), ...OVER] : CONCURRENCY);
+    past(history) {
+      const threads = history.column(THREADS.column) ?? [];
+      const others = history.column(CONFIGURED.column)?.some((count, at) => count !== threads[at]);
+      chart.show(history, [...areas(layers(history)), THREADS, ...(others ? [CONFIGURED] : [])]);
     },
   };
 }
 
-/** The lines that draw a stack. */
-export function areas(stack) {
-  const tops = heights(stack);
-  const whole = tops.at(-1);
-  const share = (threads, at) => `${format.threads(threads)} (${format.percent(whole[at] ? threads / whole[at] : 0)})`;
-  return stack.map((band, place) => ({
-    ...band,
-    column: band.key,
-    drawn: tops[place],
-    area: true,
-    write: (threads, at) => (threads === null ? format.NOT_KNOWN : share(threads, at)),
-  }));
+/** What is stacked: each state, the requests in service of which no state is known, and those in the queues. */
+function layers(history) {
+  const states = history.column("waits.states.cpu") ?? [];
+  const observed = history.column("concurrency.observed") ?? [];
+  const queues = history.names("sockets.").filter((name) => name.endsWith(".mean_queue")).map((name) => history.column(`sockets.${name}`));
+  const rest = observed.map((requests, at) => (requests === null || (states[at] ?? null) === null ? requests : 0));
+  const queued = observed.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
+  const above = [{ ...IN_SERVICE, values: rest }, { ...QUEUED, values: queued }].filter(({ values }) => values.some((requests) => requests >= LEAST));
+  return [...bands(history), ...above];
 }
+
+/** The lines that draw a stack. */
+export const areas = (stack) =>
+  stack.map((band) => ({ ...band, column: band.key, area: true, stacked: true, write: (requests) => (requests === null ? "" : format.threads(requests)) }));

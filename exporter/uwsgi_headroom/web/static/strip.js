@@ -1,5 +1,6 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
+import { aim } from "./charts.js";
 import { steer, stepped } from "./cursor.js";
 import { el, say } from "./dom.js";
 import { drawEvents } from "./marks.js";
@@ -31,10 +32,16 @@ export class Strip {
     this.timeline = timeline;
     this.surface = new Surface(name, 60, (context, width, height) => this.#paint(context, width, height));
     this.caption = el("p", { class: "caption" }, "\u00a0");
-    this.node = el("div", {}, this.surface.node, this.caption);
+    this.pointer = el("i", { class: "pointer", hidden: true });
+    this.node = el("div", { class: "strip" }, this.surface.node, this.pointer, this.caption);
     this.surface.canvas.addEventListener("pointermove", (event) => this.#tell(event));
-    this.surface.canvas.addEventListener("pointerleave", () => say(this.caption, "\u00a0"));
-    steer(this.surface.canvas, (across, down) => this.#step(across, down), () => say(this.caption, "\u00a0"));
+    const leave = () => {
+      say(this.caption, "\u00a0");
+      aim(null);
+    };
+    this.surface.canvas.addEventListener("pointerleave", leave);
+    steer(this.surface.canvas, (across, down) => this.#step(across, down), leave);
+    timeline.onPoint((time) => this.#point(time));
   }
 
   /** rows: {label, column, whole}: the name of a column of the history, and the value at which a cell is full. */
@@ -110,8 +117,19 @@ export class Strip {
     drawEvents(context, this.timeline.events, [from, until], place, 0, tall * this.#rows.length);
   }
 
+  /** Draw the pointer of all charts at an instant. */
+  #point(time) {
+    this.pointer.hidden = time === null || !this.#history?.step;
+    if (this.pointer.hidden) return;
+    const [from, until] = this.#history.span;
+    const part = Math.max(0, Math.min(1, (time - from) / (until - from)));
+    this.pointer.style.setProperty("left", `${LEFT + part * (this.surface.canvas.clientWidth - LEFT)}px`);
+  }
+
   #tell(event) {
     const { width } = this.surface.canvas.getBoundingClientRect();
+    const [from, until] = this.#history.span;
+    aim(Math.max(from, from + ((event.offsetX - LEFT) / (width - LEFT)) * (until - from)));
     const slot = Math.floor(((event.offsetX - LEFT) / (width - LEFT)) * this.#slots());
     const row = this.#rows[Math.floor(event.offsetY / this.#tall())];
     const at = row ? this.#history.time.findIndex((time, each) => this.#begin(each) <= slot && slot <= this.#slot(time)) : -1;

@@ -17,8 +17,9 @@ export class Table {
    * columns: {head, value, text, title, left, wraps, kind, hint, tone, part, node, optional}: rows sort by `value`, a cell
    * shows `text`, `hint` is its title, `tone` says how urgent it is; `part` is the length of a bar behind the text, from 0
    * to 1; `node` makes the element of a cell that is more than text; `kind` is a class; an optional column is shown only
-   * if a `value` is known. key: identifies a row; flag: the class of a row. remembered: the key of the page's URL that
-   * holds the order. none: shown if there are no rows. most: rows, until the reader asks for as many more.
+   * if a `value` is known. key: identifies a row; flag: the class of a row. by: the column to sort by; null for the order
+   * in which rows are given. remembered: the key of the page's URL that holds the order. none: shown if there are no rows.
+   * most: rows, until the reader asks for as many more.
    */
   constructor(name, columns, { key, flag = () => null, by = 0, down = false, remembered = null, none = "none", most = Infinity }) {
     this.#columns = columns;
@@ -83,7 +84,7 @@ export class Table {
     this.#columns.forEach((column, at) => {
       say(column.node ? row.cells[at].firstChild : row.cells[at], column.text(item));
       if (column.optional) mark(row.cells[at], "hidden", this.#absent.has(column));
-      if (column.part) row.cells[at].style.setProperty("--part", column.part(item).toFixed(3));
+      if (column.part) row.cells[at].style.setProperty("--part", Math.min(1, column.part(item) ?? 0).toFixed(3));
       if (column.tone) mark(row.cells[at], "data-tone", column.tone(item));
       if (column.hint) mark(row.cells[at], "title", column.hint(item));
     });
@@ -91,7 +92,7 @@ export class Table {
   }
 
   #ordered() {
-    const { value } = this.#columns[this.#by];
+    const value = this.#columns[this.#by]?.value;
     const sign = this.#down ? -1 : 1;
     return value === undefined ? this.#shown : [...this.#shown].sort((a, b) => compare(value(a), value(b), sign));
   }

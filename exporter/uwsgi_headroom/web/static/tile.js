@@ -14,6 +14,11 @@ export class Tile {
     this.node = el("div", { title }, this.name, el("dd", {}, this.figure, this.note));
   }
 
+  /** Give the figure another name. */
+  rename(name) {
+    say(this.name, name);
+  }
+
   show(figure, note) {
     say(this.figure, figure);
     mark(this.figure, "data-long", figure.length > SHORT);

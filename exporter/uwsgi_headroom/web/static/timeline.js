@@ -12,6 +12,7 @@ export class Timeline {
   #zoomed;
   #back;
   #least;
+  #watchers = [];
 
   /**
    * zoomed: called with a range for `History.load`; back: called to show the whole range again; least: returns the
@@ -34,6 +35,16 @@ export class Timeline {
 
   back() {
     this.#back();
+  }
+
+  /** Call `act` with the instant under the pointer of any chart; with null once it is on none. */
+  onPoint(act) {
+    this.#watchers.push(act);
+  }
+
+  /** Say which instant is under the pointer. */
+  point(time) {
+    for (const act of this.#watchers) act(time);
   }
 
   /** What happened between two instants, as text: the worst event, the newest of these, and how many more; or null. */

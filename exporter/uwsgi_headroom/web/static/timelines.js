@@ -27,6 +27,15 @@ export const throughput = (timeline) =>
     { column: "throughput", name: "completed", colour: "blue" },
   ]);
 
+/** The requests in service, counted in two ways, against the threads. */
+export const concurrency = (timeline) =>
+  fixed(timeline, "Concurrency", "mean requests in service, against threads", { format: format.mean }, [
+    { column: "concurrency.observed", name: "observed", colour: "blue" },
+    { column: "concurrency.littles_law", name: "by Little's law", colour: "orange", width: 1.5 },
+    { column: "threads.available", name: "threads available", colour: "green", width: 3, steps: true },
+    { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true },
+  ]);
+
 /** The time that a client waits: in the queue, then in service. */
 export const times = (timeline) =>
   fixed(timeline, "Response time", "mean per request", { format: format.duration }, [

@@ -8,9 +8,6 @@ const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
 const MOST_DESTINATIONS = 3; // more of one state are one sum
 
-/** Whether the history knows for any slice what requests wait for. */
-export const known = (history) => history.column("waits.states.cpu")?.some((threads) => threads !== null) ?? false;
-
 /** The parts that are not 0 in the whole history, with `values`: their mean threads in each slice, null if unknown. */
 export function bands(history) {
   const column = (key) => history.column(`waits.${key}`);
@@ -79,7 +76,7 @@ export function missing({ waits, unknown }) {
 function slots(backends) {
   const named = [...backends].sort(NATURAL.compare).map((name, at) => ({
     key: `backends.${name}`,
-    name: `waits for ${name}`,
+    name,
     label: name,
     colour: `wait-named-${at % NAMED_COLOURS}`,
     taken: [],

@@ -69,8 +69,14 @@ export function whatIf() {
     say(state, `Predicted ${clock(known.time)} from the last ${format.duration(known.seconds)}.`);
   }
 
+  /** Show the panel, which then asks for predictions. */
+  function open() {
+    node.open = true;
+    node.scrollIntoView({ block: "start" });
+  }
+
   addEventListener("pagehide", leave);
-  return { node, now: (document) => (server = document) };
+  return { node, open, now: (document) => (server = document) };
 }
 
 /** Asks for a grid around the setting of a document, or for that of the exporter if the setting is not known. */

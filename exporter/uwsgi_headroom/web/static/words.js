@@ -18,19 +18,19 @@ export const LIMIT_COLOURS = {
   lock: "wait-lock",
 };
 
-/** What a request does in each state, in the order of the stack from the bottom; and in short. */
+/** What takes the time of a request in each state, in the order of the stack from the bottom; and in short. */
 export const WAITS = {
-  cpu: ["on CPU", "CPU"],
-  cpu_wait: ["waits for a CPU", "CPU wait"],
-  interpreter_lock: ["waits for the interpreter lock", "interp. lock"],
-  backend: ["waits for a backend", "backend"],
-  client: ["waits for the client", "client"],
-  dns: ["waits for DNS", "DNS"],
-  disk: ["waits for a disk", "disk"],
-  lock: ["waits for a lock", "lock"],
-  sleep: ["sleeps", "sleep"],
-  child: ["waits for a child process", "child"],
-  pipe: ["waits for a pipe", "pipe"],
+  cpu: ["CPU", "CPU"],
+  cpu_wait: ["CPU wait", "CPU wait"],
+  interpreter_lock: ["interpreter lock", "interp. lock"],
+  backend: ["backend", "backend"],
+  client: ["client", "client"],
+  dns: ["DNS", "DNS"],
+  disk: ["disk", "disk"],
+  lock: ["lock", "lock"],
+  sleep: ["sleep", "sleep"],
+  child: ["child process", "child"],
+  pipe: ["pipe", "pipe"],
   other: ["other", "other"],
   unknown: ["unknown", "unknown"],
 };

@@ -1,7 +1,6 @@
-// The panels of the workers: side by side, over time, and in a table.
+// The panels of the workers: in tables, worst first, and over time.
 
-import { Columns } from "./columns.js";
-import { el, panel, say } from "./dom.js";
+import { el, folding, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { Strip } from "./strip.js";
 import { Table } from "./table.js";
@@ -11,55 +10,6 @@ import { WORKERS } from "./words.js";
 export function hottest({ balance, findings }) {
   const harms = findings.some(({ code, severity }) => code.startsWith("uneven") && severity !== "info");
   return harms ? (balance?.hottest ?? null) : null;
-}
-
-/** Three charts with a column per worker: share of requests, response time, interpreter load. */
-export function sideBySide() {
-  const share = row("Share of the requests", { format: format.percent });
-  const response = row("Response time", { format: format.duration });
-  const load = row("Interpreter load", { format: format.load, top: 1 });
-  const node = panel(
-    "Workers side by side",
-    "a worker that takes more requests and answers more slowly than the others is limited by its interpreter",
-    el("div", { class: "rows" }, ...[share, response, load].map((part) => part.node)),
-  );
-  node.classList.add("wide");
-  return {
-    node,
-    now(document) {
-      const { workers, balance } = document;
-      const hot = hottest(document);
-      const items = (value) => workers.map((worker) => item(worker, value(worker), worker.worker_id === hot));
-      const even = balance?.even_share ?? null;
-      const chance = even !== null && balance.noise_floor > 1 ? even * (balance.noise_floor - 1) : null;
-      const band = chance === null ? null : [Math.max(0, even - chance), even + chance];
-      share.show(items((worker) => worker.share), even, `even ${format.percent(even)}`, fair(even, band), band);
-      const calm = balance?.calm_response_time ?? null;
-      const explanation = calm === null ? "" : `dashed: less busy workers, ${format.duration(calm)}`;
-      response.show(items((worker) => worker.response_time), calm, `less busy workers ${format.duration(calm)}`, explanation);
-      load.show(items((worker) => worker.interpreter_load), 1, "one CPU", "dashed: one CPU, the most that one interpreter can use");
-    },
-  };
-}
-
-const item = (worker, value, hot) => ({ label: String(worker.worker_id), value, hot, dim: worker.active === false });
-
-const fair = (even, band) =>
-  even === null
-    ? ""
-    : `dashed: the even share, ${format.percent(even)}` +
-      (band ? `; shaded: expected by chance, ${format.percent(band[0])} to ${format.percent(band[1])}` : "");
-
-function row(name, options) {
-  const columns = new Columns(name, options);
-  const note = el("small", {});
-  return {
-    node: el("div", { class: "row" }, el("h3", {}, name, " ", note), columns.node),
-    show(items, line, text, explanation, band = null) {
-      say(note, explanation);
-      columns.show(items, line === null ? null : { value: line, text }, band);
-    },
-  };
 }
 
 /** Busy threads, and interpreter load, of every worker over time. */
@@ -95,45 +45,98 @@ function former(history, workers) {
   return busy.map((name) => ({ worker_id: parseInt(name, 10), threads })).filter((worker) => !known.has(worker.worker_id));
 }
 
-/** A table of every worker slot. */
+/** A table of every worker slot, worst first, with a bar for each figure that can be compared. */
 export function table() {
   let hot = null;
-  const figures = new Table("Workers", COLUMNS, {
+  let most = { share: 0, response: 0 };
+  const columns = [
+    NUMBER,
+    { head: "State", left: true, value: (worker) => worker.state, text: (worker) => WORKERS[worker.state] },
+    { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}`, part: (worker) => ratio(worker.busy_threads, worker.threads) },
+    { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
+    { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share), part: (worker) => ratio(worker.share, most.share) },
+    { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time), part: (worker) => ratio(worker.response_time, most.response) },
+    { head: "CPU", title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load), part: (worker) => worker.interpreter_load },
+    { head: "Lock wait", title: "mean threads that wait for the interpreter lock", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
+    { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
+  ];
+  const figures = new Table("Workers", columns, {
     key: (worker) => worker.worker_id,
+    by: null,
     remembered: "sort",
     flag: (worker) => (worker.worker_id === hot ? "hot" : worker.accepting ? null : "off"),
   });
-  const node = panel("Every worker", "click a heading to sort; click it again to reverse the order", figures.node);
-  node.classList.add("wide", "tall");
+  const node = panel("Workers", "", figures.node);
+  const hint = node.querySelector(".hint");
+  node.classList.add("tall");
   return {
     node,
     apart: true,
     now(document) {
+      const { workers, threads, balance } = document;
       hot = hottest(document);
-      figures.show(document.workers);
+      most = { share: largest(workers, "share"), response: largest(workers, "response_time") };
+      say(hint, `worst first${even(balance)}`);
+      figures.show(ordered(workers, threads?.stuck_seconds ?? Infinity));
     },
   };
 }
 
-const COLUMNS = [
-  { head: "Worker", value: (worker) => worker.worker_id, text: (worker) => String(worker.worker_id) },
+const NUMBER = { head: "Worker", value: (worker) => worker.worker_id, text: (worker) => String(worker.worker_id) };
+const RESTING = ["cheap", "never_spawned"]; // cheaper mode keeps them in reserve
+const STEPS = 10; // of a load: smaller differences do not change the order
+
+const ratio = (part, whole) => (part === null || !whole ? 0 : part / whole);
+
+const largest = (workers, key) => Math.max(0, ...workers.map((worker) => worker[key] ?? 0));
+
+/** Workers that should serve and do not come first, then those with stuck requests, then the busiest. */
+function ordered(workers, stuckSeconds) {
+  const trouble = (worker) => (RESTING.includes(worker.state) ? -1 : !worker.accepting ? 2 : worker.oldest_request_age >= stuckSeconds ? 1 : 0);
+  const load = (worker) => Math.round(STEPS * Math.max(worker.interpreter_load ?? 0, ratio(worker.concurrency, worker.threads)));
+  const ranked = workers.map((worker) => ({ worker, trouble: trouble(worker), load: load(worker) }));
+  ranked.sort((one, other) => other.trouble - one.trouble || other.load - one.load || one.worker.worker_id - other.worker.worker_id);
+  return ranked.map(({ worker }) => worker);
+}
+
+/** The share of each worker if all had the same, and what chance alone makes of it. */
+function even(balance) {
+  const { even_share: share = null, noise_floor: chance, active } = balance ?? {};
+  if (share === null || active < 2) return "";
+  const width = share * (Math.max(1, chance ?? 1) - 1);
+  return `; an even share is ${format.percent(share)}${width ? `, by chance ${format.percent(Math.max(0, share - width))} to ${format.percent(share + width)}` : ""}`;
+}
+
+/** A table of what is seldom asked about each worker slot. */
+export function details() {
+  const figures = new Table("Worker details", DETAILS, { key: (worker) => worker.worker_id });
+  const node = folding("Worker details", "counts are since the last full reload", figures.node);
+  node.classList.add("wide", "tall");
+  node.open = false;
+  let newest = [];
+  const show = () => node.open && figures.show(newest); // many cells, which nobody sees while it is folded
+  node.addEventListener("toggle", show);
+  return {
+    node,
+    apart: true,
+    now({ workers }) {
+      newest = workers;
+      show();
+    },
+  };
+}
+
+const DETAILS = [
+  NUMBER,
   { head: "PID", value: (worker) => worker.pid, text: (worker) => (worker.pid === null ? format.NOT_KNOWN : String(worker.pid)) },
-  { head: "State", left: true, value: (worker) => worker.state, text: (worker) => WORKERS[worker.state] },
-  { head: "Requests", title: "since the last full reload", value: (worker) => worker.requests, text: (worker) => format.count(worker.requests) },
-  { head: "Rate", title: "over the window", value: (worker) => worker.throughput, text: (worker) => format.rate(worker.throughput) },
-  { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share) },
-  { head: "Lifetime", title: "share since the last full reload", value: (worker) => worker.lifetime_share, text: (worker) => format.percent(worker.lifetime_share) },
-  { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time) },
-  { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}` },
-  { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
-  { head: "CPU", title: "interpreter load: CPU seconds per second", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load) },
-  { head: "Lock wait", title: "mean threads that wait for the interpreter lock", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
-  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
-  { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },
-  { head: "Restarts", title: "since the last full reload", value: restarts, text: (worker) => format.count(restarts(worker)) },
-  { head: "Exceptions", title: "unhandled, since the last full reload", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
-  { head: "Harakiri", title: "requests killed for taking too long, since the last full reload", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
+  { head: "Rate", title: "over the window", value: (worker) => worker.throughput, text: (worker) => format.rate(worker.throughput) },
+  { head: "Requests", value: (worker) => worker.requests, text: (worker) => format.count(worker.requests) },
+  { head: "Of all", title: "its share of them", value: (worker) => worker.lifetime_share, text: (worker) => format.percent(worker.lifetime_share) },
+  { head: "Restarts", value: restarts, text: (worker) => format.count(restarts(worker)) },
+  { head: "Exceptions", title: "unhandled", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
+  { head: "Harakiri", title: "requests killed for taking too long", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
+  { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
 ];
 
 const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);

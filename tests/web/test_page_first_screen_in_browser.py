@@ -1,0 +1,135 @@
+"""The first screen of real servers in a real browser: in few words, what is wrong, how bad it is and what to do.
+
+A reader has five seconds. Pictures are left in the directory that $PICTURES names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.support import alert_scenes
+from tests.web.test_page_in_browser import picture
+from tools.support.browser import Tab, browser, tab
+from tools.support.exporter import exporter
+
+pytestmark = pytest.mark.integration
+
+WORDS, FIGURES = 120, 40
+FIGURE = re.compile(r"(?<![\w.])[>≤]?\d[\d.,:]*( ?(%|ms|min|days|x|/s|kB|MB|GB|[smhd]))?(?!\w)")
+"""A number with its unit."""
+
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+_TEXT = """() => {
+    const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    const seen = [], range = document.createRange();
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        const { parentElement: parent } = node;
+        if (!parent.checkVisibility({ visibilityProperty: true }) || parent.closest(".unseen")) continue;
+        range.selectNodeContents(node);
+        const { top, bottom, height } = range.getBoundingClientRect();
+        if (height && bottom > 0 && top < innerHeight) seen.push(node.textContent);
+    }
+    return seen.join(" ");
+}"""
+
+_COLOURED = """() => {
+    const probe = document.body.appendChild(document.createElement("i"));
+    probe.style.color = "var(--ok)";
+    const { color } = getComputedStyle(probe);
+    probe.remove();
+    const has = (style) => [style.color, style.backgroundColor, style.borderTopColor].includes(color);
+    const all = [...document.querySelectorAll("main *")];
+    return all.filter((each) => each.checkVisibility() && has(getComputedStyle(each))).map((each) => each.outerHTML);
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; every tab has a profile of its own."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def short() -> Iterator[alert_scenes.Short]:
+    """A uWSGI of two threads."""
+    with alert_scenes.short() as server:
+        yield server
+
+
+def looked_at(shown: Tab, name: str) -> str:
+    """Checks what holds for every state, also that the advice is on the first screen of a phone; returns the text."""
+    shown.drawn()
+    assert shown.overflow() <= 0
+    text = str(shown.page.evaluate(_TEXT))
+    picture(shown, f"{name}-1440")
+    figures = FIGURE.findall(text)
+    words = [word for word in FIGURE.sub(" ", text).split() if re.search(r"[^\W\d]", word)]
+    assert len(words) <= WORDS, words
+    assert len(figures) <= FIGURES, text
+    chart = shown.page.locator(".lines").first.bounding_box()
+    assert chart
+    assert chart["y"] < WIDE["height"] - chart["height"] / 2
+    shown.page.set_viewport_size(PHONE)
+    advice = shown.page.locator(".act").bounding_box()
+    assert advice
+    assert advice["y"] + advice["height"] <= PHONE["height"]
+    assert shown.overflow() <= 0
+    picture(shown, f"{name}-390")
+    assert shown.problems == []
+    return text
+
+
+@pytest.mark.parametrize(
+    ("clients", "status", "advice"),
+    [
+        (0, "ok", "Nothing to change"),
+        (2, "warning", "DO Raise +threads +from 2"),
+        (32, "critical", "DO Raise +threads +from 2"),
+    ],
+)
+def test_a_server_that_runs(
+    chromium: Browser, short: alert_scenes.Short, clients: int, status: str, advice: str
+) -> None:
+    """The state, what is wrong and what to do; the verdict stays in view below, and one pointer is on all charts."""
+    with (
+        alert_scenes.loaded(short.web, max(1, clients), io_ms=200 if clients else 10),
+        exporter("--stats", f"shop={short.stats}", "--slo", "500ms:99%") as running,
+        tab(chromium, running.port, color_scheme="dark", **WIDE) as shown,
+    ):
+        shown.open("/")
+        shown.page.locator(f".headline[data-status={status}]").wait_for()
+        shown.until("document.querySelector('table[aria-label=Workers] tbody tr')")
+        if status != "ok":
+            shown.until("document.querySelector('.since').textContent")  # findings are judged every few seconds
+        text = looked_at(shown, status)
+        assert re.search(advice, text)
+        shown.page.set_viewport_size(WIDE)
+        shown.page.get_by_role("link", name="Charts").click()
+        shown.page.locator(".sections[data-stuck] .now").wait_for()
+        assert shown.text(".sections .now").startswith(shown.text(".headline .state b"))
+        over = shown.page.locator(".u-over:visible").last
+        over.hover()
+        shown.page.locator(".strip .pointer").first.wait_for()
+
+
+def test_a_server_that_is_down(chromium: Browser) -> None:
+    """Since when, why, what to do; nothing on the page is in the colour of a healthy server."""
+    with (
+        alert_scenes.mortal("--processes", "2") as server,
+        exporter("--stats", f"shop={server.stats}", "--slo", "500ms:99%", "--log", f"shop={server.log}") as running,
+        tab(chromium, running.port, **WIDE) as shown,
+    ):
+        shown.open("/")
+        shown.drawn()
+        server.kill()
+        shown.becomes("down")
+        text = looked_at(shown, "down")
+        assert re.search(r"DOWN\s+since", text)
+        assert "Start uWSGI" in text
+        assert shown.page.evaluate(_COLOURED) == []
