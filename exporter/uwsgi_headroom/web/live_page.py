@@ -115,10 +115,14 @@ def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
     shown = servers[0] if alone else None
     title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
-    data_attributes = f' data-path="{escape(shown.path)}" data-page="{escape(path(shown.name))}"' if shown else ""
+    script, style, data_attributes = f'<script type="module" src="{url(SCRIPT)}"></script>', "", ""
+    if shown:
+        style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
+        addresses = {"path": shown.path, "page": path(shown.name), "charts": url(_UPLOT)}
+        data_attributes = "".join(f' data-{name}="{escape(address)}"' for name, address in addresses.items())
     first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
-        _head(title, _scripts(charts=alone))
+        _head(title, style + script)
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Shown until the scripts run.
         + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
@@ -136,15 +140,6 @@ def render_missing(name: str) -> str:
     """Write the page for a name that no server has."""
     sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
     return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
-
-
-def _scripts(*, charts: bool) -> str:
-    """Write the elements of the script, and of what draws charts: low in priority, so that figures come first."""
-    script = f'<script type="module" src="{url(SCRIPT)}"></script>'
-    if not charts:
-        return script
-    style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
-    return f'{style}{script}<script async id="uplot" fetchpriority="low" src="{url(_UPLOT)}"></script>'
 
 
 def _head(title: str, more: str = "") -> str:

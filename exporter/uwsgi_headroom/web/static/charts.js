@@ -19,8 +19,10 @@ const MARGIN = 0.1; // share of a limit, as room above it: a full queue is one l
 const IN_REACH = 0.2; // share of a limit: if the lines come this close, the scale includes the limit
 const DISTANT = 0.1; // share of a distant line: if the others come this close, the scale includes the line
 
-// uPlot is a file of its own, so that the first figures need not wait for it. When it has come, one chart is drawn a frame.
-let turns = new Promise((come) => (globalThis.uPlot ? come() : document.getElementById("uplot")?.addEventListener("load", come)));
+let turns = null; // of charts, one after each frame, once what draws them has come
+
+/** Load uPlot, a file of its own: figures come first. */
+const load = () => new Promise((come) => document.head.append(el("script", { src: document.body.dataset.charts, load: come })));
 
 export class Lines {
   #lines;
@@ -52,7 +54,7 @@ export class Lines {
     this.#set(lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
-    turns = turns.then(() => new Promise((next) => {
+    turns = (turns ?? (globalThis.uPlot ? Promise.resolve() : load())).then(() => new Promise((next) => {
       if (!this.#plot) this.#rebuild();
       afterFrame(next);
     }));
