@@ -65,7 +65,7 @@ def _of_row(name: str) -> tuple[Server, tuple[Load, ...]]:
     return row.server, row.loads
 
 
-_CHECK = ("check", "{stats}", "--seconds", "10")
+_CHECK = ("check", "{stats}", "--seconds", "20")
 _SHOP = "/run/uwsgi/app/shop/stats"
 
 EXAMPLES = (
