@@ -183,7 +183,7 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
     assert not any(line.startswith("OK  forged") for line in out.splitlines())
-    assert "uWSGI 2.0\\x1b]0;pwned\\x07\\nOK  forged \\u202e\\u200b\\x9b, watched" in out
+    assert "uWSGI 2.0\\x1b]0;pwned\\x07\\nOK  forged \\u202e\\u200b\\x9b, file:" in out
 
 
 def _renamed(reading: Reading) -> Reading:
