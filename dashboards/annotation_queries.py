@@ -46,7 +46,7 @@ def alerts(scope: Scope, *more: str) -> Builder[AnnotationQuery]:
 
 def reloads(scope: Scope) -> Builder[AnnotationQuery]:
     """Marks full reloads, which reset uWSGI's counters."""
-    return _events(scope, "Reloads", "purple", "reload")
+    return _events(scope, "Reloads", "purple", "reload", fixed=True)
 
 
 def availability(scope: Scope) -> Builder[AnnotationQuery]:

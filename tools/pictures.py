@@ -42,7 +42,7 @@ _WHOLE = re.compile(r" over \d+ \w+, every ")
 """In the last line of `top`, once figures are over their whole window (`over 3 of 60 s` before)."""
 
 WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
-UP_TO = {"fleet": "", "server": "Do the workers share", "affinity": "", "capacity": "What do requests spend"}
+UP_TO = {"fleet": "How did it change", "server": "How full is it", "affinity": "", "capacity": "What do requests spend"}
 """By dashboard: the row before which its picture ends; empty for the whole page."""
 
 _BOTTOM = """row => {

@@ -80,6 +80,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "Rank": hidden,
                         },
                         called={**called, "verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
+                        tall=True,
                     ),
                 ],
             ),

@@ -59,8 +59,8 @@ def _first_screen(t: Thresholds) -> Panels:
             called={"verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
             empty="not judged yet",
         ),
-        figure(verdict.USERS_WAIT, 6, threshold_colours.none(), named=True),
-        figure(verdict.SERVED, 4, threshold_colours.none(), named=True, decimals=1),
+        figure(verdict.USERS_WAIT, 7, threshold_colours.none(), named=True),
+        figure(verdict.SERVED, 3, threshold_colours.none(), named=True, decimals=1),
         figure(
             objective.NOW,
             5,

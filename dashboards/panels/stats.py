@@ -49,7 +49,7 @@ def figure(
     panel.color_mode(BigValueColorMode.VALUE)
     panel.text_mode(BigValueTextMode.VALUE_AND_NAME if named else BigValueTextMode.VALUE)
     panel.graph_mode(BigValueGraphMode.NONE)  # a curve would run through the figure; the curve has its own panel
-    panel.text(VizTextDisplayOptions().title_size(13).value_size(28 if named else 34))
+    panel.text(VizTextDisplayOptions().title_size(13).value_size(24 if named else 34))
     if decimals is not None:
         panel.decimals(decimals)
     for matcher, values in overrides:

@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from grafana_foundation_sdk.builders import table as tables
 from grafana_foundation_sdk.builders.common import TableSortByFieldState
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
-from grafana_foundation_sdk.models.common import FieldTextAlignment, TableCellDisplayMode
+from grafana_foundation_sdk.models.common import FieldTextAlignment, TableCellDisplayMode, TableCellHeight
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, FieldColorModeId
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
@@ -91,10 +91,11 @@ def table(
     called: Mapping[str, str] | None = None,
     numbered: str = "",
     empty: str = "-",
+    tall: bool = False,
 ) -> tables.Panel:
     """A table with a line for each combination of `labels`, and a column for each query of the signal, named by its
     legend. Lines are in the order of the first query; lines that it lacks follow. called: display names of labels;
-    numbered: a numeric label to sort by.
+    numbered: a numeric label to sort by; tall: rows have room for two lines.
     """
     panel = apply_panel_options(tables.Panel(), signal, size, PromQueryFormat.TABLE)
     queries = [f"Value #{letter}" for letter in ascii_uppercase[: len(signal.series)]]
@@ -116,6 +117,8 @@ def table(
         )
     )
     panel.thresholds(threshold_colours.none()).no_value(empty)
+    if tall:
+        panel.cell_height(TableCellHeight.LG)
     for name, column in {**labels, **columns}.items():
         panel.with_override(*column.override(name))
     return panel

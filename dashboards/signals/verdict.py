@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from alerts.alerting.queue import TCP
 from dashboards.selector import BY_SERVER, FLEET, IDENTITY, ONE, WINDOW, Scope, with_service
 from dashboards.signal import PER_SECOND, Series, signal
 
 RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
 """The verdicts of `uwsgi_verdict_info`, the worst first in a table."""
 
+_TCP = f'socket=~"{TCP}"'
 _INFO, _SINCE = "uwsgi_verdict_info", "uwsgi_verdict_since_time_seconds"
 
 
@@ -61,13 +63,15 @@ USERS_WAIT = signal(
     Series(_QUEUE, "in the queue", now=True),
     Series(_SERVICE, "in service", now=True),
 )
+_FULL = f"sum({ONE.over('uwsgi_socket_queue_full_seconds_total', '5m', _TCP)})"
 SERVED = signal(
     "Served",
     PER_SECOND,
     """Requests completed per second, and connections that were refused: those that found a TCP queue full, of all
-    listeners of the network namespace. Refusals of UNIX sockets are not counted by anybody.""",
+    listeners of the network namespace, while a TCP queue of this server was full. Nobody counts what UNIX sockets
+    refuse.""",
     Series(f"max({ONE.of('uwsgi_throughput_requests_per_second', WINDOW)})", "served", now=True),
-    Series(f"sum({ONE.over('uwsgi_listen_overflows_total', '5m')})", "refused", now=True),
+    Series(f"sum({ONE.over('uwsgi_listen_overflows_total', '5m')}) and on () {_FULL} > 0", "refused", now=True),
 )
 _LONGEST = f"max({ONE.of('uwsgi_socket_queue_length')})"
 QUEUE = signal(

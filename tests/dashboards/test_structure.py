@@ -276,7 +276,7 @@ def test_the_first_screen_is_the_answer(name: str) -> None:
     assert any({"verdict", "cause", "do"} <= _columns(panel) for panel in shown)
     visible = [each["label"] for each in document["templating"]["list"] if not each.get("hide")]
     assert len(visible) <= 6, visible
-    assert len([mark for mark in document["annotations"]["list"] if not mark.get("hide")]) <= 5
+    assert len([mark for mark in document["annotations"]["list"] if not mark.get("hide")]) <= 4
     if name == "server":
         assert len(shown) <= 7
         assert max(panel["gridPos"].get("y", 0) + panel["gridPos"]["h"] for panel in shown) <= 18

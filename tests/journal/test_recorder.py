@@ -195,6 +195,9 @@ class TestVerdicts:
             seen.append(verdicts.current)
         slow = Verdict("critical", "queue_wait", 0.0)
         assert seen == [NO_VERDICT, slow, slow, Verdict("ok", None, 2.0), Verdict("ok", None, 2.0)]
+        verdicts.interrupt()
+        verdicts.judge(9.0, "ok", "So it is.", [])
+        assert verdicts.current == Verdict("ok", None, 9.0)
 
     def test_since(self) -> None:
         """A finding reports its start until it ends."""

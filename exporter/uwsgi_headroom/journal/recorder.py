@@ -261,7 +261,7 @@ class Verdicts:
         if verdict == self._verdict:
             self._sentence, self._candidate = sentence, None
             if self.current.status == "unknown":
-                self.current = Verdict(*verdict)
+                self.current = Verdict(*verdict, time if self._judgements > 1 else None)
         elif self._candidate is None or self._candidate[0] != verdict:
             self._candidate = verdict, time
         else:
