@@ -233,11 +233,14 @@ def test_whether_users_are_hurt(page: Tab) -> None:
     flow = {"requests": 2226, "throughput": 37.1, "response_time": 0.209, "queue_wait": 1.1, "total_time": 1.309}
     window = {"seconds": 60, "exceptions": 2, "harakiris": 0}
     refused = finding("saturation", harms=[finding("clients_refused")])
-    hurt = {"flow": {**flow, "waiting": "severe"}, "window": window, "sockets": [empty, socket], "findings": [refused]}
-    stuck = {"flow": {"throughput": 0}, "window": window, "sockets": [{**socket, "oldest_wait": 77}], "workers": []}
+    bad = {"status": "critical", "window": window}
+    hurt = {**bad, "flow": {**flow, "waiting": "severe"}, "sockets": [empty, socket], "findings": [refused]}
+    stuck = {**bad, "flow": {"throughput": 0}, "sockets": [{**socket, "oldest_wait": 77}], "workers": []}
+    streams = {**stuck, "status": "ok"}
     calm = {"flow": {**flow, "total_time": None}, "window": {**window, "exceptions": 0}, "sockets": [empty]}
-    shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck]))
+    shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck, streams]))
     assert isinstance(shown, list)
+    assert [tile[3] for tile in shown.pop()[:2]] == [None, None]
     assert shown.pop()[0] == ["Users wait", "over 77 s", "no request completed", "critical"]
     p95 = shown[0].pop(2), shown[1].pop(2), shown[2].pop(2)
     assert {each[0] for each in p95} == {"p95"}
