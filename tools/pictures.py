@@ -36,7 +36,7 @@ NAMES = {"light": "page.png", "dark": "page-dark.png"}
 """File names of the page by colour scheme."""
 LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 400_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
-WIDE, TALL = 1440, 1145  # pixels of the page: the verdict, what to change, the workers one by one
+WIDE, TALL = 1440, 1145  # pixels of the page: the first screen, and the workers beside where the time goes
 
 _WHOLE = re.compile(r" over \d+ \w+, every ")
 """In the last line of `top`, once figures are over their whole window (`over 3 of 60 s` before)."""

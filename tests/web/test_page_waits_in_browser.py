@@ -188,7 +188,7 @@ def test_bands_are_as_tall_as_their_threads(chromium: Browser, port: int, thread
         shown.drawn()
         before, after = (shown.page.evaluate(_COLOURS, share) for share in (0.3, 0.8))
         colours = {state: band_colour(shown, f"wait-{state.replace('_', '-')}") for state in STATES}
-        whole = band_colour(shown, "accent")
+        whole = band_colour(shown, "wait-unknown")
     states = [state for state in STATES if state not in {"unknown", "backend"}]  # hatched; in parts
     tall = {state: after.get(colours[state], 0) for state in states}
     assert max(tall.values()) - min(tall.values()) <= 2, tall

@@ -8,7 +8,8 @@ import { clock, minute } from "./moments.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
 const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
-const LAST_WORDS = 2; // messages of the log of a server that is down
+const LAST_WORDS = 3; // messages of the log of a server that is down
+const BEFORE = 60; // seconds: earlier messages are about something else
 const NOTHING = "Nothing to change: no finding at today's load";
 const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/; // as `documents/sentences.py`
 
@@ -117,15 +118,16 @@ export function judge(document) {
 /** What it says of a server that is down. */
 function fail(document) {
   const { error, read_at: read, events = [] } = document;
-  const down = events.find((event) => event.kind === "server_down");
-  const words = events.filter((event) => event.kind === "log_message").slice(0, LAST_WORDS).map(({ title, time }) => `${clock(time)} ${title.replace(/^uWSGI's log: /, "")}`);
+  const since = events.find((event) => event.kind === "server_down")?.time ?? read;
+  const logged = events.filter(({ kind, time }) => kind === "log_message" && time >= since - BEFORE).slice(0, LAST_WORDS);
+  const words = logged.reverse().map(({ title }) => title.replace(/^uWSGI's log: /, "")).join(" ");
   const message = error?.message || document.verdict;
   return {
     status: "down",
     chip: STATES.down.toUpperCase(),
-    since: down?.time ?? read,
+    since,
     title: `${message[0].toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`,
-    said: [error?.harm, words.length ? `Last words of its log: ${words.join(" ")}` : ""].filter(Boolean).join(" "),
+    said: [error?.harm, words && `Last words of its log: ${words}`].filter(Boolean).join(" "),
     act: firstAct(error?.change ?? ""),
     promise: "",
     runbook: error?.runbook ?? null,

@@ -1,4 +1,5 @@
-// The key figures: four below the banner, which say whether users are hurt, and a panel of all others.
+// The key figures: four below the banner, which say whether users are hurt, and a panel of all others. What may be normal,
+// such as a long request, has a colour only beside a verdict that is not ok.
 
 import { el, panel } from "./dom.js";
 import * as format from "./format.js";
@@ -10,10 +11,10 @@ import { Tile } from "./tile.js";
 export const WAITING = { noticed: "warning", severe: "critical" };
 
 /** What users wait: in the queue, then in service. If no request is completed, the oldest one says how long at least. */
-function usersWait({ flow, threads, workers, sockets }) {
+function usersWait({ flow, threads, workers, sockets, status }) {
   const { total_time: total = null, response_time: served = null, queue_wait: queue = null, waiting } = flow ?? {};
   const oldest = Math.max(0, ...workers.map((worker) => worker.oldest_request_age ?? 0), ...sockets.map((socket) => socket.oldest_wait ?? 0));
-  if (served === null) return { text: oldest ? `over ${format.duration(oldest)}` : format.NOT_KNOWN, note: "no request completed", tone: oldest >= threads?.stuck_seconds ? "critical" : null };
+  if (served === null) return { text: oldest ? `over ${format.duration(oldest)}` : format.NOT_KNOWN, note: "no request completed", tone: oldest >= threads?.stuck_seconds ? status : null };
   if (total === null) return { text: format.duration(served), note: "in service; the queue is not known" };
   return { text: format.duration(total), note: `= ${format.duration(queue)} in queue + ${format.duration(served)} in service`, tone: WAITING[waiting] };
 }
@@ -30,23 +31,23 @@ function served({ flow, window, findings }) {
 
 /** Whether the objective is met; without one, the 95th percentile. */
 function promised(server) {
-  const { objective } = server;
+  const { objective, status } = server;
   if (!objective) return { name: "p95", text: figure(server, 0.95), note: interval(server, 0.95) };
   const [severity] = judge(objective);
   const word = { ok: "met", unknown: "not judged" }[severity] ?? "missed";
   const share = objective.windows.find((burn) => burn.rate > 1)?.share ?? null;
   const note = goal(objective).replace(" of requests", "") + (word === "missed" && share !== null ? `; ${format.percent(share)} were not` : "");
-  return { name: "Objective", text: word, note, tone: severity === "info" && objective.windows[0].rate > 1 ? "warning" : severity };
+  return { name: "Objective", text: word, note, tone: severity === "info" && status !== "ok" && objective.windows[0].rate > 1 ? "warning" : severity };
 }
 
 /** The fullest listen queue. */
-function queue({ sockets }) {
+function queue({ sockets, status }) {
   const known = sockets.filter((socket) => socket.measurable && socket.limit);
   const [fullest] = known.sort((one, other) => other.queue / other.limit - one.queue / one.limit);
   if (!fullest) return { text: format.NOT_KNOWN, note: sockets.length ? "not measurable" : "no socket is known" };
   const { queue: waiting, limit, mean_queue: mean, full, oldest_wait: oldest } = fullest;
   const notes = [full ? `full ${format.percent(full)} of the time` : `${format.mean(mean)} on average`, oldest ? `oldest ${format.duration(oldest)}` : ""];
-  return { text: `${format.count(waiting)} of ${format.count(limit)}`, note: notes.filter(Boolean).join(", "), tone: waiting >= limit ? "critical" : null };
+  return { text: `${format.count(waiting)} of ${format.count(limit)}`, note: notes.filter(Boolean).join(", "), tone: waiting >= limit ? status : null };
 }
 
 const FELT = [

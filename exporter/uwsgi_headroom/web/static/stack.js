@@ -8,7 +8,7 @@ import { bands, missing } from "./waits.js";
 
 const THREADS = { column: "threads.available", name: "threads", colour: "ink", width: 2.5, steps: true, distant: true };
 const CONFIGURED = { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true, distant: true };
-const IN_SERVICE = { key: "in service", name: "in service", colour: "accent" };
+const IN_SERVICE = { key: "in service", name: "in service", colour: "wait-unknown" }; // what they do is not known
 const QUEUED = { key: "queued", name: "in the queue", colour: "hot", hatched: true };
 const LEAST = 0.005; // requests: fewer are written as 0
 const HEIGHT = 300;
