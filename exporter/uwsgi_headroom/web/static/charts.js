@@ -269,7 +269,7 @@ export class Lines {
 
 /** Move the pointer of all charts to an instant; null takes it away. */
 export function aim(time) {
-  for (const plot of uPlot.sync("time").plots) plot.setCursor({ left: time === null ? -10 : plot.valToPos(time, "x"), top: time === null ? -10 : 1 });
+  for (const plot of globalThis.uPlot?.sync("time").plots ?? []) plot.setCursor({ left: time === null ? -10 : plot.valToPos(time, "x"), top: time === null ? -10 : 1 });
 }
 
 /** The values to write beside a logarithmic scale: 1, 2 and 5 times powers of ten that are within it. */
