@@ -105,7 +105,8 @@ async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
 
 
 def _refuse_what_has_no_workers(server: Server) -> None:
-    """Raises HeadroomError if the PIDs of a server are not known, or if nobody would start a new worker."""
+    """Raises HeadroomError if the PIDs of a server are not known, or if nobody would start a new worker. uWSGI with
+    `stats` always runs a master, also without `master`; a document that names none is not of a running one."""
     if server.state != "up":
         raise HeadroomError(f"{server.name}: its PIDs are not known. {server.verdict}")
     if server.kind != "server":
