@@ -9,6 +9,7 @@ from prometheus_client.metrics_core import Metric
 
 from tools.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.deploys.judgement import Subject
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
@@ -215,7 +216,7 @@ def everything() -> list[Observation]:
     whose workers have sockets of their own, one with event loops, and one that is down."""
     observations = [*[up(name) for name in NAMES], proven("spoolers", "proven spoolers")]
     log = LogTotals({"head_too_large": 3}, lines=1000, skipped_bytes=0, is_read=True)
-    deploy_worse = {"time": True, "cpu": False, "errors": False, "memory": False}
+    deploy_worse: dict[Subject, bool] = {"time": True, "cpu": False, "errors": False, "memory": False}
     with_log = replace(watched(proven("threads_4x8_busy", "watched")), log=log, deploy_worse=deploy_worse)
     return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), down("down")]
 
