@@ -58,8 +58,8 @@ def _slower(t: Thresholds) -> Alert:
         description=f"Since then {{{{ range $place, $each := {asked(worse)} }}}}"
         f"{{{{ if $place }}}}, and {{{{ end }}}}{named}{{{{ end }}}}. At most one of 200 deploys without a change is "
         "judged so.\n"
-        "`uwsgi-headroom compare` says by how much, and what requests wait for. If the reload was a deploy, roll it "
-        "back, or find the change in that part.",
+        "`uwsgi-headroom compare SERVER` says by how much, and what requests wait for. If the reload was a deploy, "
+        "roll it back, or find the change in that part.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -91,7 +91,7 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
         description=f"A mean request of the last hour took {milliseconds(f'{hour}{{$self}}')}; at the same hour of the "
         f"{DAYS} days before it was {milliseconds(f'{_MEAN}{{$self}}')}, and days differed by "
         f"{milliseconds(f'{_SPREAD}{{$self}}')}.\n"
-        "`uwsgi-headroom compare` finds what changed around a moment, such as the start of it on the dashboard. If it "
-        "began with a deploy, roll the deploy back.",
+        "`uwsgi-headroom compare SERVER` finds what changed around a moment, such as the start of it on the dashboard. "
+        "If it began with a deploy, roll the deploy back.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -24,7 +24,7 @@ CASES: list[Case] = [
         judged("errors"),
         " is worse since its last reload.",
         "Since then more requests fail. At most one of 200 deploys without a change is judged so.\n"
-        "`uwsgi-headroom compare` says by how much, and what requests wait for. If the reload was a deploy, roll it "
-        "back, or find the change in that part.",
+        "`uwsgi-headroom compare SERVER` says by how much, and what requests wait for. If the reload was a deploy, "
+        "roll it back, or find the change in that part.",
     )
 ]

@@ -48,8 +48,8 @@ def longer(labels: Mapping[str, str]) -> Firing:
         f"uWSGI api on {labels['instance']}: requests take 43 % longer than usual at this hour.",
         "A mean request of the last hour took 214 ms; at the same hour of the 14 days before it was 150 ms, and days "
         "differed by 3 ms.\n"
-        "`uwsgi-headroom compare` finds what changed around a moment, such as the start of it on the dashboard. If it "
-        "began with a deploy, roll the deploy back.",
+        "`uwsgi-headroom compare SERVER` finds what changed around a moment, such as the start of it on the dashboard. "
+        "If it began with a deploy, roll the deploy back.",
         **labels,
     )
 
