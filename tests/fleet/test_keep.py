@@ -24,7 +24,7 @@ OPTIONAL = {
 
 def exported() -> set[str]:
     """Every name that a uWSGI server with all options has, and the exporter itself."""
-    shape = Shape(workers=8, backends=1, routes=1, cpus=1, objective=True, apps=2, rules=1, messages=1)
+    shape = Shape(workers=8, backends=1, routes=1, cpus=1, objective=True, apps=2, rules=1, messages=1, reloaded=True)
     configured = {"uwsgi_exporter_pattern_servers", "uwsgi_exporter_history_written"}  # by a glob, by a history file
     of_loops = {"uwsgi_worker_loop_held_seconds_total"}  # of a worker with coroutines, which has no waits
     of_emperors = {"uwsgi_emperor_vassals", "uwsgi_emperor_blacklisted_vassals"}

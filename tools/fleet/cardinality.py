@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.capacity import LIMITS
+from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
@@ -72,7 +73,8 @@ MAY_BE_ABSENT = frozenset(
 class Shape:
     """What decides the number of a server's series. cpus: CPUs by which residency is exported, 0 if it is off; apps:
     applications of a worker; locks: what `show-locks` of the stats lists; roles: of uWSGI's processes that are no
-    workers; rules: about settings that hurt; messages: known ones of its log, if that is read."""
+    workers; rules: about settings that hurt; messages: known ones of its log, if that is read; reloaded:
+    whether it was in the last day."""
 
     workers: int
     sockets: int = 1
@@ -88,6 +90,7 @@ class Shape:
     roles: int = 1
     rules: int = 0
     messages: int = 0
+    reloaded: bool = False
 
 
 def of_server(shape: Shape) -> dict[str, int]:
@@ -112,6 +115,7 @@ def of_server(shape: Shape) -> dict[str, int]:
         "uwsgi_queue_wait_percentile_seconds": len(SHARES),
         "uwsgi_events_total": len(KINDS)
         - 2,  # without a log, no event is a message of it, and without a reload none judges one
+        "uwsgi_deploy_worse": len(SUBJECTS) if shape.reloaded else 0,
         "uwsgi_workers": len(STATES),
         "uwsgi_lock_held": shape.locks,
         "uwsgi_exporter_read_errors_total": len(REASONS),

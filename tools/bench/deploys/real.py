@@ -213,10 +213,3 @@ def _follow(watching: Exporter, planted: Mapping[str, Planted], seconds: float) 
             each.status, each.sentence = deploy["status"], deploy["sentence"]
             each.worse = tuple(change["subject"] for change in deploy["changes"] if change["state"] == "worse")
     return list(found.values())
-
-
-if __name__ == "__main__":
-    import sys
-
-    for each in run_round(PLANTED[: int(sys.argv[1])], float(sys.argv[2]), float(sys.argv[3])):
-        print(each)
