@@ -175,6 +175,7 @@ class DeployWatch:
             latest = Deploy(event.time, latest.first, at, latest.reloads + 1, latest.before, latest.explains_before)
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._due_at = at
+        latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
     def _add(self, at: float, batch: Batch) -> None:
         deploy = self.latest
