@@ -22,7 +22,7 @@ def wait_states() -> list[Override]:
     ]
     other = MatcherConfig("byRegexp", "/^waits for [^a-z]/i"), [_colour(BACKENDS[0].light)]
     states = [
-        named(code, ("displayName", state.does), ("color", {"mode": "fixed", "fixedColor": state.colour.light}))
+        named(code, ("displayName", state.name), ("color", {"mode": "fixed", "fixedColor": state.colour.light}))
         for code, state in WAITS.items()
     ]
     return [*shades, other, *states]

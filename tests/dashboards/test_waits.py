@@ -26,17 +26,17 @@ SCRAPE, LENGTH = 15, 3600
 """Seconds."""
 
 WORDS = (
-    "on CPU",
-    "waits for a CPU",
-    "waits for the interpreter lock",
-    "waits for a backend",
-    "waits for the client",
-    "waits for DNS",
-    "waits for a disk",
-    "waits for a lock",
-    "sleeps",
-    "waits for a child process",
-    "waits for a pipe",
+    "CPU",
+    "CPU wait",
+    "interpreter lock",
+    "backend",
+    "client",
+    "DNS",
+    "disk",
+    "lock",
+    "sleep",
+    "child process",
+    "pipe",
     "other",
     "unknown",
 )

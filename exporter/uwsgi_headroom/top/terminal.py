@@ -235,7 +235,9 @@ class Painter:
         """Write a line, at most `width` columns, with no control characters except those of its styles."""
         harmless = _escape(line)
         harmless.truncate(width, overflow="ellipsis")
-        harmless = harmless if self._unicode else _to_ascii(harmless)
+        if not self._unicode:
+            harmless = _to_ascii(harmless)
+            harmless.truncate(width)  # what has no width may be a question mark now
         with self._console.capture() as captured:
             self._console.print(harmless, soft_wrap=True, end="")
         return captured.get()
