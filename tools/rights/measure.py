@@ -29,6 +29,7 @@ SECONDS = 25.0
 window of waits needs."""
 
 _MORE_SECONDS = 90.0
+_OF_THE_VERDICT = {"uwsgi_verdict_since_time_seconds"}  # there once the verdict has changed, with any right
 _LAST = "uwsgi_response_time_percentile_seconds"
 """The figure that takes the most requests, and how much longer to wait for it where the machine is busy."""
 
@@ -146,6 +147,7 @@ def _measure(user: User, address: str) -> Measured:
     shutil.rmtree(directory)
     names = {line.partition(" ")[0].partition("{")[0] for line in exposition.splitlines()}
     metrics = {name for name in names if name.startswith("uwsgi_") and not name.startswith("uwsgi_exporter_")}
+    metrics -= _OF_THE_VERDICT
     return Measured(
         figures=frozenset(metrics | set(_known(document))),
         unknown=frozenset((entry["what"], entry["why"]) for entry in document["unknown"]),
