@@ -28,8 +28,9 @@ SECONDS = 25.0
 """How long each exporter samples before it is asked: longer than the 5 s between two readings of slow facts, and than a
 window of waits needs."""
 
-_MORE_SECONDS = 90.0
 _OF_THE_VERDICT = {"uwsgi_verdict_since_time_seconds"}  # there once the verdict has changed, with any right
+
+_MORE_SECONDS = 90.0
 _LAST = "uwsgi_response_time_percentile_seconds"
 """The figure that takes the most requests, and how much longer to wait for it where the machine is busy."""
 
