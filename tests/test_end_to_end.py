@@ -158,12 +158,12 @@ def bad_inputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Expor
 
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(bad_inputs: tuple[Exporter, list[dict[str, float]], str], name: str) -> None:
-    """Every server is up or down. A server that is down has one series besides counters, one log line, and its reason
-    on the page."""
+    """Every server is up or down. A server that is down has a series besides its verdict and counters, one log line,
+    and its reason on the page."""
     running, scrapes, page = bad_inputs
     for series in scrapes:
         assert series[f'uwsgi_up{{server="{name}"}}'] == CASES[name]
-    counted = "uwsgi_exporter_", "uwsgi_events_total"
+    counted = "uwsgi_exporter_", "uwsgi_events_total", "uwsgi_verdict_"
     own = {key for key in scrapes[-1] if f'server="{name}"' in key and not key.startswith(counted)}
     row = next(part for part in page.split("<tr>") if f">{name}</a></b>" in part)
     if CASES[name] == BAD:

@@ -200,8 +200,10 @@ def test_the_exporter_is_gone(page: Tab, state: str) -> None:
         ),
         ({"factor": None, "first": None, "far": ["threads", "cpu"]}, [">100x", "headroom"], False),
         ({"factor": None, "first": None, "far": []}, None, False),
-        ({"factor": 1.04, "first": "cpu"}, ["1.0x", "headroom, first limit: CPUs"], True),
-        ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["1.5x", "headroom, first limit: threads"], True),
+        ({"factor": 1.08, "first": "cpu"}, ["1.1x", "headroom, first limit: CPUs"], True),
+        ({"factor": 1.04, "first": "cpu"}, ["no", "headroom left"], True),
+        ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["no", "headroom left"], True),
+        ({"factor": 3.2, "first": "cpu", "usable": 2.9}, ["2.9x", "headroom, until requests wait"], False),
     ],
 )
 def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str] | None, none: bool) -> None:

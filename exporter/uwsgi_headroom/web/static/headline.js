@@ -50,9 +50,9 @@ export class Headline {
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
-    mark(this.figure, "data-none", headroom?.factor && (headroom.factor < LEAST_ROOM || (headroom.usable ?? Infinity) <= 1));
-    say(this.factor, amount(headroom));
-    say(this.unit, status === "ok" ? name(headroom) : "headroom");
+    mark(this.figure, "data-none", room(headroom) < LEAST_ROOM);
+    say(this.factor, isNone(headroom) ? "no" : room(headroom) < headroom.factor ? format.factor(room(headroom)) : amount(headroom));
+    say(this.unit, isNone(headroom) ? "headroom left" : name(headroom));
     say(this.chip, chip);
     say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
     say(this.verdict, unmarked(title));
@@ -174,9 +174,16 @@ function counted(findings) {
 /** The factor by which load can grow: `>100x` if the known limits are all far away. */
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
 
+/** The factor by which load can grow until requests wait, which is mostly before a limit, or until the first limit. */
+const room = (headroom) => Math.min(headroom?.factor ?? Infinity, headroom?.factor ? (headroom.usable ?? Infinity) : Infinity);
+
+/** Whether it reads 1.0x or less. */
+const isNone = (headroom) => room(headroom) < 1.05;
+
 function name(headroom) {
-  const { first, is_upper_bound: isMost } = headroom ?? {};
-  return `${isMost ? "headroom at most" : "headroom"}${first ? `, first limit: ${LIMITS[first]}` : ""}`;
+  const { first, factor, is_upper_bound: isMost } = headroom ?? {};
+  const until = room(headroom) < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
+  return `${isMost ? "headroom at most" : "headroom"}${until}`;
 }
 
 /** Whether the window covers much less time than requested. */

@@ -16,11 +16,11 @@ export function parts({ identity }) {
   ].filter(([, value]) => value);
 }
 
-/** The version, the host and the time since the start, for the first line of the page. */
-export function brief({ version, identity, address }) {
+/** The version, the host and the time since the start, for the first line of the page; down, it is not up. */
+export function brief({ version, identity, address, state }) {
   const { host, uptime = null } = identity ?? {};
   const which = [version ? `uWSGI ${version}` : address, host && `on ${host}`].filter(Boolean).join(" ");
-  return [which, uptime !== null && `up ${format.duration(uptime)}`].filter(Boolean).join(", ");
+  return [which, uptime !== null && state !== "down" && `up ${format.duration(uptime)}`].filter(Boolean).join(", ");
 }
 
 /** The known parts as one line of text. */

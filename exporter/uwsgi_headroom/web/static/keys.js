@@ -19,14 +19,15 @@ function usersWait({ flow, threads, workers, sockets, status }) {
   return { text: format.duration(total), note: `= ${format.duration(queue)} in queue + ${format.duration(served)} in service`, tone: WAITING[waiting] };
 }
 
-function served({ flow, window, findings }) {
+function served({ flow, window, findings, status, threads }) {
   const all = findings.flatMap((finding) => [finding, ...(finding.harms ?? [])]);
   const refused = all.find(({ code }) => code === "clients_refused");
   const turned = flow?.refused ? `${format.rate(flow.refused)} turned away` : refused ? "clients turned away" : "";
   const { exceptions = 0, harakiris = 0 } = window ?? {};
   const failed = [turned, exceptions && format.many(exceptions, "exception"), harakiris && `${format.count(harakiris)} harakiri`];
   const note = failed.filter(Boolean).join(", ") || (flow?.requests ? "no exceptions" : "");
-  return { text: format.rate(flow?.throughput), note, tone: refused?.severity };
+  const isStanding = flow?.throughput === 0 && threads?.busy > 0; // requests are in service, and none is completed
+  return { text: format.rate(flow?.throughput), note, tone: refused?.severity ?? (isStanding ? status : null) };
 }
 
 /** Whether the objective is met; without one, the 95th percentile. */
