@@ -123,6 +123,19 @@ def test_what_is_wrong_and_what_to_do(page: Tab) -> None:
     }
 
 
+def test_a_deploy_made_it_worse(page: Tab) -> None:
+    """The banner says what, beside any verdict; while it is not certain, it does not."""
+    sentence = "Since the reload at 14:02 (10 min ago) a request takes 38 % longer."
+    judged = {"status": "worse", "sentence": sentence, "is_over": False}
+    shown = banner(page, {"verdict": "Headroom 4.4x.", "findings": [], "deploy": judged})
+    assert (shown["said"], shown["act"]) == (sentence, "DORoll back, if that reload was a deploy")
+    worst = finding("first", "warning", evidence="Full. More.", change="Raise it.")
+    beside = {"status": "warning", "verdict": "Bad.", "findings": [worst], "deploy": judged}
+    assert banner(page, beside)["said"] == f"Full. {sentence}"
+    early = {**judged, "status": "early"}
+    assert banner(page, {"verdict": "Headroom 4.4x.", "findings": [], "deploy": early})["said"] is None
+
+
 def test_nothing_is_wrong(page: Tab) -> None:
     """The verdict, and that there is nothing to do; before there are figures, not even that. A link leads to a page."""
     calm = banner(page, {"verdict": "Headroom 4.4x.", "findings": [finding("note", "info", runbook="javascript:1")]})

@@ -71,13 +71,19 @@ export function listedSpan({ range, step, span: [from, until] }, now) {
 /** The panel with the list of events. */
 export function listed() {
   const list = el("ol", { class: "events" });
+  const deploy = el("p", { class: "said" });
   const none = el("p", { class: "hint" });
   const more = el("p", { class: "hint" });
-  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
+  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
   node.classList.add("wide");
   let newest = null;
   return {
     node,
+    /** What the last reload changed, while it is judged and where it made something worse. */
+    now({ deploy: judged = null }) {
+      say(deploy, judged && (!judged.is_over || judged.status === "worse") ? judged.sentence : "");
+      deploy.hidden = !deploy.textContent;
+    },
     /** events: newest first; [from, until]: the time that they are of. */
     happened(events, [from, until]) {
       none.hidden = events.length > 0;

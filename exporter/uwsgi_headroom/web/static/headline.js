@@ -10,6 +10,7 @@ import { LIMITS, STATES, STATUS } from "./words.js";
 const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
 const LAST_WORDS = 3; // messages of the log of a server that is down
 const BEFORE = 60; // seconds: earlier messages are about something else
+const ROLL_BACK = "Roll back, if that reload was a deploy";
 const NOTHING = "Nothing to change: no finding at today's load";
 const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/; // as `documents/sentences.py`
 
@@ -93,13 +94,14 @@ export class Headline {
  * more sentence; act: what to do first; promise: what that does; runbook; command: lines to copy.
  */
 export function judge(document) {
-  const { state, status, verdict, findings } = document;
+  const { state, status, verdict, findings, deploy = null } = document;
   if (state === "down") return fail(document);
+  const changed = deploy?.status === "worse" ? deploy.sentence : "";
   const chip = STATUS[status].join(" ");
   const worst = status === "warning" || status === "critical" ? findings[0] : null;
   if (!worst) {
-    const act = status === "ok" && document.window ? NOTHING : "";
-    return { status, chip, since: null, title: verdict, said: "", act, promise: "", runbook: null, command: "" };
+    const act = changed ? ROLL_BACK : status === "ok" && document.window ? NOTHING : "";
+    return { status, chip, since: null, title: verdict, said: changed, act, promise: "", runbook: null, command: "" };
   }
   const { evidence } = worst.harms?.[0] ?? worst; // what users feel of it
   return {
@@ -107,7 +109,7 @@ export function judge(document) {
     chip,
     since: worst.since ?? null,
     title: verdict,
-    said: evidence.split(SENTENCE_ENDS)[0],
+    said: [evidence.split(SENTENCE_ENDS)[0], changed].filter(Boolean).join(" "),
     act: firstAct(worst.change) || (worst.runbook ? "Follow the runbook" : ""),
     promise: worst.serves ? `at least ${format.rate(worst.serves)} are served then` : "",
     runbook: worst.runbook,
