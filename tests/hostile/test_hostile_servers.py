@@ -44,7 +44,7 @@ def run() -> Run:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_state(run: Run, case: Case) -> None:
-    """A server is read, or is down for the right reason; a server that is down has a single series."""
+    """A server is read, or is down for the right reason; a server that is down has a series, and its verdict."""
     failed = failures(case.name, run.scrapes[-1])
     assert was_read(case.name, run.scrapes) == case.expected.read, failed
     assert failed <= set(case.expected.reasons)
@@ -53,7 +53,8 @@ def test_state(run: Run, case: Case) -> None:
         assert was_up(case.name, run.scrapes)
     elif not case.expected.read:
         own = {name for name, labels in run.scrapes[-1] if ("server", case.name) in labels}
-        assert {name for name in own if not name.startswith("uwsgi_exporter_")} == {"uwsgi_up", "uwsgi_events_total"}
+        own = {name for name in own if not name.startswith(("uwsgi_exporter_", "uwsgi_verdict_"))}
+        assert own == {"uwsgi_up", "uwsgi_events_total"}
 
 
 def test_names_are_unique() -> None:

@@ -52,7 +52,7 @@ export class Headline {
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
     mark(this.figure, "data-none", room(headroom) < LEAST_ROOM);
-    say(this.factor, isNone(headroom) ? "no" : room(headroom) < headroom.factor ? format.factor(room(headroom)) : amount(headroom));
+    say(this.factor, isNone(headroom) ? "no" : room(headroom) < headroom?.factor ? format.factor(room(headroom)) : amount(headroom));
     say(this.unit, isNone(headroom) ? "headroom left" : name(headroom));
     say(this.chip, chip);
     say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
