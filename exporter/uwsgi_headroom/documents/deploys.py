@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.watch.deploy_watch import LONGEST_START, START_REQUESTS, START_SECONDS
+from uwsgi_headroom.watch.deploy_watch import Start
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
@@ -225,7 +225,7 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
     turns = Turns(longest=HISTORY_TURN_SECONDS)
     before: list[Batch] = []
     after: list[Batch] = []
-    start = _Start(around)
+    start = Start(around)
     for window in history.slices(1.0, around - times.before, end - offset):
         began = window.until - window.seconds
         batch = make_batch(window)
@@ -247,25 +247,6 @@ def _explain(watch: Watch, window: Window | None) -> Side | None:
     return Side(window, times, compute_routes(watch.routes.of(window)))
 
 
-class _Start:
-    """The start after a moment: until its end, nothing counts."""
-
-    def __init__(self, began: float) -> None:
-        self._began = began
-        self._requests = 0.0
-        self.ended_at: float | None = None
-
-    def is_over(self, batch: Batch, until: float) -> bool:
-        """Whether a batch that ends at `until` is after the start."""
-        if self.ended_at is not None:
-            return True
-        self._requests += batch.requests
-        age = until - self._began
-        if age >= LONGEST_START or (age >= START_SECONDS and self._requests >= START_REQUESTS):
-            self.ended_at = until
-        return False
-
-
 _MINUTES_SECONDS, _QUARTERS_SECONDS = 60, 900
 _MOST_MINUTES = 86_400.0
 """The longest time that is read minute by minute; a longer one, by quarters of an hour."""
@@ -277,7 +258,7 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
-        start = _Start(times.around)
+        start = Start(times.around)
         with HistoryFile(path, now) as file:
             tier = _MINUTES_SECONDS if max(times.before, end - times.around) <= _MOST_MINUTES else _QUARTERS_SECONDS
             for record in file.records(name, times.around - times.before, times.around, tier):

@@ -36,9 +36,9 @@ BATCH_SECONDS = 1.0
 _LONGEST_SECONDS = 5.0
 """A batch that is longer has a gap in it, and is left out."""
 
-START_SECONDS, START_REQUESTS, LONGEST_START = 60.0, 100, 300.0
-"""The start after a reload stands apart: so many seconds, and until so many requests were served or LONGEST_START has
-passed."""
+_START_SECONDS, _START_REQUESTS, _LONGEST_START = 60.0, 100, 300.0
+"""The start after a reload stands apart: so many seconds, and until so many requests were served or _LONGEST_START
+has passed."""
 
 SETTLED_SECONDS = 600.0
 """A reload that follows another one sooner is judged by what was before the first of them."""
@@ -91,13 +91,33 @@ def _known(value: float) -> float | None:
     return None if isnan(value) else value
 
 
+class Start:
+    """The start after a deploy that began at some second: until its end, nothing counts. ended_at: the second of it;
+    None until then."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._requests = 0.0
+        self.ended_at: float | None = None
+
+    def is_over(self, batch: Batch, until: float) -> bool:
+        """Whether a batch that ends at the second `until` is after the start. Call this with each batch in turn."""
+        if self.ended_at is not None:
+            return True
+        self._requests += batch.requests
+        age = until - self._began
+        if age >= _LONGEST_START or (age >= _START_SECONDS and self._requests >= _START_REQUESTS):
+            self.ended_at = until
+        return False
+
+
 @dataclass
 class Deploy:
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
     seconds. before: the batches before the first one; after: those since the start had ended. explains_before,
-    explains_after: what explains these. started_at: when the start had ended; None until it has.
+    explains_after: what explains these. start: that of the last reload.
     """
 
     time: float
@@ -106,9 +126,8 @@ class Deploy:
     reloads: int
     before: Batches
     explains_before: Side | None
+    start: Start
     after: Batches = field(default_factory=Batches)
-    started_at: float | None = None
-    start_requests: float = 0.0
     judgement: Judgement = field(default_factory=lambda: Judgement("early"))
     parts: tuple[Part, ...] = ()
     routes: tuple[Part, ...] = ()
@@ -170,20 +189,17 @@ class DeployWatch:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
             usual = self._usual
             explains = _explain(watch, usual) if usual else None
-            latest = Deploy(event.time, event.time, at, 1, self._batches, explains)
+            latest = Deploy(event.time, event.time, at, 1, self._batches, explains, Start(at))
         else:
-            latest = Deploy(event.time, latest.first, at, latest.reloads + 1, latest.before, latest.explains_before)
+            before, reloads = latest.before, latest.reloads + 1
+            latest = Deploy(event.time, latest.first, at, reloads, before, latest.explains_before, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._due_at = at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
     def _add(self, at: float, batch: Batch) -> None:
         deploy = self.latest
-        if deploy and deploy.started_at is None:
-            deploy.start_requests += batch.requests
-            age = at - deploy.at
-            if age >= LONGEST_START or (age >= START_SECONDS and deploy.start_requests >= START_REQUESTS):
-                deploy.started_at = at
+        if deploy and not deploy.start.is_over(batch, at):
             return
         self._batches.add(batch)
         self._batches.keep(int(BEFORE_SECONDS / BATCH_SECONDS))
@@ -198,9 +214,9 @@ class DeployWatch:
         watch, deploy = self._watch, self.latest
         is_new = deploy is not None and at - deploy.at < SETTLED_SECONDS
         self._due_at = at + (LOOK_SECONDS if is_new else LATER_LOOK_SECONDS)
-        if deploy is None or deploy.started_at is not None:
-            start = deploy.started_at if deploy and deploy.started_at is not None else at - BEFORE_SECONDS
-            self._usual = watch.history.window(min(BEFORE_SECONDS, at - start))
+        began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
+        if began is not None:
+            self._usual = watch.history.window(min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
@@ -209,7 +225,7 @@ class DeployWatch:
             return
         window = self._usual
         expected = 1.0
-        if window and deploy.started_at is not None:
+        if window and deploy.start.ended_at is not None:
             deploy.explains_after = _explain(watch, window)
             if then := deploy.explains_before:
                 expected = expect_time(then.window, window)
