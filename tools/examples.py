@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.environments import ROOT
@@ -59,10 +59,10 @@ class Example:
     files: tuple[tuple[str, str], ...] = ()
 
 
-def _of_row(name: str) -> tuple[Server, tuple[Load, ...]]:
-    """The server and the load of a scenario."""
+def _of_row(name: str, clients: int | None = None) -> tuple[Server, tuple[Load, ...]]:
+    """The server and the load of a scenario. clients: others than its own, where those are near a threshold."""
     row = next(row for row in ROWS if row.name == name)
-    return row.server, row.loads
+    return row.server, tuple(replace(load, clients=clients or load.clients) for load in row.loads)
 
 
 _CHECK = ("check", "{stats}", "--seconds", "20")
@@ -82,7 +82,7 @@ EXAMPLES = (
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
         (HEADLINE, r"^  time .*\n(?: {15}.*\n)*"),
-        *_of_row("2x4, a backend that does not answer"),
+        *_of_row("2x4, a backend that does not answer", clients=3),
     ),
     Example(
         "refused",
