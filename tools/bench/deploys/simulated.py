@@ -15,13 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
-from uwsgi_headroom.watch.deploy_watch import (
-    LATER_LOOK_SECONDS,
-    LONGEST_START,
-    LOOK_SECONDS,
-    START_REQUESTS,
-    START_SECONDS,
-)
+from uwsgi_headroom.watch.deploy_watch import LATER_LOOK_SECONDS, LOOK_SECONDS, Start
 
 Floats = NDArray[np.float64]
 
@@ -178,9 +172,5 @@ def follow(deploy: Deploy, random: np.random.Generator) -> Iterator[tuple[int, J
 
 
 def _find_start(batches: list[Batch]) -> int:
-    requests = 0.0
-    for second, batch in enumerate(batches):
-        if second >= START_SECONDS and (requests >= START_REQUESTS or second >= LONGEST_START):
-            return second
-        requests += batch.requests
-    return len(batches)
+    start = Start(0.0)
+    return next((second for second, batch in enumerate(batches) if start.is_over(batch, second + 1.0)), len(batches))
