@@ -103,11 +103,11 @@ scenarios-all:  ## the same with healthy twins and two random variations of each
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios --all --texts build/scenarios-all.txt $(if $(NAME),"$(NAME)") $(ARGS)
 
-scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 10 minutes (ARGS="--write docs/scenarios.md")
+scenarios-apply:  ## follow the advice on a real uWSGI, measure what it promised, for 10 minutes (ARGS="--write docs/measured/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.scenarios.apply $(if $(NAME),"$(NAME)") $(ARGS)
 
-lab:  ## run the published experiments again, for 25 minutes, and write docs/lab.md (ARGS="--only E1", ARGS="--full")
+lab:  ## run the published experiments again, for 25 minutes, and write docs/measured/lab.md (ARGS="--only E1", ARGS="--full")
 	@$(PYTHON) -m tools.prepare lab
 	@.venv/bin/python -m app.lab $(ARGS)
 

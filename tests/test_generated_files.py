@@ -32,9 +32,9 @@ def test_each_kind_of_file_is_among_them(made: dict[Path, str]) -> None:
         "docs/configuration.md",
         "docs/metrics.md",
         "docs/alerts.md",
-        "docs/thresholds.md",
-        "docs/demo.md",
-        "docs/bounds.md",
+        "docs/severity.md",
+        "docs/installation.md",
+        "docs/safety.md",
         "docs/api.md",
         "docs/examples/capacity-review.md",
     }

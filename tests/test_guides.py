@@ -134,6 +134,6 @@ def test_every_reason_is_explained() -> None:
 
 
 def test_every_event_is_explained() -> None:
-    """docs/events.md has every kind and every cause."""
+    """docs/history.md has every kind and every cause."""
     assert KIND_TEXTS.keys() == set(KINDS)
     assert CAUSE_TEXTS.keys() == set(CAUSES)

@@ -28,20 +28,20 @@ _REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render" / "template
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
     ("api", "documents", tables.api_documents),
-    ("bounds", "bounds", source_tables.bounds),
-    ("complaints", "complaints", complaints.lines),
+    ("safety", "bounds", source_tables.bounds),
+    ("measured/complaints", "complaints", complaints.lines),
     ("configuration", "settings", tables.settings),
-    ("demo", "scenes", tables.scenes),
+    ("installation", "scenes", tables.scenes),
     ("design", "imports", source_tables.imports),
-    ("events", "kinds", tables.event_kinds),
-    ("events", "causes", tables.event_causes),
+    ("history", "kinds", tables.event_kinds),
+    ("history", "causes", tables.event_causes),
     ("log", "messages", tables.log_messages),
     ("log", "versions", tables.log_versions),
     ("metrics", "metrics", tables.metrics),
-    ("review", "rules", source_tables.rules),
-    ("thresholds", "knobs", tables.knobs),
+    ("settings", "rules", source_tables.rules),
+    ("severity", "thresholds", tables.knobs),
     ("troubleshooting", "findings", source_tables.findings),
-    ("tune", "flags", tables.tune_flags),
+    ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
 

@@ -1,4 +1,4 @@
-"""Writes docs/lab.md and its plots from the results."""
+"""Writes docs/measured/lab.md and its plots from the results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.lab.programs import Machine
 from tools.environments import ROOT
 from uwsgi_headroom.tune.experiment.results import Outcome
 
-FILE = ROOT / "docs" / "lab.md"
-PICTURES = ROOT / "docs" / "lab"
+FILE = ROOT / "docs" / "measured" / "lab.md"
+PICTURES = ROOT / "docs" / "measured" / "lab"
 
 WORDS = {"agrees": "Agrees", "differs": "Differs", "open": "Open", "beside": "Not published"}
 

@@ -80,7 +80,7 @@ def test_versions_of_python_and_uwsgi() -> None:
 
 def test_the_cost_in_the_readme_is_what_was_measured() -> None:
     """The share of a CPU and the memory, from the table of the benchmark."""
-    measured = [cells for cells in rows("docs/benchmarks.md", "server") if cells[1] == "ours, everything on"]
+    measured = [cells for cells in rows("docs/measured/benchmarks.md", "server") if cells[1] == "ours, everything on"]
     shares = {row[0]: float(row[5].rstrip("%")) for row in measured}
     small, large = (
         max(share for server, share in shares.items() if server.startswith(size)) for size in ("8x8", "64x16")

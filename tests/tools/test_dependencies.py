@@ -1,4 +1,4 @@
-"""The ranges in setup.cfg, and what docs/dependencies.md says was tested of them; without a network."""
+"""The ranges in setup.cfg, and what docs/how-to-add.md says was tested of them; without a network."""
 
 from __future__ import annotations
 

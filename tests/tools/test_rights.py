@@ -1,4 +1,4 @@
-"""The tables of docs/rights.md, and two of their columns measured again."""
+"""The tables of docs/security.md, and two of their columns measured again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tune.md says what the program does."""
+"""docs/settings.md says what the program does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uwsgi_headroom.tune.application.switched_off import GROUPS, find_group
 from uwsgi_headroom.tune.finish import CHART, DIFF, INI, MEASURED, REPORT, RUNS
 from uwsgi_headroom.tune.search import evidence, finals
 
-TEXT = (ROOT / "docs" / "tune.md").read_text()
+TEXT = (ROOT / "docs" / "settings.md").read_text()
 ROWS = dict(re.findall(r"^\| ([a-zA-Z ]+) \| (`.*) \|$", TEXT, re.MULTILINE))
 
 

@@ -1,4 +1,4 @@
-"""The Prometheus configuration of docs/probe.md, with a real Prometheus, the shipped rules and two loaded uWSGI."""
+"""The Prometheus configuration of docs/api.md, with a real Prometheus, the shipped rules and two loaded uWSGI."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ RECORDED = {
 
 
 def documented(first: str) -> dict[str, Any]:
-    """The block of YAML in docs/probe.md that begins with this comment."""
+    """The block of YAML in docs/api.md that begins with this comment."""
     (text,) = [
         block.text
-        for block in blocks((ROOT / "docs" / "probe.md").read_text())
+        for block in blocks((ROOT / "docs" / "api.md").read_text())
         if block.language == "yaml" and block.text.startswith(f"# {first}")
     ]
     read: dict[str, Any] = yaml.safe_load(text)

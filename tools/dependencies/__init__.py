@@ -1,1 +1,1 @@
-"""Tests the lowest and the newest version of each dependency, and writes the table of docs/dependencies.md."""
+"""Tests the lowest and the newest version of each dependency, and writes the table of docs/how-to-add.md."""

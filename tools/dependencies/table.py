@@ -1,4 +1,4 @@
-"""The table of docs/dependencies.md."""
+"""The table of docs/how-to-add.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.dependencies.ranges import ROOT, Dependency
 
-FILE = ROOT / "docs" / "dependencies.md"
+FILE = ROOT / "docs" / "how-to-add.md"
 
 WHY = {
     "h11": "parses the answers of stats servers over HTTP",

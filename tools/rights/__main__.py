@@ -1,4 +1,4 @@
-"""Measures which figure needs which right, and prints the tables of docs/rights.md.
+"""Measures which figure needs which right, and prints the tables of docs/measured/rights.md.
 
 Starts real uWSGI servers as www-data, and the exporter as each user of `tools/rights/users.py`, over a UNIX socket and
 over TCP. Needs root, `setpriv` and `unshare`.
@@ -19,7 +19,7 @@ from tools.rights.measure import Measured, measure_all
 from tools.rights.mounts import enter_own_namespace
 from tools.rights.users import USERS, User
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "rights.md"
+FILE = Path(__file__).resolve().parents[2] / "docs" / "measured" / "rights.md"
 _KINDS = {"unix": "Over a UNIX socket", "tcp": "Over TCP"}
 
 MOST_NAMED = 55

@@ -1,4 +1,4 @@
-"""Measures which figures an exporter with certain rights has of a uWSGI in other namespaces: docs/namespaces.md.
+"""Measures which figures an exporter with certain rights has of a uWSGI in other namespaces: docs/installation.md.
 
 `python -m tools.rights.namespaces` (as root) runs a uWSGI for each combination of namespaces, asks for its figures with
 each set of rights, and compares them with what root sees from outside. It prints the tables; `--write` puts them into
@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.source import Answer
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "namespaces.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "measured" / "rights.md"
 BEGIN, END = "<!-- begin of measured tables -->", "<!-- end of measured tables -->"
 
 USER = 12345

@@ -1,4 +1,4 @@
-"""What operators of uWSGI complain of, and the rows that have each complaint. `docs/complaints.md` has this table."""
+"""What operators of uWSGI complain of, and the rows that have each complaint. `docs/measured/complaints.md` has this table."""
 
 from __future__ import annotations
 

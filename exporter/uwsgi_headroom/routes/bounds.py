@@ -1,6 +1,6 @@
 """Bounds of routes: no client can make them take more memory, time or series, whatever it requests.
 
-They stand together, apart from their uses, because docs/bounds.md lists them.
+They stand together, apart from their uses, because docs/safety.md lists them.
 """
 
 LONGEST_PATH = 1024

@@ -57,7 +57,7 @@ def test_markdown_has_the_words_and_figures_of_all_sections(plain: Review) -> No
 
 
 def test_json_is_valid_and_has_stable_names(plain: Review) -> None:
-    """Standard JSON without nan, and the names that docs/report-contents.md describes."""
+    """Standard JSON without nan, and the names that docs/report.md describes."""
 
     def refuse(name: str) -> None:
         raise AssertionError(name)

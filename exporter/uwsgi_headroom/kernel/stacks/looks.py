@@ -319,7 +319,7 @@ def _list_own_ids(pid: int) -> dict[int, int]:
 
 
 _REFUSED = (
-    "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/code.md), and see "
+    "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/waits.md), and see "
     "which right it takes (docs/waits.md#rights)"
 )
 _SILENT = "the memory of a worker is not readable: it answers too late, or not at all"

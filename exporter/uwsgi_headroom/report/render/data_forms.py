@@ -1,4 +1,4 @@
-"""Writes a report for programs (docs/report-contents.md): the sections as JSON, and what they are computed from as CSV.
+"""Writes a report for programs (docs/report.md): the sections as JSON, and what they are computed from as CSV.
 
 The CSV has a line for each quarter hour and server, with units in the head.
 """

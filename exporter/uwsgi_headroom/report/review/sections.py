@@ -2,7 +2,7 @@
 
 All numbers are plain floats, None where a figure is unknown; times are epoch seconds, durations seconds, sizes bytes.
 A section for which there is no data is an `Absent`, which says why. The JSON form of a report is made of these classes,
-so their names are stable (docs/report-contents.md). They come in the order of the sections; the whole is last.
+so their names are stable (docs/report.md). They come in the order of the sections; the whole is last.
 """
 
 from __future__ import annotations

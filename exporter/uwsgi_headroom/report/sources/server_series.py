@@ -21,7 +21,7 @@ _LONGEST_INTERVAL = 300.0
 _SHORTEST_INTERVAL = 5.0
 
 INSTANCE_LABELS = ("instance", "pod", "node")
-"""Labels by which the servers of one service may differ: as in alerts, see docs/thresholds.md."""
+"""Labels by which the servers of one service may differ: as in alerts, see docs/severity.md."""
 
 
 @dataclass(frozen=True, slots=True)
