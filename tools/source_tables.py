@@ -197,7 +197,7 @@ def _describe(part: str) -> str:
 def bounds() -> Iterator[str]:
     """Every bound of the exporter with its reason, in a section for each part."""
     for title, module in MODULES.items():
-        yield f"## {title}"
+        yield f"### {title}"
         yield ""
         yield f"`{module}`"
         yield ""

@@ -73,7 +73,7 @@ def run_undisturbed(planned: Planned, run: Callable[[Planned], Outcome] = run_on
 
 
 def write_page(results: Path, length: Length) -> None:
-    """Writes docs/measured/lab.md from all results, also of experiments that were run before. Raises HeadroomError, OSError."""
+    """Writes the lab's page from all results, also of experiments that were run before. Raises HeadroomError, OSError."""
     outcomes = {}
     for experiment in EXPERIMENTS:
         with open_results(results_file(results, experiment.key)) as file:
@@ -115,7 +115,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=keys, help="run this experiment only; repeatable")
     parser.add_argument("--full", action="store_true", help="all loads and steps, more and longer repetitions: hours")
     parser.add_argument("--again", action="store_true", help="forget earlier results of the chosen experiments")
-    parser.add_argument("--page", action="store_true", help="run nothing; write docs/measured/lab.md from earlier results")
+    parser.add_argument("--page", action="store_true", help="run nothing; write the page from earlier results")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "lab", metavar="DIRECTORY", help="of results")
     return parser.parse_args(argv)
 

@@ -63,7 +63,7 @@ def test_the_alerts_that_are_shown_are_what_the_rules_say() -> None:
 def test_there_are_four_dashboards() -> None:
     """As many files as the documents say, and a row for each."""
     assert len(list((ROOT / "dashboards" / "out").glob("*.json"))) == len(rows("docs/dashboards.md", "dashboard")) == 4
-    assert "Four [dashboards for Grafana]" in text_of("README.md")
+    assert "[four dashboards]" in text_of("README.md")
 
 
 def test_versions_of_python_and_uwsgi() -> None:

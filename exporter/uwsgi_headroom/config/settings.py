@@ -351,7 +351,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         metavar="PATH",
         help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
         "in no site-packages, and not Python's own); repeatable",
-        default="by [a rule](code.md#which-line-of-a-stack)",
+        default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
         is_repeatable=True,
     ),
