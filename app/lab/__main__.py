@@ -73,7 +73,7 @@ def run_undisturbed(planned: Planned, run: Callable[[Planned], Outcome] = run_on
 
 
 def write_page(results: Path, length: Length) -> None:
-    """Writes the lab's page from all results, also of experiments that were run before. Raises HeadroomError, OSError."""
+    """Writes the page from all results, also of experiments that were run before. Raises HeadroomError, OSError."""
     outcomes = {}
     for experiment in EXPERIMENTS:
         with open_results(results_file(results, experiment.key)) as file:
