@@ -228,6 +228,10 @@ pipe: for a pipe. other: for something else that is known. unknown: the kernel's
 
 STATES: tuple[State, ...] = get_args(State)
 
+WORKING: tuple[State, ...] = ("backend", "dns", "disk", "sleep", "child", "pipe")
+"""The states in which a thread may hold, for all of the time, what others wait for: it waits for nobody of its own
+process, and for no CPU."""
+
 
 Output = Literal["standard output", "standard error", "standard output and error"]
 """The outputs of a process that may be pipes; the last one if both are the same pipe."""
@@ -306,8 +310,11 @@ class Waits:
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
     pools: Mapping[int, int] = field(default_factory=dict)
-    """The size of the pool for which threads wait, by worker id: so many of its threads wait for a backend whenever
-    others wait for a lock."""
+    """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
+    whenever others wait for a lock."""
+    nap: float | None = None
+    """For how many seconds threads in `sleep` do so at a time, within one request; infinite if they sleep once, None if
+    too few were seen."""
     destinations: Mapping[Destination, float] = field(default_factory=dict)
     """The mean number of threads that wait for each: together those in `backend` and `dns`."""
     busy: int = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
-from uwsgi_headroom.analysis.capacity import LEAST_OWN, fits
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED, fits
 from uwsgi_headroom.analysis.demand import describe_demand
 from uwsgi_headroom.analysis.destinations import UNKNOWN, advise, describe, list_hanging, list_main
 from uwsgi_headroom.analysis.figures import Figures
@@ -265,12 +266,29 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             "slow clients hold the threads",
             "Let the web server in front buffer requests and responses: slow clients would take more threads as well.",
         )
-    if figures.waits and figures.waits.share("lock") >= MOSTLY:
+    if figures.waits and figures.waits.tries_again:
+        return Explanation(
+            "requests sleep and try again",
+            "Find out what the requests try again: more threads would only try more often.",
+        )
+    if is_lock_bound(figures):
         return Explanation(
             "the threads wait for a lock of the application",
             "Find out which lock of the application the threads wait for: more threads would wait for it as well.",
         )
     return explain_saturation(figures)
+
+
+LOCKED = 0.25
+"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
+they are nearly always held; and from which on nothing is promised of more threads."""
+
+
+def is_lock_bound(figures: Figures) -> bool:
+    """Whether requests mostly wait for a lock of the application or a pool, or for one that is nearly always held."""
+    share = figures.waits.share("lock") if figures.waits else 0.0
+    is_held = figures.lock is not None and figures.lock.is_known and figures.lock.hottest >= REACHED
+    return share >= MOSTLY or (share >= LOCKED and is_held)
 
 
 def explain_saturation(figures: Figures) -> Explanation | None:
@@ -324,12 +342,17 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
             "the workers use all the CPU that they can get",
             f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of theirs.",
         )
+    if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
+        return Explanation("the programs that requests start use all CPUs", LESS_CHILDREN)
     if cpus and lacks_cpu(figures, cpus.count):
         return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
     if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
         return Explanation("requests wait for a CPU", GET_CPU)
     return None
 
+
+LESS_CHILDREN = "Start fewer of these programs at once, for example from a queue of jobs, or add CPUs."
+"""The advice about programs that requests start and wait for."""
 
 GET_CPU = (
     "Find out who has the CPUs meanwhile: see in `top` what else runs and what the hypervisor takes (`st`), the weight "
@@ -417,6 +440,8 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
         more = raise_processes(figures)
         return more._replace(change=f"{more.change}.{reserve}")
     step = more_threads(figures, each)
+    if figures.waits and figures.waits.share("lock") >= LOCKED:
+        step = replace(step, most=None)  # no model of it is known
     if step.stopped_by == "interpreters":
         more = raise_processes(figures)
         if (more.serves or 0.0) > WORTH_PROCESSES * (step.most or 0.0):
@@ -485,6 +510,10 @@ STOPS: dict[Stop, str] = {
 def _what_they_wait_for(figures: Figures) -> str:
     """What to do before there are more threads."""
     waits = figures.waits
+    if waits and waits.share("lock") >= LOCKED:
+        return (
+            f"{percent(waits.share('lock'))} of their time is waiting for a lock of the application: more wait as well."
+        )
     if waits is None or waits.share("backend") < MOSTLY:
         return "If all requests wait for the same thing, such as a database, make that faster first."
     own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]
@@ -507,7 +536,15 @@ def lacks_cpu(figures: Figures, cpus: float) -> bool:
     cpu = figures.cpu
     if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
         return False
-    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT)
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT) or are_children_busy(figures)
+
+
+def are_children_busy(figures: Figures) -> bool:
+    """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
+    the workers' own: the kernel adds it when they end."""
+    if not figures.cpu or not figures.waits or figures.waits.share("child") < MOSTLY:
+        return False
+    return figures.cpu.own - sum(_loads(figures)) >= MOSTLY * figures.cpu.own
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
-from uwsgi_headroom.record import Destination, Outage, ServerRecord, WorkerRecord
+from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
@@ -162,7 +162,9 @@ def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | Non
     """The lock that is closest to its limit, or the pool for which threads wait as for a lock."""
     pools = server.waits.pools if server.waits else {}
     if pools and waits and waits.share("lock") >= LOCK_SEEN:
-        return compute_pool(window, max(pools.values()), waits.threads.get("backend", 0.0)) or compute_lock(window)
+        return compute_pool(
+            window, max(pools.values()), sum(waits.threads.get(state, 0.0) for state in WORKING)
+        ) or compute_lock(window)
     return compute_lock(window)
 
 

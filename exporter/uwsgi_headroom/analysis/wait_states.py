@@ -41,6 +41,8 @@ class WaitFigures:
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
     """The mean number of threads that wait for a pipe to take their standard output or error."""
+    nap: float | None = None
+    """As in `record.Waits`."""
     destinations: tuple[DestinationFigures, ...] = ()
     """What the threads in `backend` and `dns` wait for, most threads first."""
 
@@ -48,6 +50,12 @@ class WaitFigures:
     def outside(self) -> float:
         """The share of the threads' time that goes into waiting for other servers, name servers included."""
         return self.share("backend") + self.share("dns")
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether requests mostly sleep, and do so again and again."""
+        each = (self.per_request or {}).get("sleep", 0.0)
+        return self.share("sleep") >= MOSTLY and self.nap is not None and each >= NAPS * self.nap
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
@@ -104,6 +112,7 @@ def compute_waits(
         stuck=stuck,
         shared=(window.shared_connection_seconds or 0.0) / waits.observed_seconds,
         output=(window.output_blocked_seconds or 0.0) / waits.observed_seconds,
+        nap=now.nap if now else None,
         destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request),
     )
 
@@ -144,6 +153,10 @@ def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
         return flow.response_time / moving
     return 1 / flow.throughput
 
+
+NAPS = 4.0
+"""From so many naps of a mean request on, it tries something again. That a thread wakes up at the end of a sleep, or is
+preempted, counts as a nap too."""
 
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""

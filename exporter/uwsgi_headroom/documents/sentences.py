@@ -437,10 +437,13 @@ def lacks_host_only(server: Server) -> bool:
 
 def find_first_act(server: Server) -> str:
     """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing.
-    What its own settings can solve comes before what its host lacks."""
+    Of what is equally severe, what its own settings can solve comes before what its host lacks."""
     if server.state == "down":
         return first_act(server.error.change) if server.error else ""
-    acts = sorted((problem for problem in list_problems(server) if problem.change), key=lambda each: each.of_host)
+    acts = sorted(
+        (problem for problem in list_problems(server) if problem.change),
+        key=lambda each: (each.severity != "critical", each.of_host),
+    )
     return first_act(acts[0].change) if acts else ""
 
 

@@ -8,8 +8,10 @@ from uwsgi_headroom.analysis.advice import (
     CPU_FULL,
     CPU_WAIT,
     GET_CPU,
+    LESS_CHILDREN,
     Advice,
     advise_capacity,
+    are_children_busy,
     are_waits_known,
     is_hardly_any_idle,
     lacks_cpu,
@@ -190,6 +192,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     used = sum(worker.interpreter_load or 0 for worker in active)
     if not active and left is not None:  # workers that were replaced in the window are not compared, but use CPU
         used, workers = left.own, len(figures.window.workers)
+    if by_children := are_children_busy(figures):
+        used = left.own if left else used
     if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
         yield from _find_waits(figures)
         return
@@ -211,7 +215,9 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
-        title="The workers use all the CPU that they can get."
+        title="The programs that requests start use all the CPU there is."
+        if by_children
+        else "The workers use all the CPU that they can get."
         if alone
         else f"The workers and uWSGI's own {name_role(role)} use all the CPU there is."
         if role
@@ -220,17 +226,21 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         f"{mean_count(in_service)} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
         + ("" if alone else describe_busy(figures)),
         meaning="No option of uWSGI adds CPUs; response times grow with load.",
-        change=limit[cpus.limited_by]
+        change=LESS_CHILDREN
+        if by_children
+        else limit[cpus.limited_by]
         if alone
         else f"Find what the {name_role(role)} of this uWSGI compute, and move it to another host, or add CPUs."
         if role
         else "Move the other programs to another host, or add CPUs.",
-        clause="the workers use all the CPU that they can get"
+        clause="the programs that requests start use all the CPU there is"
+        if by_children
+        else "the workers use all the CPU that they can get"
         if alone
         else f"no CPU is idle beside uWSGI's own {name_role(role)}"
         if role
         else "no CPU is idle",
-        of_host=cpus.limited_by == "host" and (alone or role is None),
+        of_host=cpus.limited_by == "host" and (alone or role is None) and not by_children,
     )
     if alone and len(active) > cpus.count:
         yield Finding(

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.advice import (
     CPU_WAIT,
     LEAST_BACKEND,
+    LOCKED,
     explain_saturation,
     fills_threads,
+    is_lock_bound,
     lacks_evidence,
     name_saturated,
     raise_processes,
@@ -33,9 +35,6 @@ USED = 0.5
 
 SLOW_CLIENTS = (0.1, 0.25)
 """The share of the available threads that wait for clients which is good to know, and which is a warning."""
-
-LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they are a finding."""
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
@@ -62,6 +61,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from _shared(figures, waits)
     yield from _clients(figures, waits)
     yield from _locks(figures, waits)
+    yield from _tries(figures, waits)
     yield from _held(figures)
     yield from _backends(figures, waits)
     yield from _disagreement(figures)
@@ -167,9 +167,10 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield _pool(figures, waits, max(pools.values()))
         return
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
+    is_cause = is_lock_bound(figures)
     yield Finding(
         code="application_lock",
-        severity="warning" if share >= MOSTLY else "info",
+        severity="warning" if is_cause else "info",
         title="Threads of all processes wait for the lock of one file."
         if is_file
         else "Threads wait for a lock of the application.",
@@ -177,7 +178,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: whatever holds the lock is done by one request at a time.",
         clause=""
-        if share < MOSTLY
+        if not is_cause
         else "the threads of all processes wait for the lock of one file"
         if is_file
         else "the threads wait for a lock of the application",
@@ -187,13 +188,13 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
     """A pool of connections that has fewer of them than there are threads."""
-    is_cause, threads = waits.share("lock") >= MOSTLY, max(each.threads or 0 for each in figures.server.workers)
+    is_cause, threads = is_lock_bound(figures), max(each.threads or 0 for each in figures.server.workers)
     return Finding(
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, {size} others of it wait for a backend, no more and no "
-        f"fewer; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
+        evidence=f"While threads of a worker wait for a lock, {size} others of it do not, no more and no fewer, but wait for a "
+        f"backend or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
         f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
         meaning=f"{size} requests of a worker work at once, the others wait: pools of connections, as those of "
         "SQLAlchemy and of HTTP clients, let so many through at a time. More threads would wait as well.",
@@ -201,6 +202,25 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         change=f"Raise the pool from {size} to the {threads} `threads` of a worker (SQLAlchemy: `pool_size` and "
         f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections and is not "
         "slower with them; else make what requests do with a connection shorter.",
+    )
+
+
+def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
+    """Requests that sleep, look whether they can go on, and sleep again."""
+    if not waits.tries_again or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
+        return
+    yield Finding(
+        code="sleeps_again",
+        severity="warning" if waits.threads["sleep"] >= USED * (figures.available or 0) else "info",
+        title="Requests sleep, try something again, and sleep again.",
+        evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
+        f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
+        meaning="Something takes one request at a time, and the others look again and again whether it is free: a "
+        "SQLite file that another request writes to, a lock file, a lock in Redis, a rate limit. The kernel does not "
+        "know of it. Or a request waits for news, as an event stream does.",
+        clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
+        change=f"Find the line that sleeps with {show_calls(figures.server)}: make what it waits for shorter, or do "
+        "it without. More threads or processes would only try more often.",
     )
 
 

@@ -21,12 +21,14 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
+from uwsgi_headroom.kernel.waits.naps import Naps
 from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import LookedAt, RefusedError, Seen, WorkerThreads
 from uwsgi_headroom.record import (
+    WORKING,
     ConcurrencyKind,
     Destination,
     LockUse,
@@ -106,6 +108,7 @@ class WaitSampler:
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
         self._pools = Pools()
+        self._naps = Naps()
         self._loops = Loops()
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
@@ -173,6 +176,7 @@ class WaitSampler:
             return replace(self._refused, file_lock=file_lock) if file_lock else self._refused
         gaps = self._learn_peers(master_pid, seen)
         self._shared = shared
+        self._naps.begin()
         waits = self._add_up(snapshot, found, left_out, seen, weight, gaps)
         threads = frozenset([each.thread for each in seen if each.wait.file])
         file_lock = self._file_locks.look(
@@ -390,6 +394,7 @@ class WaitSampler:
         in_service: dict[int, float] = defaultdict(float)
         doubtful: dict[int, float] = defaultdict(float)
         places: dict[Place, float] = defaultdict(float)
+        now = self._clock()
         for each, part, what in decided:
             result, address, gap, *_ = what
             if result == "idle" or self._threads.is_idle(each.wait, snapshot):
@@ -406,6 +411,8 @@ class WaitSampler:
                 by_state["cpu"] += count * (1 - waiting)
                 continue
             by_state[result] += count
+            if result == "sleep":
+                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests, now)
             if gap:
                 gaps.append(GAP_REFUSED if gap == GAP_POLL and self._threads.may_not_read else gap)
             if result == "interpreter_lock":
@@ -436,6 +443,7 @@ class WaitSampler:
             output=places["output"],
             output_name=self._output,
             pools=self._find_pools(decided) if weight == 1 else self._pools.sizes(),
+            nap=self._naps.length,
             destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
             gaps=tuple(dict.fromkeys(gaps)),
@@ -455,7 +463,7 @@ class WaitSampler:
         if locked:
             working: dict[int, set[int]] = defaultdict(set)
             for each, _, what in decided:
-                if what.result == "backend":
+                if what.result in WORKING:
                     working[each.by.worker.worker_id].add(each.thread)
             self._pools.note(working, locked)
         return self._pools.sizes()
