@@ -192,8 +192,9 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     used = sum(worker.interpreter_load or 0 for worker in active)
     if not active and left is not None:  # workers that were replaced in the window are not compared, but use CPU
         used, workers = left.own, len(figures.window.workers)
-    if by_children := are_children_busy(figures):
-        used = left.own if left else used
+    by_children = are_children_busy(figures)
+    if by_children and left is not None:
+        used = left.own
     if used < CPU_FULL * cpus.count and not lacks_cpu(figures, cpus.count):
         yield from _find_waits(figures)
         return

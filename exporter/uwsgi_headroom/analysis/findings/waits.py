@@ -193,8 +193,8 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, {size} others of it do not, no more and no fewer, but wait for a "
-        f"backend or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
+        evidence=f"While threads of a worker wait for a lock, {size} others of it do not, no more and no fewer: they "
+        f"wait for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
         f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
         meaning=f"{size} requests of a worker work at once, the others wait: pools of connections, as those of "
         "SQLAlchemy and of HTTP clients, let so many through at a time. More threads would wait as well.",

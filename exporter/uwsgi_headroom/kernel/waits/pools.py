@@ -1,8 +1,9 @@
 """Recognizes a pool of connections that is too small: a fixed number of threads works, and the others wait.
 
 A lock lets one thread at a time through, and a pool of k lets k. So while threads of a worker wait for a lock of the
-application, the number of its threads that wait for something else, such as a backend, is k, again and again, and they are now these and now
-those. Without a pool that number varies from sample to sample, or they are always the same threads.
+application, the number of its threads that wait for something else, such as a backend, is k, again and again, and they
+are now these and now those. Without a pool that number varies from sample to sample, or they are always the same
+threads.
 """
 
 from __future__ import annotations

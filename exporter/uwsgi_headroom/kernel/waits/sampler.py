@@ -20,8 +20,8 @@ from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
-from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.naps import Naps
+from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.pools import Pools
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
@@ -412,7 +412,7 @@ class WaitSampler:
                 continue
             by_state[result] += count
             if result == "sleep":
-                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests, now)
+                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
             if gap:
                 gaps.append(GAP_REFUSED if gap == GAP_POLL and self._threads.may_not_read else gap)
             if result == "interpreter_lock":
