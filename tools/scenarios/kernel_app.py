@@ -2,7 +2,8 @@
 
 `/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
-holds the lock of a file, `/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
+holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/run` starts a program that computes,
+`/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
 one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes,
 and anything else waits for a lock that it holds.
 """
@@ -12,6 +13,8 @@ import fcntl
 import os
 import queue
 import socket
+import sqlite3
+import subprocess
 import threading
 import time
 from urllib.parse import parse_qs
@@ -19,6 +22,7 @@ from urllib.parse import parse_qs
 ADDRESS = ("127.0.0.1", int(os.environ.get("BACKEND", "0")))
 IMPORT = os.environ.get("IMPORT", "")
 LOCK = threading.Lock()
+TWO = threading.BoundedSemaphore(2)
 OPEN: "list[int]" = []
 POOL: "queue.Queue[socket.socket]" = queue.Queue()
 
@@ -75,6 +79,16 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             with open("locked", "w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 time.sleep(ms / 1000)
+        case "/sqlite":
+            with contextlib.closing(sqlite3.connect("file.db", timeout=10)) as database:
+                database.execute("begin immediate")
+                time.sleep(ms / 1000)
+                database.rollback()
+        case "/two":
+            with TWO:
+                time.sleep(ms / 1000)
+        case "/run":
+            subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"], check=True)
         case "/open":
             OPEN.append(os.open("/dev/null", os.O_RDONLY))
             time.sleep(ms / 1000)
