@@ -41,7 +41,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.FLEET,
         "All servers and services by headroom: which one to look at first, and which limit comes first there.",
         [*variables("uwsgi_up", many=True), window()],
-        annotation_queries.of_servers(FLEET),
+        annotation_queries.of_servers(FLEET, 'severity="critical"'),
         [
             Row(
                 "",

@@ -260,6 +260,7 @@ def _objective(t: Thresholds) -> Panels:
         lines(
             objective.WAIT,
             6,
+            at_least=0.1,
             overrides=[*waited, threshold],
         ),
     ]

@@ -59,13 +59,17 @@ def test_grafana_9_can_load_it(name: str) -> None:
 
 
 def test_every_panel_says_what_it_is(name: str) -> None:
-    """A panel has a title, a unit and a description; no two have the same title or number."""
+    """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
+    shows the part of its description that says why."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
         assert len(panel["description"]) > 30, panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
         assert panel["targets"], panel["title"]
+        if panel["type"] in ("timeseries", "heatmap", "state-timeline"):
+            _, empty, why = panel["description"].partition("Empty ")
+            assert panel["fieldConfig"]["defaults"].get("noValue", "") == empty + why, panel["title"]
     assert len({panel["title"] for panel in every}) == len(every)
     assert len({panel["id"] for panel in every}) == len(every)
 
