@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -69,4 +70,4 @@ def _as_user(directory: Path) -> list[str]:
         return []
     for path in (directory, *directory.rglob("*")):
         shutil.chown(path, USER)
-    return ["setpriv", f"--reuid={USER}", "--clear-groups"]
+    return ["setpriv", f"--reuid={USER}", f"--regid={pwd.getpwnam(USER).pw_gid}", "--clear-groups"]
