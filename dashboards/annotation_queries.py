@@ -79,9 +79,9 @@ def exporter(scope: Scope) -> Builder[AnnotationQuery]:
     return _events(scope, "Exporter", "text", "exporter_started|sampling_gap", fixed=True)
 
 
-def of_servers(scope: Scope) -> Annotations:
-    """Marks of events of a whole server."""
-    return [alerts(scope), reloads(scope), configuration(scope), availability(scope)]
+def of_servers(scope: Scope, *more: str) -> Annotations:
+    """Marks of events of a whole server; `more` are matchers of alerts."""
+    return [alerts(scope, *more), reloads(scope), configuration(scope), availability(scope)]
 
 
 def of_workers(scope: Scope) -> Annotations:

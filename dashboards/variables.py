@@ -15,6 +15,8 @@ from grafana_foundation_sdk.models.dashboard import (
 from dashboards.panels.panel_options import DATASOURCE
 
 Variables = list[Builder[VariableModel]]
+_DEFAULT = VariableOption(selected=True, text="default", value="default")
+"""Grafana's default data source; otherwise Grafana would take the first by the alphabet."""
 _ALL = VariableOption(selected=True, text="All", value="$__all")
 
 
@@ -27,7 +29,7 @@ def variables(metric: str, *, many: bool) -> Variables:
     instance = f'{job}, instance{"=~" if many else "="}"$instance"'
     service_of = _query("service", "Service", f"label_values({metric}, $service_label)", many=True)
     return [
-        DatasourceVariable("datasource").label("Data source").type("prometheus"),
+        DatasourceVariable("datasource").label("Data source").type("prometheus").current(_DEFAULT),
         # Chosen once for a site, by the address or in the settings: at the top it would only take room.
         _text("service_label", "Service is label", "server").hide(VariableHide.HIDE_VARIABLE),
         service_of.hide(VariableHide.DONT_HIDE if many else VariableHide.HIDE_VARIABLE),

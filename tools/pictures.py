@@ -4,10 +4,12 @@
     .venv/bin/python3 -m tools.pictures page 9300                    # six minutes later
     .venv/bin/python3 -m tools.pictures top http://127.0.0.1:9300    # prints the screen: copy it into the document
     .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:3000
+    .venv/bin/python3 -m tools.pictures dashboards http://127.0.0.1:9090 --grafana "grafana server --homepath DIR"
 
 `page` writes `app/pictures/page.png` and, in dark colours, `page-dark.png`. `dashboards` writes
 `dashboards/pictures/*.png` from a Grafana on this machine that needs no login; a picture includes the variables, and
-ends at the end of a panel or a row.
+ends at the end of a panel or a row. With `--grafana` it runs a Grafana of its own, on the Prometheus at that address;
+the history of the capacity review is then made up, by `tools/support/recorded_months.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -25,8 +28,10 @@ from playwright.sync_api import Page
 
 from app import loopback
 from tools.environments import ROOT
+from tools.support import monitoring, recorded_months
 from tools.support.browser import browser, tab
 from tools.support.driven_top import driven
+from tools.support.grafana import grafana
 
 PAGE_PICTURES = ROOT / "app" / "pictures"
 DASHBOARD_PICTURES = ROOT / "dashboards" / "pictures"
@@ -34,7 +39,7 @@ SCALE = 0.75  # a README is displayed narrower than the page
 
 NAMES = {"light": "page.png", "dark": "page-dark.png"}
 """File names of the page by colour scheme."""
-LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 400_000  # bytes
+LARGEST_OF_PAGE, LARGEST_OF_DASHBOARD = 200_000, 300_000  # bytes
 FIRST_SECONDS = 59  # of the figures: nearly the whole shortest window
 WIDE, TALL = 1440, 1145  # pixels of the page: the first screen, and the workers beside where the time goes
 
@@ -42,7 +47,7 @@ _WHOLE = re.compile(r" over \d+ \w+, every ")
 """In the last line of `top`, once figures are over their whole window (`over 3 of 60 s` before)."""
 
 WIDTH, TALLEST = 1600, 4000  # pixels of a dashboard: Grafana draws only the visible panels
-UP_TO = {"fleet": "How did it change", "server": "How full is it", "affinity": "", "capacity": "What do requests spend"}
+UP_TO = {"fleet": "How did it change", "server": "How full is it", "affinity": "", "capacity": "Did requests keep"}
 """By dashboard: the row before which its picture ends; empty for the whole page."""
 
 _BOTTOM = """row => {
@@ -116,11 +121,29 @@ def take_dashboards(address: str, names: Sequence[str], server: str, minutes: in
             if name == "capacity":
                 times = {"from": "now-90d", "to": "now"}
             one = {"var-server": server} if name in ("server", "affinity") else {}
-            query = urlencode({**times, **one, "theme": "dark"})
+            query = urlencode({**times, **one, "theme": "dark", "kiosk": "1"})
             shown.page.goto(f"{address}/d/uwsgi-headroom-{name}?{query}", timeout=_PATIENCE)
             shown.page.wait_for_function(_DRAWN, timeout=_PATIENCE)
             problems += _take_dashboard(shown.page, name)
         return problems + shown.problems
+
+
+def take_own_dashboards(
+    command: Sequence[str], prometheus: str, names: Sequence[str], server: str, minutes: int, end: float
+) -> list[str]:
+    """As `take_dashboards`, from a Grafana that this starts. command: its program and arguments; prometheus: the
+    address of the Prometheus of the live dashboards."""
+    live, problems = [name for name in names if name != "capacity"], []
+    if live:
+        with grafana(command, prometheus) as address:
+            problems += take_dashboards(address, live, server, minutes, end)
+    if "capacity" in names:
+        with (
+            monitoring.prometheus([], history=lambda directory: recorded_months.write(directory, end)) as months,
+            grafana(command, f"http://{loopback.address(months.port)}") as address,
+        ):
+            problems += take_dashboards(address, ["capacity"], server, minutes, end)
+    return problems
 
 
 def _take_dashboard(page: Page, name: str) -> list[str]:
@@ -147,7 +170,8 @@ def main() -> str | None:
     top.add_argument("--keys", default="", help="keys to press before the picture is taken")
     top.add_argument("--lines", type=int, default=15, help="lines of the terminal (default: %(default)s)")
     boards = kinds.add_parser("dashboards", help="the dashboards, in a Grafana")
-    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000")
+    boards.add_argument("address", help="address of Grafana, such as http://127.0.0.1:3000, or of a Prometheus")
+    boards.add_argument("--grafana", metavar="COMMAND", help="run this Grafana on the Prometheus at the address")
     boards.add_argument("name", nargs="*", help=f"dashboard: {', '.join(UP_TO)} (default: all)")
     boards.add_argument("--server", default="shop", help="server on the dashboards of one (default: %(default)s)")
     boards.add_argument("--minutes", type=int, default=15, help="time range of live dashboards (default: %(default)s)")
@@ -161,8 +185,9 @@ def main() -> str | None:
             return trouble
         problems = take_page(options.port, options.out)
     else:
-        problems = take_dashboards(
-            options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
+        shown = options.address, options.name or list(UP_TO), options.server, options.minutes, options.to
+        problems = (
+            take_own_dashboards(shlex.split(options.grafana), *shown) if options.grafana else take_dashboards(*shown)
         )
     return "\n".join(problems) or None
 

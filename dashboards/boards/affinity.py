@@ -17,8 +17,8 @@ from dashboards.signal import PER_SECOND
 from dashboards.signals import affinity, balance
 from dashboards.variables import variables
 
-TALL = 7
-"""Height of the tables: shows five workers; scroll for the others."""
+TALL = 8
+"""Height of the tables: shows six workers; scroll for the others."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:

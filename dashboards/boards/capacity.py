@@ -39,9 +39,9 @@ def dashboard(t: Thresholds) -> Dashboard:
             Row(
                 "",
                 [
-                    figure(history.HEADROOM, 8, threshold_colours.headroom(t), named=True, decimals=2),
+                    figure(history.HEADROOM, 7, threshold_colours.headroom(t), named=True, decimals=2),
                     figure(history.USED, 4, threshold_colours.utilization(t), decimals=0),
-                    figure(history.USUAL, 4, threshold_colours.utilization(t), decimals=0),
+                    figure(history.USUAL, 5, threshold_colours.utilization(t), decimals=0),
                     figure(history.GROWTH, 4, threshold_colours.none(), decimals=1),
                     figure(history.DAYS, 4, threshold_colours.none(), empty="no rules?"),
                 ],
@@ -62,7 +62,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         rows="weekday",
                         columns="hour",
                         corner="Weekday",
-                        colours=FieldColorModeId.CONTINUOUS_GR_YL_RD,
+                        colours=FieldColorModeId.CONTINUOUS_BLUES,
                         width=46,
                         called={str(day): name for day, name in enumerate(WEEKDAYS)},
                     ),

@@ -19,21 +19,21 @@ from dashboards.signal import TIMES
 from dashboards.signals import fleet, verdict
 from dashboards.variables import variables, window
 
-NARROW = {"First limit": 120, "Headroom": 90, "Threads busy": 110, "Requests": 90}
-"""Widths in pixels of columns beside the words of verdicts."""
+NARROW = {"First limit": 110, "Headroom": 85, "Threads busy": 115, "Requests": 90}
+"""Widths in pixels of columns beside the words of verdicts: on a screen of 1440 pixels, no column is cut off."""
 
 
 def dashboard(t: Thresholds) -> Dashboard:
     """Builds the dashboard."""
     columns = {
-        "First limit": Column(width=150),
-        "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=100),
-        fleet.UNTIL_WAIT: Column(TIMES, 1, width=150),
-        "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=170),
-        "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=140),
-        "Queue wait": Column("s", 0, width=105),
-        "Response time": Column("s", 0, width=120),
-        "Requests": Column("reqps", 1, width=105),
+        "First limit": Column(width=125, wraps=True),
+        "Headroom": Column(TIMES, 1, threshold_colours.headroom(t), width=90),
+        fleet.UNTIL_WAIT: Column(TIMES, 1, width=145),
+        "Threads busy": Column("percentunit", 0, threshold_colours.utilization(t), 1.0, width=145),
+        "Unevenness costs": Column("percentunit", 0, threshold_colours.costly(), width=145),
+        "Queue wait": Column("s", width=95),
+        "Response time": Column("s", width=115),
+        "Requests": Column("reqps", 1, width=95),
     }
     called = {"limit": "First limit"}
     hidden = Column(hidden=True)
@@ -41,7 +41,7 @@ def dashboard(t: Thresholds) -> Dashboard:
         links.FLEET,
         "All servers and services by headroom: which one to look at first, and which limit comes first there.",
         [*variables("uwsgi_up", many=True), window()],
-        annotation_queries.of_servers(FLEET),
+        annotation_queries.of_servers(FLEET, 'severity="critical"'),
         [
             Row(
                 "",
@@ -65,18 +65,18 @@ def dashboard(t: Thresholds) -> Dashboard:
                 [
                     table(
                         fleet.SERVERS,
-                        (24, 11),
+                        (24, 12),
                         {
-                            "server": Column(links=links.to_server()),
-                            "instance": Column(),
-                            **verdicts.columns(cause=270, act=370),
+                            "server": Column(links=links.to_server(), width=130),
+                            "instance": Column(width=165),
+                            **verdicts.columns(),
                             "limit": Column(),
                             "job": hidden,
                             "service": hidden,
                         },
                         {
                             **{name: replace(columns[name], width=width) for name, width in NARROW.items()},
-                            "Users wait": Column("s", 0, width=90),
+                            "Users wait": Column("s", width=95),
                             "Rank": hidden,
                         },
                         called={**called, "verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
@@ -102,9 +102,9 @@ def dashboard(t: Thresholds) -> Dashboard:
                         {"service": Column(), "limit": Column()},
                         {
                             **columns,
-                            "p95": Column("s", 1, width=90),
-                            "Budget burns": Column(TIMES, 1, threshold_colours.burns(t), width=120),
-                            "Servers": Column(width=80),
+                            "p95": Column("s", width=80),
+                            "Budget burns": Column(TIMES, 1, threshold_colours.burns(t), width=110),
+                            "Servers": Column(width=70),
                         },
                         called=called,
                     ),

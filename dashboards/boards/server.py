@@ -10,7 +10,20 @@ from alerts.thresholds import Thresholds
 from dashboards import annotation_queries, links
 from dashboards.page import Panels, Row, page
 from dashboards.panels import threshold_colours, verdicts
-from dashboards.panels.colours import BLUE, BROWN, GOLD, GREY, OLIVE, ORANGE, PINK, PURPLE, coloured, limits, named
+from dashboards.panels.colours import (
+    BLUE,
+    BROWN,
+    GOLD,
+    GREY,
+    OLIVE,
+    ORANGE,
+    PINK,
+    PURPLE,
+    QUEUE,
+    coloured,
+    limits,
+    named,
+)
 from dashboards.panels.graphs import HEIGHT, by_worker, dashed, heat_map, lines, plain, shares
 from dashboards.panels.stats import bars, figure
 from dashboards.panels.tables import Column, table
@@ -48,8 +61,10 @@ def dashboard(t: Thresholds) -> Dashboard:
 
 def _first_screen(t: Thresholds) -> Panels:
     """What is wrong and what to do; what users feel; where the time goes. As on the exporter's page."""
-    threads = [plain("available", ORANGE), dashed("configured", "red")]
-    queued = coloured({waits.QUEUED: "red", waits.IN_SERVICE: BLUE})
+    threads = [plain("available", threshold_colours.PLAIN), dashed("configured", threshold_colours.PLAIN)]
+    # Pale with an edge: on the exporter's page it is hatched, which tells it from the state of the next colour.
+    pale = named(waits.QUEUED, ("custom.fillOpacity", 35), ("custom.lineWidth", 1))
+    queued = [*coloured({waits.QUEUED: QUEUE, waits.IN_SERVICE: BLUE}), pale]
     return [
         table(
             verdict.VERDICT,
@@ -59,23 +74,34 @@ def _first_screen(t: Thresholds) -> Panels:
             called={"verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
             empty="not judged yet",
         ),
-        figure(verdict.USERS_WAIT, 7, threshold_colours.none(), named=True),
-        figure(verdict.SERVED, 3, threshold_colours.none(), named=True, decimals=1),
+        figure(verdict.USERS_WAIT, 6, threshold_colours.none(), named=True),
+        figure(verdict.SERVED, 4, threshold_colours.none(), named=True, decimals=1),
         figure(
             objective.NOW,
-            5,
+            6,
             threshold_colours.burns(t),
             named=True,
+            decimals=1,
             empty="-",
-            overrides=[named("good", ("unit", "percentunit"), ("decimals", 1)), *coloured({"good": "text"})],
+            overrides=[
+                *(named(share, ("unit", "percentunit")) for share in ("good", "asked for")),
+                *coloured(dict.fromkeys(("good", "asked for"), threshold_colours.PLAIN)),
+            ],
         ),
         figure(
             verdict.QUEUE,
-            5,
+            4,
             threshold_colours.none(),
             named=True,
             empty="-",
-            overrides=[named("full", ("unit", "percentunit"), ("thresholds", threshold_colours.ever_full(t).build()))],
+            overrides=[
+                named(
+                    "full",
+                    ("unit", "percentunit"),
+                    ("decimals", 0),
+                    ("thresholds", threshold_colours.ever_full(t).build()),
+                )
+            ],
         ),
         figure(
             limit_signals.HEADROOM,
@@ -115,10 +141,13 @@ def _limits(t: Thresholds) -> Panels:
 
 
 def _questions(t: Thresholds) -> Sequence[Row]:
-    capacity = [named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)), dashed("configured", "red")]
-    load = coloured({"observed": BLUE, "by Little's law": PURPLE, "available": ORANGE})
+    capacity = [
+        named("available", ("custom.fillOpacity", 0), ("custom.lineWidth", 2)),
+        dashed("configured", threshold_colours.PLAIN),
+    ]
+    load = coloured({"observed": BLUE, "by Little's law": PURPLE, "available": threshold_colours.PLAIN})
     unevenness = [*coloured({"hot worker": BLUE}), dashed("noise floor", GREY)]
-    times = coloured({"in service": BLUE, "in the listen queue": ORANGE})
+    times = coloured({"in service": BLUE, "in the listen queue": QUEUE})
     errors = coloured({"exceptions": ORANGE, "harakiri": "red", "respawns": PURPLE})
     states = [*coloured(STATES), dashed("without application", "red")]
     cpu = coloured({"user": BLUE, "system": PURPLE, "others": GREY})
@@ -165,7 +194,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
                 by_worker(balance.RESPONSE_TIMES, 12, step="1m"),
                 by_worker(balance.BUSY_THREADS, 12),
                 by_worker(balance.INTERPRETERS, 12, at_least=1, threshold=threshold_colours.interpreter_full(t)),
-                by_worker(waits.INTERPRETER_LOCK, 12),
+                by_worker(waits.INTERPRETER_LOCK, 12, at_least=1),
             ],
             folded=True,
         ),
@@ -173,10 +202,10 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             "What do users get?",
             [
                 lines(users.REQUESTS, 12, overrides=coloured({"requests": BLUE, "of them static files": GREY})),
-                lines(users.ERRORS, 12, overrides=errors),
-                lines(users.QUEUE, 8),
+                lines(users.ERRORS, 12, at_least=1, overrides=errors),
+                lines(users.QUEUE, 8, at_least=1),
                 lines(users.QUEUE_FULL, 8, most=1),
-                lines(users.REFUSED, 8, overrides=coloured({"overflows": ORANGE, "drops": PURPLE})),
+                lines(users.REFUSED, 8, at_least=1, overrides=coloured({"overflows": ORANGE, "drops": PURPLE})),
             ],
             folded=True,
         ),
@@ -185,7 +214,7 @@ def _questions(t: Thresholds) -> Sequence[Row]:
             [
                 by_worker(processes.MEMORY, 8),
                 lines(processes.STATES, 8, stacked=True, overrides=states),
-                lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", "red")]),
+                lines(processes.CPU, 8, stacked=True, overrides=[*cpu, dashed("usable", threshold_colours.PLAIN)]),
                 by_worker(processes.OLDEST, 8),
                 by_worker(processes.FILES, 8),
                 lines(
@@ -231,6 +260,7 @@ def _objective(t: Thresholds) -> Panels:
         lines(
             objective.WAIT,
             6,
+            at_least=0.1,
             overrides=[*waited, threshold],
         ),
     ]

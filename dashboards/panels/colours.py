@@ -12,6 +12,9 @@ BLUE, ORANGE, PURPLE, TEAL, GOLD = "#5794F2", "#E8770C", "#B877D9", "#2BA59B", "
 PINK, SKY, BROWN, OLIVE, GREY = "#E0699E", "#1E9FD0", "#A0785A", "#849F36", "#9A9FA8"
 """Each is legible on Grafana's dark and white backgrounds. None is the red or green of a verdict."""
 
+QUEUE = find_colour("hot").light
+"""Requests that no thread has taken yet, as on the exporter's page."""
+
 WORKERS = (BLUE, ORANGE, PURPLE, TEAL, GOLD, PINK, SKY, BROWN, OLIVE, GREY)
 """By the last digit of the worker's number, from 1."""
 

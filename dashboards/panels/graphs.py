@@ -39,7 +39,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.statetimeline import Options
 
 from dashboards.panels.colours import BLUE, CPUS, GREY, Override, named, workers
-from dashboards.panels.panel_options import apply_panel_options
+from dashboards.panels.panel_options import apply_panel_options, say_why_empty
 from dashboards.signal import Signal
 
 HEIGHT = 9
@@ -65,7 +65,7 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     """A graph of lines, from 0 or from their least value. most: the top of the axis; at_least: its least top, even if
     values are lower; threshold: drawn as a line; beside: for many series, the legend is a sorted table on the right.
     """
-    panel = apply_panel_options(timeseries.Panel(), signal, (width, height), step=step)
+    panel = say_why_empty(apply_panel_options(timeseries.Panel(), signal, (width, height), step=step), signal)
     panel.line_width(1).fill_opacity(70 if stacked else 0 if beside else 8).show_points(VisibilityMode.NEVER).legend(
         _legend(beside)
     )
@@ -145,6 +145,7 @@ def plain(name: str, colour: str, *values: tuple[str, object]) -> Override:
 def heat_map(signal: Signal, width: int) -> heatmap.Panel:
     """A heat map of a histogram's buckets."""
     panel = apply_panel_options(heatmap.Panel(), signal, (width, HEIGHT), PromQueryFormat.HEATMAP)
+    say_why_empty(panel, signal)
     panel.calculate(False).y_axis(YAxisConfig().unit(signal.unit)).show_value(VisibilityMode.NEVER)
     panel.color(HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(32))
     return panel.cell_gap(0).show_legend()
@@ -193,7 +194,7 @@ class _OnOnePage(statetimeline.Panel):
 
 def last_cpus(signal: Signal, width: int) -> statetimeline.Panel:
     """The CPU of each worker over time, in that CPU's colour."""
-    panel = apply_panel_options(_OnOnePage(), signal, (width, HEIGHT))
+    panel = say_why_empty(apply_panel_options(_OnOnePage(), signal, (width, HEIGHT)), signal)
     panel.color_scheme(FieldColor().mode(FieldColorModeId.FIXED).fixed_color(GREY)).merge_values(True)
     named_cpus = {str(cpu): ValueMappingResult(str(cpu), CPUS[cpu % len(CPUS)], index=cpu) for cpu in range(_CPUS)}
     panel.mappings([ValueMap(named_cpus)])

@@ -14,6 +14,9 @@ from dashboards.signal import Series, Signal
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 """The Prometheus that the user chooses on the dashboard; no data source is fixed."""
 
+_EMPTY = "Empty "
+"""Begins the part of a description that says why a panel may be empty."""
+
 
 class Panel(Protocol):
     """The methods that the builders of all kinds of panels share."""
@@ -23,6 +26,7 @@ class Panel(Protocol):
     def unit(self, unit: str) -> Any: ...
     def datasource(self, datasource: DataSourceRef) -> Any: ...
     def with_target(self, target: prometheus.Dataquery) -> Any: ...
+    def no_value(self, no_value: str) -> Any: ...
     def span(self, w: int) -> Any: ...
     def height(self, h: int) -> Any: ...
 
@@ -40,6 +44,13 @@ def apply_panel_options(
     panel.span(size[0]).height(size[1])
     for letter, series in zip(ascii_uppercase, signal.series, strict=False):
         panel.with_target(_query(letter, series, how, step))
+    return panel
+
+
+def say_why_empty(panel: P, signal: Signal) -> P:
+    """Shows the end of the description, which says why the panel may be empty, in place of Grafana's `No data`."""
+    if _EMPTY in signal.description:
+        panel.no_value(signal.description[signal.description.index(_EMPTY) :])
     return panel
 
 

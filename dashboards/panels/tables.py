@@ -68,6 +68,8 @@ class Column:
         elif self.verdict is not None or self.words:
             words = [_mapped(self.words)] if self.words else []
             values += [("mappings", [*words, _NO_VERDICT]), *_cells(COLOURED_TEXT, wraps=self.wraps)]
+        elif self.wraps:
+            values += _cells(PLAIN_TEXT, wraps=True)
         if self.width is not None:
             values.append(("custom.width", self.width))
         if self.links:

@@ -13,11 +13,11 @@ BEFORE_WATCH = {"0": ("from the start", "text")}
 """Since when, if that was before the exporter watched the server."""
 
 
-def columns(cause: int | None = None, act: int | None = None) -> dict[str, Column]:
-    """The columns of `uwsgi_verdict_info`, with the label `do` for what to do. cause, act: widths in pixels."""
+def columns() -> dict[str, Column]:
+    """The columns of `uwsgi_verdict_info`, with the label `do` for what to do. Words have the width that is left."""
     words = {code: (STATUSES[code].word if code in STATUSES else code.upper(), at) for code, at in COLOURS.items()}
     return {
-        "verdict": Column(words=words, width=100),
-        "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, width=cause, wraps=True),
-        "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, width=act, wraps=True),
+        "verdict": Column(words=words, width=90),
+        "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, wraps=True),
+        "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, wraps=True),
     }

@@ -26,14 +26,18 @@ USED = signal(
     "CPU used",
     "percentunit",
     f"CPU time of the workers, as a part of what they may use. Near 100 %, no uWSGI option gives them more. {_HOST}",
-    Series(f"sum({_CPU}) / max({ONE.of('uwsgi_cpus_usable')})", "used"),
+    Series(f"sum({_CPU}) / max({ONE.of('uwsgi_cpus_usable')})", "used", now=True),
 )
 OTHERS = signal(
     "CPU of others",
     "percentunit",
     f"""CPU time of all other programs, as a part of what the workers may use: on the CPUs in their mask, or from the
     quota of their cgroup. The workers cannot get this time. {_HOST}""",
-    Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')}) / max({ONE.of('uwsgi_cpus_usable')})", "others"),
+    Series(
+        f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')}) / max({ONE.of('uwsgi_cpus_usable')})",
+        "others",
+        now=True,
+    ),
 )
 PINNED = signal(
     "Pinned workers",

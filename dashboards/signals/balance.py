@@ -55,7 +55,7 @@ COST_NOW = signal(
     "percentunit",
     """The part of the mean response time that balancing the workers would save. Unknown while the less busy workers
     have too few requests to compare.""",
-    Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time"),
+    Series(f"max({ONE.of('uwsgi_unevenness_cost_ratio', WINDOW)})", "of the response time", now=True),
 )
 COST = signal(
     "Cost of unevenness",

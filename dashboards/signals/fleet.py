@@ -87,7 +87,7 @@ THREADS = signal(
     "percentunit",
     """Mean requests in service as a part of the threads, of all chosen servers together. A single full server does not
     show here: see the table.""",
-    Series(_busy(), "busy"),
+    Series(_busy(), "busy", now=True),
 )
 QUEUE_WAIT = signal(
     "Queue wait",

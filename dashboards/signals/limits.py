@@ -37,7 +37,7 @@ UTILIZATION = signal(
     "percentunit",
     """Mean requests in service as a part of the threads, including those of workers that cheaper mode keeps in reserve.
     Near 100 %, requests wait in the listen queue, even if the CPUs are idle.""",
-    Series(f"sum({_SEEN}) / sum({_CEILING})", "busy"),
+    Series(f"sum({_SEEN}) / sum({_CEILING})", "busy", now=True),
 )
 HEADROOM_OVER_TIME = signal(
     "Headroom by limit",
@@ -70,14 +70,19 @@ OCCUPANCY = signal(
     stats-no-cores, which hides the threads.""",
     Series(f'label_replace({_SAMPLES}, "le", "1", "le", "[+]Inf")', "{{le}}"),
 )
+_URGENT = "\nor ".join(
+    f"{rank} * {ONE.of('ALERTS', *matchers)}"
+    for rank, matchers in (
+        (4, ('alertstate="firing"', 'severity="critical"')),
+        (3, ('alertstate="firing"',)),
+        (2, ('severity="critical"',)),
+        (1, ()),
+    )
+)
 ALERTS = signal(
     "Alerts on this server",
     "none",
-    """Alerts of this project's rules that are pending or firing. Empty means no alert, or that the rules are not
-    loaded.""",
-    Series(
-        f"sum by (alertname, severity, alertstate) ({ONE.of('ALERTS')})",
-        "Alert",
-        now=True,
-    ),
+    """Alerts of this project's rules that are firing, and then those that are pending. Empty means no alert, or that
+    the rules are not loaded.""",
+    Series(f"sort_desc(max by (alertname, severity, alertstate) ({_URGENT}))", "Alert", now=True),
 )

@@ -47,9 +47,10 @@ GOOD = signal(
 NOW = signal(
     "Objective",
     TIMES,
-    f"""The share of good requests of the last 5 minutes, and how fast the error budget burns: at 1x, the budget of 30
-    days lasts 30 days, and the objective is just met. {_NO_OBJECTIVE}""",
-    Series(f"1 - {_bad('5m')}", "good", now=True),
+    f"""The share of good requests of the last 5 minutes, the share that the objective asks for, and how fast the error
+    budget burns: at 1x, the budget of 30 days lasts 30 days, and the objective is just met. {_NO_OBJECTIVE}""",
+    Series(f"1 - {_bad('5m')} and {_OBJECTIVE}", "good", now=True),
+    Series(_OBJECTIVE, "asked for", now=True),
     Series(f"{_bad('5m')} / (1 - {_OBJECTIVE})", "burns", now=True),
 )
 _LOOKS = 12

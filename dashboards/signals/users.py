@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.selector import ONE, RATE, WINDOW
+from dashboards.selector import ONE, RATE
 from dashboards.signal import PER_MINUTE, Series, signal
 from dashboards.signals.limits import OBSERVED_SECONDS
 
@@ -15,19 +15,6 @@ _SERVICE = (
 QUEUE_WAIT = f"{_QUEUE} / ({_REQUESTS} > 0)"
 """Seconds of a mean request."""
 
-RESPONSE_TIME_NOW = signal(
-    "Response time",
-    "s",
-    "Mean time in service of a request, without listen queue and static files. Empty if no request is served.",
-    Series(f"max({ONE.of('uwsgi_mean_response_time_seconds', WINDOW)})", "in service"),
-)
-QUEUE_WAIT_NOW = signal(
-    "Queue wait",
-    "s",
-    """Mean time that a request waits in the listen queue, in addition to the response time. Empty if the queue cannot
-    be measured, or no request is served.""",
-    Series(f"max({ONE.of('uwsgi_queue_wait_seconds', WINDOW)})", "in the queue"),
-)
 REQUESTS = signal(
     "Requests",
     "reqps",

@@ -83,7 +83,7 @@ QUEUE = signal(
     Series(f"max({ONE.of('uwsgi_socket_max_queue_length')} > 0)", "fit", now=True),
     Series(
         f"max({ONE.over('uwsgi_socket_queue_full_seconds_total', '5m')})"
-        f" / max({ONE.over('uwsgi_exporter_observed_seconds_total', '5m')})",
+        f" / max({ONE.over('uwsgi_exporter_observed_seconds_total', '5m')}) and {_LONGEST}",
         "full",
         now=True,
     ),

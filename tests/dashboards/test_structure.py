@@ -59,13 +59,17 @@ def test_grafana_9_can_load_it(name: str) -> None:
 
 
 def test_every_panel_says_what_it_is(name: str) -> None:
-    """A panel has a title, a unit and a description; no two have the same title or number."""
+    """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
+    shows the part of its description that says why."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
         assert len(panel["description"]) > 30, panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
         assert panel["targets"], panel["title"]
+        if panel["type"] in ("timeseries", "heatmap", "state-timeline"):
+            _, empty, why = panel["description"].partition("Empty ")
+            assert panel["fieldConfig"]["defaults"].get("noValue", "") == empty + why, panel["title"]
     assert len({panel["title"] for panel in every}) == len(every)
     assert len({panel["id"] for panel in every}) == len(every)
 
@@ -82,7 +86,7 @@ def test_panels_do_not_overlap(name: str) -> None:
 
 
 def test_no_data_source_is_written_in(name: str) -> None:
-    """Every query uses the data source of the variable, whose type is Prometheus."""
+    """Every query uses the data source of the variable: a Prometheus, and at first the default one."""
     document = board(name)
     datasources = [node["datasource"] for node in below(document) if isinstance(node, dict) and "datasource" in node]
     assert datasources
@@ -92,6 +96,7 @@ def test_no_data_source_is_written_in(name: str) -> None:
         "type": "datasource",
         "query": "prometheus",
     }
+    assert variables(name)["datasource"]["current"]["value"] == "default"
 
 
 def test_variables_are_the_same_everywhere(name: str) -> None:
@@ -216,6 +221,29 @@ def test_verdicts_and_bars_are_drawn(name: str) -> None:
             words = [mapping for mapping in values.get("mappings", ()) if mapping["type"] == "value"]
             if "thresholds" in values or (words and values.get("custom.displayMode") != "auto"):
                 assert values["custom.displayMode"] in ("basic", "color-text"), panel["title"]
+
+
+def test_figures_are_of_now(name: str) -> None:
+    """A figure is that of the end of the time range: a server that is down has none, instead of its last one."""
+    for panel in panels(board(name)):
+        if panel["type"] in ("stat", "bargauge"):
+            assert all(target.get("instant") for target in panel["targets"]), panel["title"]
+
+
+def test_no_column_is_cut_off(name: str) -> None:
+    """The columns of a table fit into its panel on a screen of 1440 pixels. One without a width takes 150 or more."""
+    for panel in panels(board(name)):
+        renamed = {
+            old: new
+            for change in panel.get("transformations", ())
+            for old, new in change["options"].get("renameByName", {}).items()
+        }
+        columns: dict[str, dict[str, Any]] = {}
+        for override in panel["fieldConfig"]["overrides"]:
+            column = columns.setdefault(renamed.get(override["matcher"]["options"], override["matcher"]["options"]), {})
+            column.update({value["id"]: value["value"] for value in override["properties"]})
+        wide = sum(column.get("custom.width", 150) for column in columns.values() if not column.get("custom.hidden"))
+        assert panel["type"] != "table" or wide <= (1440 - 32) * panel["gridPos"]["w"] / 24 - 24, panel["title"]
 
 
 def test_graphs_beside_each_other_have_the_same_series() -> None:
