@@ -85,3 +85,11 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     kept = re.sub(r"(\d) (%|(?:ms|s|min|MB|kB)\b)", f"\\1{_NO_BREAK_SPACE}\\2", escaped)
     lines = textwrap.wrap(kept, max(width, 20), initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return [line.replace(_NO_BREAK_SPACE, " ") for line in lines]
+
+
+def cut_lines(lines: list[str], most: int) -> list[str]:
+    """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
+    if len(lines) <= most:
+        return lines
+    start, _, last = lines[most - 1].rpartition(" ")
+    return [*lines[: most - 1], f"{start.rstrip(' ,.') if start.strip() else last[:-2]} …"]
