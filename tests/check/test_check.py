@@ -117,7 +117,8 @@ def test_neighbours_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
     low = during["headroom"]["by_limit"]["cpu"] < LOW and during["cpu"]["own"] >= LEAST_OWN * capacity
     if finding["code"] == "cpu_used_by_others":  # beside still more programs, requests wait for a CPU
         assert finding["severity"] == ("warning" if low else "info")
-    assert finding["runbook"].startswith("/runbooks/UwsgiCpuBound?server=")
+    runbook = {"cpu_bound": "UwsgiCpuBound", "cpu_used_by_others": "UwsgiHostFull"}[finding["code"]]
+    assert finding["runbook"].startswith(f"/runbooks/{runbook}?server=")
 
 
 def test_shares_that_differ_at_a_low_load_are_harmless() -> None:

@@ -56,6 +56,7 @@ from uwsgi_headroom.words.formats import (
     counted,
     duration,
     factor,
+    fit_duration,
     mean_count,
     percent,
     rate,
@@ -193,7 +194,7 @@ def _workers(server: Server) -> Iterator[str]:
             + "  ".join(
                 (
                     _column(worker.share, largest, percent(worker.share or 0.0)),
-                    _column(worker.response_time, longest, duration(worker.response_time or 0.0)),
+                    _column(worker.response_time, longest, fit_duration(worker.response_time or 0.0, 7)),
                     _column(worker.interpreter_load, 1.0, f"{worker.interpreter_load or 0.0:.2f}"),
                     _state(worker),
                 )
@@ -232,7 +233,7 @@ def _code(code: Code) -> Iterator[str]:
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
     for line in code.lines[:_MOST_CODE_LINES]:
-        time = "" if line.per_request is None else duration(line.per_request)
+        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
         yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
     if rest := describe_code_rest(code, _MOST_CODE_LINES):
         yield from _wrap(f"{rest}.", indent=("  ", "  "))
@@ -309,7 +310,7 @@ def _times(at: PredictedLoad) -> tuple[str, str]:
         return _TOO_MUCH, ""
     if at.total_time is None:
         return _NOT_KNOWN, ""
-    return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
+    return fit_duration(at.total_time, 7), "-" if at.total_p95 is None else fit_duration(at.total_p95, 7)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:
