@@ -500,7 +500,7 @@ def test_the_age_of_a_stuck_request_is_a_setting() -> None:
     for seconds, found in ((300.0, False), (290.0, True)):
         figures = compute_figures(idle(), describe_server(reading), stuck_seconds=seconds)
         titles = {finding.code: finding.title for finding in collect_findings(figures)}
-        assert titles.get("request_stuck") == ("Requests are in service for longer than 290 s." if found else None)
+        assert titles.get("request_stuck") == ("Requests are in service for longer than 4 min 50 s." if found else None)
 
 
 def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:

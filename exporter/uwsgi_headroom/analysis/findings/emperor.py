@@ -25,8 +25,8 @@ def find(record: EmperorRecord) -> Iterator[Finding]:
         evidence="; ".join(map(_describe, throttled[:MOST_NAMES])) + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
         f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
-        change="See the emperor's log for why a vassal ends at its start, and correct it. The emperor then starts it "
-        "at its next attempt.",
+        change="See the emperor's log for why a vassal ends at its start, and correct that. The emperor starts the "
+        "vassal at its next attempt.",
     )
 
 

@@ -47,9 +47,9 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             "a thousand million."
             if use.role == "router"
             else "Memory that it takes is missing for workers.",
-            change="Set `max-fd` to the connections that it is to hold, such as 100000."
+            change="Set `max-fd` to the connections that the router is to hold, such as 100000."
             if use.role == "router"
-            else "Find what it keeps.",
+            else f"Find what the {name_role(use)} {'keeps' if one else 'keep'}.",
         )
 
 
