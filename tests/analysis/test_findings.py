@@ -669,7 +669,7 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     ],
 )
 def test_when_others_matter(own: float, idle: float, others: float | None, severity: str | None) -> None:
-    """Neighbours are reported if they use the larger part and CPU headroom is low because of it."""
+    """Other programs are reported if they use the larger part and CPU headroom is low because of it."""
     finding = beside(own, idle, others).get("cpu_used_by_others")
     assert (finding and finding.severity) == severity
 

@@ -1,7 +1,7 @@
 """Computes from the history of a watch what is needed now and then, rather than at each sample.
 
 * `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
-* `NeighbourSlices` judges whether CPU use by others follows the server's requests, from one-minute slices.
+* `OtherPrograms` judges whether CPU use by others follows the server's requests, from one-minute slices.
 * `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
 * `ObjectiveWatch` judges a service level objective, once for each batch of response times.
 """
@@ -92,7 +92,7 @@ class Judge:
         self._watch.deploys.judge_if_due(reading.at)
 
 
-class NeighbourSlices:
+class OtherPrograms:
     """Takes each slice from a history once, when the slice is over. others_follow: None while unknown."""
 
     def __init__(self) -> None:
