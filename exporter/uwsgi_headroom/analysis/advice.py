@@ -283,7 +283,7 @@ def explain_saturation(figures: Figures) -> Explanation | None:
     which = "" if named else " Give your backends names (`--backends`) to see which one."
     return Explanation(
         f"{what} is saturated",
-        f"Make the queries of {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
+        f"Make the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
         f"processes would wait in it as well{_say_most(figures, saturation)}.{which}",
     )
 

@@ -264,7 +264,7 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
         )
     hints = [_HINTS[each.name] for each in destinations if each.name in _HINTS][:1]
     return (
-        f"Make the queries of {join_labels(destinations)} faster or fewer{': ' if hints else ''}{''.join(hints)}. More "
+        f"Make the queries to {join_labels(destinations)} faster or fewer{': ' if hints else ''}{''.join(hints)}. More "
         f"`threads` help only if {join_labels(destinations)} can take more at once; otherwise they wait as well. More "
         "CPU does not help."
     )

@@ -296,8 +296,6 @@ _FIRST_JUDGED = 60.0
 _NEW = 1.0
 """Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
 
-_USUAL = 0.95
-
 
 def describe_objective(objective: Objective) -> str:
     """Write how the objective is kept, such as `99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8),

@@ -11,7 +11,6 @@ from uwsgi_headroom.analysis.findings import (
     clients,
     code_lines,
     diagnosis,
-    emperor,
     evenness,
     health,
     limits,
@@ -84,7 +83,7 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     """The findings about an emperor."""
-    return list(emperor.find(record))
+    return list(parts.find_of_emperor(record))
 
 
 __all__ = [
