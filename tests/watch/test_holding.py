@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
-from uwsgi_headroom.watch.holding import HOLD_SECONDS, HeldFindings
+from uwsgi_headroom.watch.judging import HOLD_SECONDS, HeldFindings
 
 
 def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **more: float) -> Figures:

@@ -19,7 +19,6 @@ from uwsgi_headroom.analysis.findings import (
     loops,
     memory,
     objective,
-    open_files,
     other_programs,
     parts,
     queue,
@@ -36,7 +35,7 @@ from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
-    open_files.find,
+    memory.find_open_files,
     waits.find_blocked_output,
     accepting.find,
     loops.find,
