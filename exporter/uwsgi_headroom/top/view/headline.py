@@ -353,7 +353,7 @@ def _identity(server: Server, width: int) -> Iterator[Text]:
     if identity is None:
         return
     short = [
-        f"master pid {identity.pid}" if identity.pid else "",
+        f"master PID {identity.pid}" if identity.pid else "",
         f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
         f"on {escape_text(identity.host)}" if identity.host else "",
     ]
