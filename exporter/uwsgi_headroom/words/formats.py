@@ -46,9 +46,8 @@ def duration(seconds: float) -> str:
         return f"{_two_digits(seconds)} s"
     form = _long_form(seconds)
     size, unit, smaller, _ = form
-    parts = int(fixed(seconds / smaller))
-    if parts * smaller < 10 * size:
-        return _in_two_units(parts * smaller, form)
+    if seconds < 10 * size - smaller / 2:
+        return _in_two_units(int(fixed(seconds / smaller)) * smaller, form)
     return f"{fixed(seconds / size, grouped=True)} {unit}"
 
 
