@@ -135,6 +135,6 @@ def test_since_the_reload() -> None:
     assert "It began" not in evidence(30, fails_before=False)
     later = evidence(200, fails_before=False, fails_after=180)
     assert re.search(
-        r" It began 3[.\d]* min after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
+        r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
     )
     assert "It began" not in evidence(200, fails_before=False, fails_after=1000)
