@@ -75,7 +75,7 @@ def clear(directory: Path) -> None:
 
 
 def carriers(directory: Path) -> list[int]:
-    """Returns the pids of all processes, except this one, whose TMPDIR is the directory or lies in it."""
+    """Returns the PIDs of all processes, except this one, whose TMPDIR is the directory or lies in it."""
     pids = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user

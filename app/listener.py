@@ -14,7 +14,7 @@ LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 @dataclass(frozen=True)
 class Listener:
-    """A process that listens. demo: the pid of the demo that started it, if a demo did."""
+    """A process that listens. demo: the PID of the demo that started it, if a demo did."""
 
     pid: int
     name: str

@@ -10,7 +10,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with(parent: int) -> None:
-    """Makes the kernel send SIGTERM to this process when its parent (pid `parent`) ends or has already ended."""
+    """Makes the kernel send SIGTERM to this process when its parent (PID `parent`) ends or has already ended."""
     with contextlib.suppress(ImportError, AttributeError):  # without ctypes, only Ctrl-C ends this process
         import ctypes  # noqa: PLC0415  # missing from some builds of Python
 

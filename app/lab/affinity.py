@@ -20,7 +20,7 @@ BOUND = 0.95
 
 
 def recorded(results: Path, experiment: str, setup: str) -> dict[int, list[tuple[int, frozenset[int]]]]:
-    """Returns what the workers of a setup recorded: by the master's pid, each worker's id and affinity mask."""
+    """Returns what the workers of a setup recorded: by the master's PID, each worker's id and affinity mask."""
     file = mask_file(results, experiment, setup)
     found: dict[int, list[tuple[int, frozenset[int]]]] = defaultdict(list)
     for line in file.read_text().splitlines() if file.is_file() else []:

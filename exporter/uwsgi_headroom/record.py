@@ -524,7 +524,7 @@ class ServerRecord(Struct, frozen=True):
     """Whether an emperor is known to run it."""
     thunder_lock: bool | None = None
     accept_lock_holder: int | None = None
-    """The pid of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
+    """The PID of the process that holds the lock of `thunder-lock`, as uWSGI reports it: it is the one that accepts the
     next request. None if there is no such lock, or nobody holds it."""
     caches: tuple[CacheRecord, ...] = ()
     spoolers: tuple[SpoolerRecord, ...] = ()

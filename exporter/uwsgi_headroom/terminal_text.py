@@ -20,6 +20,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 # those that `str.isprintable` already rejects.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 _NO_BREAK_SPACE = "\u00a0"
+_FIGURE = re.compile(r"\d+ (?:d|h|min) \d+ (?:h|min|s)\b|\d (?:%|(?:ms|s|min|h|d|MB|kB)\b)")
 _COMMAND = re.compile(r"`[^`]*`\S*")  # with the punctuation after it
 
 
@@ -82,6 +83,14 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     escaped = _COMMAND.sub(
         lambda found: found[0].replace(" ", _NO_BREAK_SPACE) if len(found[0]) <= room else found[0], escaped
     )
-    kept = re.sub(r"(\d) (%|(?:ms|s|min|MB|kB)\b)", f"\\1{_NO_BREAK_SPACE}\\2", escaped)
+    kept = _FIGURE.sub(lambda found: found[0].replace(" ", _NO_BREAK_SPACE), escaped)
     lines = textwrap.wrap(kept, max(width, 20), initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return [line.replace(_NO_BREAK_SPACE, " ") for line in lines]
+
+
+def cut_lines(lines: list[str], most: int) -> list[str]:
+    """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
+    if len(lines) <= most:
+        return lines
+    start, _, last = lines[most - 1].rpartition(" ")
+    return [*lines[: most - 1], f"{start.rstrip(' ,.') if start.strip() else last[:-2]} …"]

@@ -190,7 +190,7 @@ def test_a_page_is_taken_back(running: Running) -> None:
     slack = running.slack("of mended", count=2)
     assert slack["title"] == "RESOLVED: UwsgiConcurrencyNearCapacity of mended on 10.0.0.1:9238."
     assert slack["color"] == "good"
-    assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 120 min\. ", slack["text"])
+    assert re.match(r"Resolved at 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC, after 2 h\. ", slack["text"])
     _, last = running.wait(first["dedup_key"], "/pagerduty", count=2)
     assert last["event_action"] == "resolve"
 

@@ -176,11 +176,11 @@ def test_an_alert_waits_for_more_than_one_scrape(alert: Alert) -> None:
     assert hold >= LEAST_HOLD, f"hold {alert.alert} for {LEAST_HOLD:g} s at least, not for {alert.hold or 'nothing'}"
 
 
-@pytest.mark.parametrize("knob", dataclasses.fields(Thresholds), ids=lambda field: field.name)
-def test_a_knob_turns_something(knob: dataclasses.Field[Any]) -> None:
-    """Another value changes the rules, and the knob says why one would want that."""
-    value = getattr(Thresholds(), knob.name)
+@pytest.mark.parametrize("threshold", dataclasses.fields(Thresholds), ids=lambda field: field.name)
+def test_a_threshold_turns_something(threshold: dataclasses.Field[Any]) -> None:
+    """Another value changes the rules, and the threshold says why one would want that."""
+    value = getattr(Thresholds(), threshold.name)
     other = f"7{value}" if isinstance(value, str) else 2 * value + 1
-    turned = files.render(changed(Thresholds(), [f"{knob.name}={other}"]))
-    assert turned != files.render(Thresholds()), f"no rule uses {knob.name}: remove it"
-    assert re.fullmatch(r".{20,}\.", knob.metadata["why"]), f"say why one would change {knob.name}"
+    turned = files.render(changed(Thresholds(), [f"{threshold.name}={other}"]))
+    assert turned != files.render(Thresholds()), f"no rule uses {threshold.name}: remove it"
+    assert re.fullmatch(r".{20,}\.", threshold.metadata["why"]), f"say why one would change {threshold.name}"

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings import (
     limits,
     load,
     log,
-    open_files,
+    memory,
     queue,
     setup,
     waits,
@@ -58,26 +58,26 @@ SHARED = {
     "rejected": log.MANY_REFUSED[0],
     "rejected_part": log.MANY_REFUSED[1],
     "connection_shared_threads": waits.LEAST_SHARED,
-    "descriptors": open_files.NEAR,
+    "descriptors": memory.NEAR_DESCRIPTORS,
     "loop_held": wait_states.MOSTLY,
     "output_blocked_threads": waits.LEAST_BLOCKED,
     "shared_cpu_load": setup.BUSY,
 }
-"""Knobs, and the corresponding constants of `check`'s findings."""
+"""Thresholds, and the corresponding constants of `check`'s findings."""
 
 
-@pytest.mark.parametrize("knob", SHARED)
-def test_a_shared_threshold_is_equal(knob: str) -> None:
+@pytest.mark.parametrize("threshold", SHARED)
+def test_a_shared_threshold_is_equal(threshold: str) -> None:
     """The shipped value equals the constant of the findings."""
-    assert getattr(Thresholds(), knob) == SHARED[knob]
+    assert getattr(Thresholds(), threshold) == SHARED[threshold]
 
 
 def test_the_range_of_respawns_is_what_they_are_compared_for() -> None:
-    """`check` counts respawns per minute, and the knob counts them within this range."""
+    """`check` counts respawns per minute, and the threshold counts them within this range."""
     assert Thresholds().respawn_range == f"{MINUTES}m"
 
 
 def test_a_knob_that_is_shared_says_so() -> None:
-    """The knobs whose text names `check` are those that this test compares."""
+    """The thresholds whose text names `check` are those that this test compares."""
     named = {field.name for field in dataclasses.fields(Thresholds) if "s in `check`" in field.metadata["why"]}
     assert named == SHARED.keys()

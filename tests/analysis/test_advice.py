@@ -44,7 +44,9 @@ def test_without_waits_neither_is_advised(threads: int) -> None:
     for code in ("saturation", "queue_wait"):
         change = by_code[code].change
         assert not advises_more(by_code[code])
-        assert change.startswith(f"First see what the threads wait for, which is not known here: run {COMMAND} on ")
+        assert change.startswith(
+            f"Run {COMMAND} on the server's host to see what the threads wait for, which is not known here."
+        )
         assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
 
 
@@ -134,8 +136,8 @@ def test_coroutines_are_not_advised_blindly() -> None:
     requests wait while cores are free, something blocks the worker."""
     off = Waits(off="a worker of this uWSGI serves all its requests on one thread")
     change = judged(full(), off, setup=coroutines())["saturation"].change
-    assert change.startswith("If the requests last by nature (event streams, WebSockets, long polls)")
-    assert "raise `gevent` (or `async`)" in change
+    assert change.startswith("Raise `gevent` (or `async`), the number of requests")
+    assert "if the requests last by nature (event streams, WebSockets, long polls)" in change
     blocked = window(
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )

@@ -189,20 +189,20 @@ def test_inactive_workers_are_no_capacity() -> None:
 
 
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
-    """The CPU headroom beside neighbours, of a server that may use 2 CPUs."""
+    """The CPU headroom beside other programs, of a server that may use 2 CPUs."""
     window_ = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
     shares = compute_shares(window_.cpu)
     return compute_headroom(compute_flow(window_), compute_balance(window_), None, 2.0, shares, follow)
 
 
-def test_neighbours_that_stay_leave_the_idle_cpus() -> None:
+def test_other_programs_that_stay_leave_the_idle_cpus() -> None:
     """Beside a busy loop on each CPU there is no headroom; alone, the server can use all its CPUs."""
     assert room(0.15, 0.0, 1.85).by_limit["cpu"] == pytest.approx(1.0)
     assert room(0.15, 0.85, 1.0).by_limit["cpu"] == pytest.approx(1.0 / 0.15)
     assert room(0.15, 1.85, 0.0).by_limit["cpu"] == pytest.approx(2 / 0.15)
 
 
-def test_neighbours_that_follow_take_their_part() -> None:
+def test_other_programs_that_follow_take_their_part() -> None:
     """A proxy that uses as much CPU as the server, and grows with it, halves the headroom."""
     assert room(0.25, 1.5, 0.25, follow=False).by_limit["cpu"] == pytest.approx(7)
     assert room(0.25, 1.5, 0.25, follow=True).by_limit["cpu"] == pytest.approx(4)
@@ -231,7 +231,7 @@ cpus = st.floats(0, 64)
 
 @given(cpus, cpus, cpus)
 def test_cpu_headroom_is_at_least_reached(own: float, idle: float, others: float) -> None:
-    """The factor is at least 1, and at most as large if neighbours follow as if they stay."""
+    """The factor is at least 1, and at most as large if other programs follow as if they stay."""
     stay, follow = (room(own, idle, others, follow).by_limit.get("cpu") for follow in (False, True))
     assert stay is None or stay >= 1
     assert follow is None or follow >= 1

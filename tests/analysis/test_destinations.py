@@ -132,5 +132,5 @@ def test_the_advice_is_that_of_the_kind() -> None:
     assert "connect timeout" in advise([postgres, silent])
     assert "cache" in advise([dns])
     assert "`pg_stat_activity`" in advise([postgres])
-    assert "not more CPU. More `threads` help only if b can take more" in advise([figures("b", 1)])
+    assert "faster or fewer. More `threads` help only if b can take more" in advise([figures("b", 1)])
     assert not any("raise" in advise(each).lower() for each in ([silent], [dns], [postgres]))

@@ -106,8 +106,8 @@ def test_without_a_cause_nothing_is_advised() -> None:
 
 @pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
 def test_requests_that_sleep_lack_no_cpu(own: float) -> None:
-    """Beside neighbours that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one whose
-    requests do has, and it is critical if they wait for most of their time."""
+    """Beside other programs that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one
+    whose requests do has, and it is critical if they wait for most of their time."""
     rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
     severities = []
     for cpu_wait in (0.1, 0.5, 1.2):
@@ -132,7 +132,7 @@ def test_requests_that_take_turns_on_full_cpus_are_hurt(used: float, severity: s
 
 
 def test_requests_behind_a_burst_are_not_called_starved() -> None:
-    """Beside a neighbour that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
+    """Beside another program that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
     their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
     rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
     waits = {"cpu": 0.61, "cpu_wait": 0.18, "interpreter_lock": 1.5, "backend": 0.81}
@@ -142,7 +142,7 @@ def test_requests_behind_a_burst_are_not_called_starved() -> None:
 
 
 def test_requests_that_share_the_cpus_among_themselves_are_starved() -> None:
-    """Beside weak neighbours, four workers use most of two CPUs: their requests wait for the lock of an interpreter
+    """Beside weak other programs, four workers use most of two CPUs: their requests wait for the lock of an interpreter
     that has half of a CPU."""
     rows = [worker(number, 500, each=0.3, cpu=26.0, busy=155.0) for number in (1, 2, 3, 4)]
     waits = {"cpu": 1.75, "cpu_wait": 1.1, "interpreter_lock": 7.5}
@@ -152,9 +152,9 @@ def test_requests_that_share_the_cpus_among_themselves_are_starved() -> None:
 
 
 @pytest.mark.parametrize(("waited", "severity"), [(0.1, "warning"), (0.7, "critical")])
-def test_a_short_wait_beside_a_neighbour_is_not_critical(waited: float, severity: str) -> None:
-    """A neighbour takes the CPUs, and users notice the queue: why is not known, and it is critical only if they spend
-    most of their time there."""
+def test_a_short_wait_beside_another_program_is_not_critical(waited: float, severity: str) -> None:
+    """Another program takes the CPUs, and users notice the queue: why is not known, and it is critical only if they
+    spend most of their time there."""
     rows = [worker(1, 480, each=0.18, cpu=22.0, busy=87.0)]
     beside = window(60, *rows, cpu=(0.37, 0.02, 0.61), **{"app.sock": 480 * waited})
     first = judge(beside, Server(processes=1, threads=4, cpus=1.0))[0]

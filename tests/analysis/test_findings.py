@@ -500,7 +500,7 @@ def test_the_age_of_a_stuck_request_is_a_setting() -> None:
     for seconds, found in ((300.0, False), (290.0, True)):
         figures = compute_figures(idle(), describe_server(reading), stuck_seconds=seconds)
         titles = {finding.code: finding.title for finding in collect_findings(figures)}
-        assert titles.get("request_stuck") == ("Requests are in service for longer than 290 s." if found else None)
+        assert titles.get("request_stuck") == ("Requests are in service for longer than 4 min 50 s." if found else None)
 
 
 def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:
@@ -669,7 +669,7 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     ],
 )
 def test_when_others_matter(own: float, idle: float, others: float | None, severity: str | None) -> None:
-    """Neighbours are reported if they use the larger part and CPU headroom is low because of it."""
+    """Other programs are reported if they use the larger part and CPU headroom is low because of it."""
     finding = beside(own, idle, others).get("cpu_used_by_others")
     assert (finding and finding.severity) == severity
 

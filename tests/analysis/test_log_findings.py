@@ -104,12 +104,16 @@ def test_the_signal_of_a_crash_is_in_the_title() -> None:
     message = LogMessage(5, 5, (1,), (11,))
     finding = judged(lost(), says(killed_by_signal=message))["requests_lost"]
     assert finding.title == "Workers ended by signal 11 (SIGSEGV) with requests in service."
-    assert finding.change.startswith("By uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. A crash in")
+    assert finding.change.startswith(
+        "Correct the cause: by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times. A crash in"
+    )
     caught = judged(lost(), says(segmentation_fault=LogMessage(5, 5), worker_died=LogMessage(5, 5, (1,))))
     assert caught["requests_lost"].title == finding.title
     unproven = judged(lost(), says(killed_by_signal=replace_agreed(message, 0)))["requests_lost"]
     assert unproven.title == "Workers ended with requests in service."
-    assert unproven.change.startswith("Unproven, by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times.")
+    assert unproven.change.startswith(
+        "Correct the cause: unproven, by uWSGI's log, worker 1 was killed by signal 11 (SIGSEGV), 5 times."
+    )
     several = judged(lost(), says(killed_by_signal=LogMessage(5, 5, (1, 2), (9, 11))))["requests_lost"]
     assert several.title == "Workers ended with requests in service."
 
@@ -135,8 +139,8 @@ SEE = "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of mem
         ),
         (
             LogRecord(),
-            "uWSGI's log, which is read, has no known message about it. See it for `died, killed by signal`, and "
-            "`dmesg` for `Out of memory`.",
+            "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`: it is read here, and has "
+            "no known message about that.",
         ),
     ],
 )
@@ -150,7 +154,7 @@ def test_the_exception_of_requests_is_named() -> None:
     raising = replace(idle(), exceptions=500)
     log = says(traceback=LogMessage(500, 500, place="KeyError at shop/views.py:12"))
     assert judged(raising, log)["exceptions"].change == (
-        "By uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 times."
+        "Correct the cause: by uWSGI's log, an exception was raised (KeyError at shop/views.py:12), 500 times."
     )
 
 

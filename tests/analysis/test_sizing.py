@@ -181,7 +181,7 @@ def test_interpreters_stop_threads() -> None:
     assert "Beyond that the CPUs are the limit: more load needs more CPUs." in small
 
 
-def test_neighbours_leave_less_cpu() -> None:
+def test_other_programs_leave_less_cpu() -> None:
     """Only the CPUs that the workers use or that are idle serve more requests."""
     full = minute(2, 8.0, 40.0, cpu=0.01, full_seconds=60.0)
     shared = replace(full, cpu=window(60, cpu=(0.4, 0.6, 1.0)).cpu)
@@ -190,7 +190,7 @@ def test_neighbours_leave_less_cpu() -> None:
     assert step.stopped_by == "cpu"
 
 
-def test_neighbours_that_use_all_cpus_leave_a_share() -> None:
+def test_other_programs_that_use_all_cpus_leave_a_share() -> None:
     """Linux gives a server its share of the CPUs when it needs it, so requests that hardly compute are still served."""
     full = minute(2, 8.0, 40.0, cpu=0.0002, full_seconds=60.0)
     crowded = replace(full, cpu=window(60, cpu=(0.01, 0.0, 1.99)).cpu)

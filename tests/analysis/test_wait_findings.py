@@ -99,7 +99,7 @@ def test_a_backend_is_named() -> None:
         "70 % of the threads' time: 7.0 of 16 threads wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 "
         "ms; 10 % of the threads' time: 1.0 of 16 threads wait for redis at *:6379, "
     )
-    assert "not more CPU" in finding.change
+    assert "More CPU does not help" in finding.change
     unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]
     assert unnamed.title == "Most of the threads' time is spent waiting for backends."
 

@@ -24,7 +24,7 @@ from tools.support.driven_top import driven
 from tools.support.exporter import COMMAND, clean_environment, exporter, run
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.findings.neighbours import LOW
+from uwsgi_headroom.analysis.findings.other_programs import LOW
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
 
@@ -91,7 +91,7 @@ def burners(count: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_neighbours_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
+def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
     """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them; what the kernel leaves
     the workers in any case is left.
 
@@ -117,7 +117,8 @@ def test_neighbours_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
     low = during["headroom"]["by_limit"]["cpu"] < LOW and during["cpu"]["own"] >= LEAST_OWN * capacity
     if finding["code"] == "cpu_used_by_others":  # beside still more programs, requests wait for a CPU
         assert finding["severity"] == ("warning" if low else "info")
-    assert finding["runbook"].startswith("/runbooks/UwsgiCpuBound?server=")
+    runbook = {"cpu_bound": "UwsgiCpuBound", "cpu_used_by_others": "UwsgiHostFull"}[finding["code"]]
+    assert finding["runbook"].startswith(f"/runbooks/{runbook}?server=")
 
 
 def test_shares_that_differ_at_a_low_load_are_harmless() -> None:

@@ -160,6 +160,55 @@ def test_a_full_host_is_said_once() -> None:
     assert json.loads(reports.render_json([full[0], unreadable()], single=False))["host"] is None
 
 
+def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
+    """In one line, cut at a whole word with an ellipsis. What a full host lacks is said once for each host, and its
+    servers have no line for it."""
+
+    def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
+        server = busy_server(name)
+        known = msgspec.structs.replace(server.host, cpus=2.0, limited_by="host") if server.host else None
+        finding = schema.Finding(
+            code="queue_wait",
+            severity="warning",
+            title="Requests wait.",
+            evidence="",
+            meaning="",
+            change=change,
+            runbook=None,
+            of_host=of_host,
+        )
+        return msgspec.structs.replace(
+            server,
+            status="warning",
+            verdict=finding.title,
+            findings=(finding,),
+            host=known,
+            identity=schema.Identity(host=host),
+            cpu=schema.Cpu(own=0.9, idle=0.02, others=0.1, others_follow=None),
+        )
+
+    long = "Raise `threads` from 4 to 7: there are 7.7 requests at once for 8 threads, and more come. Check again then."
+    judged = [
+        troubled("first", "web1", long),
+        *(troubled(f"cpu{number}", "web1", "Add CPUs.", of_host=True) for number in (1, 2)),
+        troubled("alone", "web3", "Add CPUs.", of_host=True),
+        *(troubled(f"other{number}", "web2", "Add CPUs.", of_host=True) for number in (1, 2)),
+        busy_server(),
+    ]
+    head, _, _ = "\n".join(reports.render_list(judged)).partition("\n---")
+    assert [line for line in head.splitlines() if "  DO  " in line] == [
+        "          DO  Raise `threads` from 4 to 7: there are 7.7 requests at once for …",
+        "          DO  Add CPUs",
+    ]
+    assert head.index("alone") < head.index("DO  Add CPUs") < head.index("other1")
+    assert [line[:22] for line in head.splitlines() if "CPUs are full" in line] == [
+        "web1: CPUs are full: 2",
+        "web2: CPUs are full: 2",
+    ]
+    document = json.loads(reports.render_json(judged, single=False))
+    assert document["host"].count("CPUs are full") == 2
+
+
 def test_a_long_name_has_a_line_of_its_own() -> None:
     """A long name is not cut, because names differ at their ends."""
     name = "/srv/application-with-a-long-name/run/uwsgi.stats"

@@ -43,7 +43,7 @@ def test_drift_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_thresholds_are_those_of_the_rules(
     assignment: str, file: str, title: str, steps: list[float | None], tmp_path: Path
 ) -> None:
-    """A knob that changes an alert also changes the colours."""
+    """A threshold that changes an alert also changes the colours."""
     assert run("--out", str(tmp_path), "--set", assignment) == 0
     (panel,) = [panel for panel in panels(json.loads((tmp_path / file).read_text())) if panel["title"] == title]
     assert [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]] == steps

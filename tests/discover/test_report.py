@@ -44,7 +44,7 @@ def test_each_finding_says_what_to_do() -> None:
         "  master 11 of user www-data: unix:///run/api.stats",
         "",
         "Cannot be read: this user may not inspect its sockets",
-        "  pid 12 of user nobody",
+        "  PID 12 of user nobody",
         "",
         "uWSGI without a stats server; `uwsgi-headroom discover` prints the steps that turn it on:",
         "  master 13 of user root, mute.ini",
@@ -59,8 +59,8 @@ def test_a_reason_is_given_once() -> None:
     masters = [FoundMaster(pid, user, trouble="not allowed") for user in ("a", "b") for pid in range(1, 13)]
     assert render_report(masters) == [
         "Cannot be read: not allowed",
-        "  pids 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
-        "  pids 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user a",
+        "  PIDs 1, 2, 3, 4, 5, 6, 7, 8 and 4 more of user b",
     ]
 
 

@@ -17,7 +17,7 @@ from uwsgi_headroom.documents.sentences import describe_objective, describe_perc
         (Percentile(share=0.9, seconds=0.2, low=0.0, high=0.35), "200 ms (up to 350 ms)"),
         (SHORT, "under 160 ms"),
         (Percentile(share=0.5, seconds=None, low=0.0, high=0.3, under=0.16), "under 160 ms (up to 300 ms)"),
-        (Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0), "2 min (100 s to 2.3 min)"),
+        (Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0), "2 min (100 s to 2 min 20 s)"),
     ],
 )
 def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> None:
@@ -52,8 +52,8 @@ def test_percentiles_of_a_server(section: ResponseTimes, short: bool, texts: lis
     [
         (
             objective(burn(300.0, 0.018), burn(310.0, 0.018), load_multiple=1.62, load_multiple_reached=True),
-            "99 % within 1 s: 1.8 % missed it in the last 5.2 min (burn rate 1.8), queue wait 2.0 ms; p95 reaches 1 s "
-            "at 1.6x today's load",
+            "99 % within 1 s: 1.8 % missed it in the last 5 min 10 s (burn rate 1.8), queue wait 2.0 ms; p95 reaches "
+            "1 s at 1.6x today's load",
         ),
         (
             objective(load_multiple=1.8, load_multiple_reached=False, queue_wait=None),

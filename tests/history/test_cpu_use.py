@@ -165,7 +165,7 @@ def test_long_running_child_counts_as_others_while_it_runs() -> None:
     assert watched.cpu.own_seconds + watched.cpu.others_seconds == pytest.approx(2.0 * 59)
 
 
-def test_two_servers_on_one_host_are_each_others_neighbours() -> None:
+def test_two_servers_on_one_host_are_other_programs_to_each_other() -> None:
     """Two servers share the idle time, and each sees the other's CPU time as used by others."""
     servers = [Watched(Server(processes=1, idle=0.0)) for _ in range(2)]
     own = (0.3, 0.9)

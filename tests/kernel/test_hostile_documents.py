@@ -64,7 +64,7 @@ def test_an_impossible_socket_name(name: str) -> None:
     ],
 )
 def test_any_master_pid(pid: int, answer: Answer) -> None:
-    """A document may contain any master pid: nothing is proven, and nothing fails."""
+    """A document may contain any master PID: nothing is proven, and nothing fails."""
     host = Host().read_facts(stats.decode(json.dumps({"pid": pid, "workers": []}).encode()), answer)
     assert host.off
 

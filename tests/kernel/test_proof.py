@@ -80,7 +80,7 @@ def test_equal_by_coincidence() -> None:
             pid = int(children.read_text())
             reason = prove_master_pid(pid, peer_pid=pid, listener=None).reason
             assert reason
-            assert f"process {pid} runs in another PID namespace, where its pid is 1" in reason
+            assert f"process {pid} runs in another PID namespace, where its PID is 1" in reason
         finally:
             nested.kill()
 

@@ -85,7 +85,7 @@ def test_a_report_of_a_history_file(written: Written, history: str, capsys: pyte
 def test_missing_days_are_said(written: Written, history: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On standard error, as in the report."""
     assert cli.main(["report", "--history", history]) == 0
-    assert "uwsgi-headroom: shop: no data for 30 days of 30 days" in capsys.readouterr().err
+    assert "uwsgi-headroom: shop: no data for 30 d of 30 d" in capsys.readouterr().err
     assert str(written.reviews[0][1]) == "review.html"
 
 

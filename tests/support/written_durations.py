@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-DURATION = r"(\d[\d.]*) (ms|s|min|h)\b"
+DURATION = r"(\d[\d.]*) (ms|s|min|h)\b(?: (\d+) (s|min)\b)?"
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -19,10 +19,12 @@ class Written(NamedTuple):
 
 def read_durations(text: str) -> list[Written]:
     """Each duration in a text."""
-    return [
-        Written(float(number) * _UNITS[unit], 0.5001 * 10.0 ** -len(number.partition(".")[2]) * _UNITS[unit])
-        for number, unit in re.findall(DURATION, text)
-    ]
+    return [_read(*parts) for parts in re.findall(DURATION, text)]
+
+
+def _read(number: str, unit: str, rest: str, smaller: str) -> Written:
+    step = 10.0 ** -len(number.partition(".")[2]) * _UNITS[smaller or unit]
+    return Written(float(number) * _UNITS[unit] + (float(rest) * _UNITS[smaller] if rest else 0.0), 0.5001 * step)
 
 
 def check_sum(whole: Written, parts: Sequence[Written]) -> None:

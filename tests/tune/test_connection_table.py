@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
-from uwsgi_headroom.tune.experiment import connection_table, run
-from uwsgi_headroom.tune.experiment.connection_table import MOST_SECONDS, overfull_since
+from uwsgi_headroom.tune.experiment import run
 from uwsgi_headroom.tune.experiment.results import Outcome
+from uwsgi_headroom.tune.experiment.run import MOST_SECONDS, overfull_since
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Load
 
@@ -62,7 +62,7 @@ def test_dropped_packets_are_blamed_on_a_full_table(
     after: ConnectionTable | None,
     expected: bool,
 ) -> None:
-    monkeypatch.setattr(connection_table, "read_table", lambda: after)
+    monkeypatch.setattr(run, "read_table", lambda: after)
     assert overfull_since(before) == (after if expected else None)
 
 
@@ -76,9 +76,9 @@ def test_a_run_waits_until_half_of_the_table_is_free(
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(connection_table, "read_table", lambda: table(next(left)))
-    monkeypatch.setattr(connection_table, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    connection_table.wait_for_room()
+    monkeypatch.setattr(run, "read_table", lambda: table(next(left)))
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    run.wait_for_room()
     assert now == waited
 
 
@@ -94,9 +94,8 @@ def test_a_run_is_repeated_once(monkeypatch: pytest.MonkeyPatch, drops: list[int
         return Outcome(setup=planned.setup.name, load=planned.label, number=planned.number, answers=None)
 
     monkeypatch.setattr(run, "_attempt", attempt)
-    for module in (connection_table, run):
-        monkeypatch.setattr(module, "read_table", lambda: table(1000, next(readings)))
-    monkeypatch.setattr(connection_table, "wait_for_room", lambda: said.append("waited"))
+    monkeypatch.setattr(run, "read_table", lambda: table(1000, next(readings)))
+    monkeypatch.setattr(run, "wait_for_room", lambda: said.append("waited"))
     outcome = run.run_once(
         run.Planned(Setup(name="x", command=("server",)), Load(clients=1), "short", 0), say=said.append
     )

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.tune.test_ini import NAMES, VALUES, write
 from uwsgi_headroom.analysis.what_if import Setting
-from uwsgi_headroom.tune.application.ini import TUNED, read_ini
-from uwsgi_headroom.tune.application.ini_edit import edit_ini, make_diff
+from uwsgi_headroom.tune.application.ini import TUNED, edit_ini, make_diff, read_ini
 from uwsgi_headroom.tune.application.variant import Variant
 
 SHOP = """\

@@ -53,7 +53,7 @@ def test_noise_that_was_seen_counts() -> None:
     assert found.margin > 0.9
 
 
-def test_busy_neighbours_widen_the_margin_from_the_first_run() -> None:
+def test_busy_other_programs_widen_the_margin_from_the_first_run() -> None:
     """A single pair of runs beside busy programs proves little."""
     assert find_usual(0.0) == USUAL
     scores = {"a": {0: 12.0}, "b": {0: 10.0}}

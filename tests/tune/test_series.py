@@ -76,7 +76,7 @@ def test_interrupted_series_continues(tmp_path):
     assert outcomes[0].observed.residency == {1: {0: 1.5}}
     assert run_series(plan, file, said.append, Runs(stop_after=0)) == outcomes
     assert len(file.read_text().splitlines()) == 8
-    assert said[0] == "1 of 8: A under light, run 1; 2.6 min left"
+    assert said[0] == "1 of 8: A under light, run 1; 2 min 36 s left"
     assert said[1] == "  1 requests/s, mean 20 ms"
     assert "3 of 8 runs are in" in said[7]
     assert "  failed: The server B ended." in said

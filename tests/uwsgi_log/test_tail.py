@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.other_namespaces import as_root
 from uwsgi_headroom.uwsgi_log import tail as module
-from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES, LONGEST_LINE
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LONGEST_UNENDED
 from uwsgi_headroom.uwsgi_log.tail import DRAIN_SECONDS, IDLE_SECONDS, MOST_BEHIND, Tail
 from uwsgi_headroom.watch.log_reader import TURN_SECONDS
 
@@ -181,17 +181,17 @@ def test_a_deleted_file_is_read_while_it_grows(path: Path, read: Read) -> None:
 
 
 def test_a_long_line_is_left_out(path: Path, read: Read) -> None:
-    """Of a line without an end, no more than LONGEST_LINE is kept, and what follows it is read."""
+    """Of a line without an end, no more than LONGEST_UNENDED is kept, and what follows it is read."""
     path.touch()
     read()
     with path.open("ab") as file:
         file.truncate(5 * MOST_BEHIND)  # a hole, which costs no disk
-    append(path, b"x" * (2 * LONGEST_LINE) + b"\nnext\n")
+    append(path, b"x" * (2 * LONGEST_UNENDED) + b"\nnext\n")
     assert read().endswith(b"next\n")
-    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_LINE
+    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_UNENDED
     append(path, b"y" * (3 * BLOCK_BYTES))
     assert read() == b""
-    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_LINE
+    assert len(read.tail._files[-1]._lines.carry) <= LONGEST_UNENDED
     append(path, b"\nlast\n")
     assert read() == b"last\n"
 

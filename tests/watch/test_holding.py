@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
-from uwsgi_headroom.watch.holding import HOLD_SECONDS, HeldFindings
+from uwsgi_headroom.watch.judging import HOLD_SECONDS, HeldFindings
 
 
 def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **more: float) -> Figures:
@@ -135,6 +135,6 @@ def test_since_the_reload() -> None:
     assert "It began" not in evidence(30, fails_before=False)
     later = evidence(200, fails_before=False, fails_after=180)
     assert re.search(
-        r" It began 3[.\d]* min after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
+        r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
     )
     assert "It began" not in evidence(200, fails_before=False, fails_after=1000)

@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch import log_reader
 from uwsgi_headroom.watch.log_reader import BURST_SECONDS, BYTES_PER_SECOND, MOST_CPU, LogReader
 from uwsgi_headroom.watch.watch import Watch

@@ -263,7 +263,7 @@ def test_what_is_not_known(chromium: Browser) -> None:
         assert not shown.page.is_visible(".factor")
         assert "UNKNOWN" in shown.text(".state")
         assert not shown.page.is_visible(".act")
-        assert "not known: the pid of uWSGI's master is not proven" in shown.text("table[aria-label=Sockets]")
+        assert "not known: the PID of uWSGI's master is not proven" in shown.text("table[aria-label=Sockets]")
         assert "stats-no-cores" in shown.text(".unknown")
         figures = ("throughput", "observed", "busy", "full")
         assert {shown.text(f"[data-figure={figure}]") for figure in figures} == {"\u2013"}

@@ -59,7 +59,7 @@ def test_a_week(chromium: Browser, port: int) -> None:
         labels = shown.page.locator("fieldset", has_text="Last").locator("label").all_inner_texts()
         assert labels == ["5 m", "15 m", "1 h", "6 h", "1 d", "7 d", "30 d"]
         assert shown.page.get_by_role("radio", name="7 d").is_checked()
-        assert re.search(r"History since .* \(14 days\)\.", shown.text("details:last-child"))
+        assert re.search(r"History since .* \(14 d\)\.", shown.text("details:last-child"))
         assert "Each point is a mean over 30 min" in shown.text(".ranges")
         assert re.fullmatch(
             r"latest, (\d+ \w+ )?\d\d:[03]0 to (\d+ \w+ )?\d\d:[03]0 (CET|CEST|GMT\+[12])", legend(shown)

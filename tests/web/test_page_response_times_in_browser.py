@@ -221,8 +221,8 @@ def test_a_young_history_says_how_long_it_is(page: Tab) -> None:
     assert isinstance(shown, list)
     assert shown[0][2:4] == ["2.0", DASH]
     assert shown[0][5:7] == [
-        f"4.2 min so far: 2{SPACE}% bad: 20 slow of 1,000",
-        "4.2 min so far: 64 requests, 100 are needed",
+        f"4 min 10 s so far: 2{SPACE}% bad: 20 slow of 1,000",
+        "4 min 10 s so far: 64 requests, 100 are needed",
     ]
 
 

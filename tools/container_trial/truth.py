@@ -43,7 +43,7 @@ def waiting_requests(count: int, path: str, address: tuple[str, int], answer_sec
 
 
 def cpu_seconds(master_pid: int) -> float:
-    """Returns the CPU time of a master's workers, whose pid is that of the host."""
+    """Returns the CPU time of a master's workers, whose PID is that of the host."""
     times = [worker.cpu_times() for worker in psutil.Process(master_pid).children()]
     return sum(used.user + used.system for used in times)
 

@@ -87,7 +87,7 @@ def wrapped(directory: Path, binary: str, command: str) -> str:
 
 
 def peer_pid(path: str) -> int:
-    """The pid of the process that called listen(2) on a UNIX socket, in this process's PID namespace."""
+    """The PID of the process that called listen(2) on a UNIX socket, in this process's PID namespace."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
         return int(struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])

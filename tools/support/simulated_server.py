@@ -60,7 +60,7 @@ class Slot:
 class Server:
     """A server. host: whether the kernel provides facts about its processes; cores: False is stats-no-cores; queue: the
     length of its listen queue, None if it cannot be measured; idle: idle CPUs, None if unknown; others: CPUs in use by
-    others; waits: what its threads wait for, None if that is switched off; accept_lock: the pid that holds the lock of
+    others; waits: what its threads wait for, None if that is switched off; accept_lock: the PID that holds the lock of
     `thunder-lock`, None without that option."""
 
     processes: int = 4

@@ -1,6 +1,6 @@
 """Imported by each uWSGI of the lab: records the CPUs that each worker may run on, when the worker starts.
 
-Appends a line of JSON to the file that `LAB_MASKS` names: the master's pid, the worker's id and its affinity mask.
+Appends a line of JSON to the file that `LAB_MASKS` names: the master's PID, the worker's id and its affinity mask.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if waits_for_a_reload(figures):
         return Explanation(
             "uWSGI was reloaded",
-            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`), which replaces one worker after another.",
+            "Use a chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another, if "
+            "requests waited while a full reload loaded the application.",
         )
     return spawn_earlier(figures)
 
@@ -301,8 +301,8 @@ def explain_saturation(figures: Figures) -> Explanation | None:
     which = "" if named else " Give your backends names (`--backends`) to see which one."
     return Explanation(
         f"{what} is saturated",
-        "Make its queries faster or fewer, or give it more capacity: more threads or processes would wait in it as "
-        f"well{_say_most(figures, saturation)}.{which}",
+        f"Make the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
+        f"processes would wait in it as well{_say_most(figures, saturation)}.{which}",
     )
 
 
@@ -355,8 +355,8 @@ LESS_CHILDREN = "Start fewer of these programs at once, for example from a queue
 """The advice about programs that requests start and wait for."""
 
 GET_CPU = (
-    "Find out who has the CPUs meanwhile: see in `top` what else runs and what the hypervisor takes (`st`), the weight "
-    "of uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
+    "Find out who has the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
+    "uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""
 
@@ -395,12 +395,10 @@ def are_waits_known(figures: Figures) -> bool:
 def _see_waits_first(figures: Figures) -> str:
     """How to see what the threads wait for, and what to do in each case."""
     waits = figures.server.waits
-    if waits is None or waits.needs_right:
-        how = f"run {_check_as_root(figures.server)}"
-    else:
-        how = f"run {show_calls(figures.server)}"
+    is_hidden = waits is None or waits.needs_right
+    how = _check_as_root(figures.server) if is_hidden else show_calls(figures.server)
     return (
-        f"First see what the threads wait for, which is not known here: {how}. "
+        f"Run {how} to see what the threads wait for, which is not known here. "
         "If it is a lock of the application, hold it for less time; more processes help only if each has its own. If "
         "it is a backend, make it faster, or let it take more at once. If it is slow clients, let the web server in "
         "front buffer requests and responses. Leave `threads` and `processes` as they are until then: more of them may "
@@ -425,8 +423,8 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "If the requests last by nature (event streams, WebSockets, long polls), or wait for a backend that can take "
-        "more at once, raise `gevent` (or `async`), the number of requests that a worker serves at once. If they wait "
+        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests last by "
+        "nature (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If they wait "
         "for a lock or a full backend, make that faster: more of them would wait as well."
     )
 

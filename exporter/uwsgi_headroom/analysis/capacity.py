@@ -11,11 +11,11 @@ seen and is used enough to know its limit (`locks`). The smallest factor of the 
 several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
 an interpreter, and interpreters because they wait for a CPU.
 
-Other programs ("neighbours") also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own +
-idle) / own. The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from its
-neighbours if it needs it: a server at rest beside a batch job has no less headroom for it. Neighbours whose use grows
-with the server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own +
-others), which is never more. If idle time is unknown, all usable CPUs count as the server's.
+Other programs also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own + idle) / own.
+The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from other programs if
+it needs it: a server at rest beside a batch job has no less headroom for it. Other programs whose use grows with the
+server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own + others),
+which is never more. If idle time is unknown, all usable CPUs count as the server's.
 
 Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
 limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
@@ -164,7 +164,7 @@ def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> flo
 
 
 def _cpu_room(cpu: CpuShares, usable: float, *, others_follow: bool) -> tuple[float, float]:
-    """The CPUs that the server, and the neighbours that grow with it, use now, and those that they can use."""
+    """The CPUs that the server, and the other programs that grow with it, use now, and those that they can use."""
     used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
     return used, max(used + cpu.idle, LEAST_OWN * usable)
 
@@ -231,8 +231,8 @@ def extract_pair(window: Window) -> tuple[float, float] | None:
 
 
 def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
-    """Whether the CPU use of neighbours grows with the requests; None if there are too few slices, or the load is too
-    steady. Each slice: requests per second, and CPUs used by others.
+    """Whether the CPU use of other programs grows with the requests; None if there are too few slices, or the load is
+    too steady. Each slice: requests per second, and CPUs used by others.
 
     A batch job does not change when the server gets more requests. An nginx in front of the server, or a database
     behind it, on the same host, grows with the server. From minute to minute, the CPU use of others then rises and

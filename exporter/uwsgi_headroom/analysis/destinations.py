@@ -264,8 +264,9 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
         )
     hints = [_HINTS[each.name] for each in destinations if each.name in _HINTS][:1]
     return (
-        f"Faster or fewer queries, not more CPU{': ' if hints else ''}{''.join(hints)}. More `threads` help only if "
-        f"{join_labels(destinations)} can take more at once; otherwise they wait as well."
+        f"Make the queries to {join_labels(destinations)} faster or fewer{': ' if hints else ''}{''.join(hints)}. More "
+        f"`threads` help only if {join_labels(destinations)} can take more at once; otherwise they wait as well. More "
+        "CPU does not help."
     )
 
 

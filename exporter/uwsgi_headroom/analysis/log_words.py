@@ -43,8 +43,9 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
         return f"{plain.rstrip('.')}; `{log.turn_on}` has it read here."
     quoted = [quote(code, log.messages[code]) for code in codes if code in log.messages]
     if not quoted:
-        return f"uWSGI's log, which is read, has no known message about it. See it for {why}."
-    return " ".join([*quoted[:_MOST_QUOTED], *_explain_signal(log)])
+        return f"See uWSGI's log for {why}: it is read here, and has no known message about that."
+    first, *more = quoted[:_MOST_QUOTED]
+    return " ".join([f"Correct the cause: {first[0].lower()}{first[1:]}", *more, *_explain_signal(log)])
 
 
 def quote(code: str, message: LogMessage) -> str:

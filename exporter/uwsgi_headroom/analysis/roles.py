@@ -17,7 +17,7 @@ def list_busy(figures: Figures) -> list[RoleUse]:
     return sorted(busy, key=lambda use: -(use.cpus or 0.0))
 
 
-def find_main_neighbour(figures: Figures) -> RoleUse | None:
+def find_main_role(figures: Figures) -> RoleUse | None:
     """The role that uses most of the CPU that others use; None if that is another program's, or not known."""
     busy, others = list_busy(figures), figures.cpu.others if figures.cpu else None
     return busy[0] if busy and others and (busy[0].cpus or 0.0) >= others / 2 else None

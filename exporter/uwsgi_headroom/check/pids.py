@@ -30,7 +30,7 @@ from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import chosen as exact
-from uwsgi_headroom.words.formats import counted, duration, listed, numbered
+from uwsgi_headroom.words.formats import counted, duration, fit_duration, listed, numbered
 from uwsgi_headroom.words.states import WORKERS
 
 WIDTH = 80
@@ -183,7 +183,7 @@ def _pid(process: Worker) -> int | None:
 
 
 def _describe(worker: Worker) -> str:
-    age = "-" if worker.age is None or not worker.pid else duration(worker.age)
+    age = "-" if worker.age is None or not worker.pid else fit_duration(worker.age, 8)
     pid = _pid(worker) or "-"
     return f"  {worker.worker_id:>6}  {pid:>7}  {WORKERS[worker.state].short:7}  {age:8}  {_say_requests(worker)}"
 

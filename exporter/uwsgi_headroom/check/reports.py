@@ -1,8 +1,8 @@
 """Writes verdicts as text of 80 columns without colour, and as JSON.
 
 The text of one server begins with what is wrong, what to do and what users feel, then has the figures behind it and
-each finding; of several servers, it has a line for each, worst first, then the details of any problem. The JSON is each
-server's document, as in the exporter's API, over the time that it was watched.
+each finding; of several servers, it has a line for each, worst first, with what to do first below it, then the details
+of any problem. The JSON is each server's document, as in the exporter's API, over the time that it was watched.
 """
 
 from __future__ import annotations
@@ -42,18 +42,21 @@ from uwsgi_headroom.documents.sentences import (
     describe_since,
     describe_stuck,
     describe_total_time,
+    find_first_act,
     find_since,
+    lacks_host_only,
     list_percentiles,
     split_request_time,
     write_moment,
 )
-from uwsgi_headroom.terminal_text import bar, escape_text, wrap
+from uwsgi_headroom.terminal_text import bar, cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import (
     amount,
     byte_size,
     counted,
     duration,
     factor,
+    fit_duration,
     mean_count,
     percent,
     rate,
@@ -191,7 +194,7 @@ def _workers(server: Server) -> Iterator[str]:
             + "  ".join(
                 (
                     _column(worker.share, largest, percent(worker.share or 0.0)),
-                    _column(worker.response_time, longest, duration(worker.response_time or 0.0)),
+                    _column(worker.response_time, longest, fit_duration(worker.response_time or 0.0, 7)),
                     _column(worker.interpreter_load, 1.0, f"{worker.interpreter_load or 0.0:.2f}"),
                     _state(worker),
                 )
@@ -230,7 +233,7 @@ def _code(code: Code) -> Iterator[str]:
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
     for line in code.lines[:_MOST_CODE_LINES]:
-        time = "" if line.per_request is None else duration(line.per_request)
+        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
         yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
     if rest := describe_code_rest(code, _MOST_CODE_LINES):
         yield from _wrap(f"{rest}.", indent=("  ", "  "))
@@ -307,7 +310,7 @@ def _times(at: PredictedLoad) -> tuple[str, str]:
         return _TOO_MUCH, ""
     if at.total_time is None:
         return _NOT_KNOWN, ""
-    return duration(at.total_time), "-" if at.total_p95 is None else duration(at.total_p95)
+    return fit_duration(at.total_time, 7), "-" if at.total_p95 is None else fit_duration(at.total_p95, 7)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:
@@ -332,13 +335,17 @@ _LONGEST_NAME = 24
 def render_list(judged: Sequence[Server]) -> Iterator[str]:
     """Write the whole report."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
-    if host := describe_full_host(judged):
-        yield from _wrap(host, indent=("", "  "))
+    full = _describe_full_hosts(judged)
+    for sentence in full.values():
+        yield from _wrap(sentence, indent=("", "  "))
     yield ""
     names = [escape_text(server.name) for server in judged]
     width = min(_LONGEST_NAME, max(map(len, names)))
     for name, server in zip(names, judged, strict=True):
         yield from _line(name, server, width)
+        act = "" if lacks_host_only(server) and _host_of(server) in full else find_first_act(server)
+        if act and server.status != "ok":
+            yield from cut_lines(_wrap(act, indent=(f"{'':8}  DO  ", "")), 1)
     for server in judged:
         if (
             server.status != "ok" or server.what_if
@@ -346,6 +353,19 @@ def render_list(judged: Sequence[Server]) -> Iterator[str]:
             yield ""
             yield "-" * WIDTH
             yield from render_lines(server)
+
+
+def _describe_full_hosts(judged: Sequence[Server]) -> dict[str | None, str]:
+    """What each host lacks whose CPUs are all in use, by its name: said once for all servers on it."""
+    hosts: dict[str | None, list[Server]] = {}
+    for server in judged:
+        hosts.setdefault(_host_of(server), []).append(server)
+    found = ((host, describe_full_host(servers)) for host, servers in hosts.items())
+    return {host: sentence for host, sentence in found if sentence}
+
+
+def _host_of(server: Server) -> str | None:
+    return server.identity.host if server.identity else None
 
 
 def _line(name: str, server: Server, width: int) -> Iterator[str]:
@@ -367,7 +387,7 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
         "version": __version__,
         "status": find_worst(server.status for server in judged),
         "verdict": count_statuses(judged),
-        "host": describe_full_host(judged),
+        "host": " ".join(_describe_full_hosts(judged).values()) or None,
         "servers": [_to_builtins(server) for server in judged],
     }
     return json.dumps(whole, indent=2)

@@ -144,7 +144,7 @@ def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
         else:
             plain.setdefault(master.user, []).append(master.pid)
     for user, pids in plain.items():
-        yield f"  {numbered('pid', pids)} of user {user}"
+        yield f"  {numbered('PID', pids)} of user {user}"
 
 
 def _describe(master: FoundMaster) -> str:

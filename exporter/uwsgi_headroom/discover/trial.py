@@ -44,7 +44,7 @@ class TrialError(Exception):
 
 
 def try_directory(pid: int, master: Ids, directory: Path, name: str, reader: Ids) -> None:
-    """Try to bind `directory`/`name` as the master with this pid and these ids, and to connect to it as `reader`.
+    """Try to bind `directory`/`name` as the master with this PID and these ids, and to connect to it as `reader`.
 
     Raises TrialError with the reason why that fails.
     """

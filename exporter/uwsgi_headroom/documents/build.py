@@ -116,7 +116,7 @@ def _build_server(
         else None,
         router=emperor_router.build_router(snapshot) if isinstance(snapshot, RouterSnapshot) else None,
         identity=build_identity(reading) if reading else None,
-        cpu=sections.build_cpu(figures.cpu, watch.neighbours.others_follow) if figures and figures.cpu else None,
+        cpu=sections.build_cpu(figures.cpu, watch.other_programs.others_follow) if figures and figures.cpu else None,
         events=watch.recorder.journal.latest(LATEST_EVENTS),
         routes=build_routes(figures.routes, figures.server) if figures and figures.routes else None,
         waits=build_waits(figures.waits, figures.server.waits) if figures and figures.waits else None,

@@ -191,7 +191,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     setup = reading.host.setup if reading else None
     levels = Levels(
         cpus=cpus,
-        others_follow=watch.neighbours.others_follow,
+        others_follow=watch.other_programs.others_follow,
         socket_holders=setup.socket_holders if setup and setup.mapped else None,
     )
     requests = watch.integrals.response_times.history

@@ -389,7 +389,7 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
-    its headroom; queue_wait, waiting: as in its flow; pid, emperor_pid: as in its identity. p95: the 95th percentile of
+    its headroom; queue_wait, waiting: as in its flow; PID, emperor_pid: as in its identity. p95: the 95th percentile of
     its response times, null if it is not known. threads: the mean of those available over the window, of which
     `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
     is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""

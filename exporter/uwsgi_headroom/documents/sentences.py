@@ -178,9 +178,9 @@ def describe_percentile(percentile: Percentile, *, interval: bool = True, to: st
         return value
     if not percentile.low:
         return f"{value} (up to {high})"
-    unit = f" {value.split()[-1]}"
-    if low.endswith(unit) and high.endswith(unit):
-        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    number, _, unit = low.partition(" ")
+    if " " not in unit and value.endswith(f" {unit}") and high.partition(" ")[2] == unit:
+        low, high = number, high.removesuffix(f" {unit}")
     return f"{value} ({low}{to}{high})"
 
 
@@ -295,8 +295,6 @@ _FIRST_JUDGED = 60.0
 
 _NEW = 1.0
 """Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
-
-_USUAL = 0.95
 
 
 def describe_objective(objective: Objective) -> str:

@@ -596,6 +596,6 @@ def _has_restarted(then: Worker, now: Worker) -> bool:
         return True
     if then.respawns is None or now.respawns is None:
         return False
-    # Spawn times are whole seconds, so only the pid shows a second spawn within one second.
+    # Spawn times are whole seconds, so only the PID shows a second spawn within one second.
     spawned = now.last_spawn != then.last_spawn or (then.pid and now.pid and now.pid != then.pid)
     return now.respawns < then.respawns or (now.respawns == then.respawns and bool(spawned))

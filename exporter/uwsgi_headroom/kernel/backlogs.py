@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")
 
-_UNPROVEN = "the pid of uWSGI's master is not proven, so its sockets are unknown"
+_UNPROVEN = "the PID of uWSGI's master is not proven, so its sockets are unknown"
 
 _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL byte, or a port above 65535"
 
@@ -59,7 +59,7 @@ class Backlogs:
         self._has_rivals: dict[str, bool] = {}  # of TCP names whose queue was not empty since they were found
 
     def read(self, master_pid: int | None, names: Sequence[str], *, quick: bool = False) -> dict[str, Backlog]:
-        """The queue of each of uWSGI's socket names. `master_pid` is the proven pid, or None. With `quick`, listeners
+        """The queue of each of uWSGI's socket names. `master_pid` is the proven PID, or None. With `quick`, listeners
         found before keep their names."""
         if master_pid is None:
             return dict.fromkeys(names, Backlog(None, None, _UNPROVEN))

@@ -25,16 +25,16 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The kernel's facts about a server. If the master's pid is not proven, only `off` and `backlogs` are set.
+    """The kernel's facts about a server. If the master's PID is not proven, only `off` and `backlogs` are set.
 
-    Processes have the pids of the stats document: those in uWSGI's own PID namespace.
+    Processes have the PIDs of the stats document: those in uWSGI's own PID namespace.
     """
 
     off: str | None = None
     """Why there are no facts about the server's processes, as a sentence for an operator; None if there are."""
 
     processes: Mapping[int, WorkerProcess] = field(default_factory=dict)
-    """The workers' processes, by pid; each is a child of the proven master."""
+    """The workers' processes, by PID; each is a child of the proven master."""
 
     master_affinity: tuple[int, ...] | None = None
     """The CPUs that the master may run on, which its workers inherit."""
@@ -60,7 +60,7 @@ class HostFacts:
     last slow reading."""
 
     threads: Mapping[int, Threads] = field(default_factory=dict)
-    """The threads of each process, by pid, if CPU residency is enabled."""
+    """The threads of each process, by PID, if CPU residency is enabled."""
 
     memory: Memory | None = None
     setup: Setup | None = None
@@ -89,11 +89,11 @@ class HostFacts:
     without those that this user may not list."""
 
     master_pid: int | None = None
-    """The pid of the proven master here."""
+    """The PID of the proven master here."""
 
     local_pids: Mapping[int, int] = field(default_factory=dict)
-    """The pids of the workers here, by that in the document; empty if they are equal, as without namespaces."""
+    """The PIDs of the workers here, by that in the document; empty if they are equal, as without namespaces."""
 
     def local_pid(self, pid: int) -> int | None:
-        """The pid here of a worker; None if the worker is not proven."""
+        """The PID here of a worker; None if the worker is not proven."""
         return self.local_pids.get(pid) if self.local_pids else pid if pid in self.processes else None

@@ -88,7 +88,7 @@ class Host:
         self._read_at = self._all_read_at = float("-inf")
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
-        """The kernel's facts about the server that gave this answer; only the reason if its pid is not proven. The same
+        """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same
         object as before if nothing has changed, as for most servers at rest."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
@@ -131,7 +131,7 @@ class Host:
         now: float,
         interval: float,
     ) -> HostFacts:
-        """The facts about a proven master and its workers, by their pids here. interval: seconds since the last
+        """The facts about a proven master and its workers, by their PIDs here. interval: seconds since the last
         reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
@@ -208,7 +208,7 @@ class _SlowFacts:
     """Facts about a master that change slowly, read at the monotonic time `at`."""
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
-    """The pid in the document and the peer of the socket, for which `proof` holds."""
+    """The PID in the document and the peer of the socket, for which `proof` holds."""
 
     at: float = 0.0
     proof: Proof = _NOT_ASKED

@@ -20,7 +20,7 @@ class Identity:
     host: the name of this host.
     started: epoch seconds of the start of the process, which a reload does not change.
     working_directory: the current one; it needs the permission to trace the process (`procfs.read_socket_inodes`).
-    emperor_pid: the pid of the parent in its own PID namespace, as in its stats, if the parent is a uWSGI.
+    emperor_pid: the PID of the parent in its own PID namespace, as in its stats, if the parent is a uWSGI.
     """
 
     host: str
@@ -55,7 +55,7 @@ def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | Non
 
 
 def _find_emperor(pid: int, proc: Path) -> int | None:
-    """The pid of the parent if it is a uWSGI: only an emperor starts another master."""
+    """The PID of the parent if it is a uWSGI: only an emperor starts another master."""
     try:
         parent = int(procfs.read_stat_fields(str(proc / str(pid) / "stat"))[1])
         name = procfs.read_text(proc, str(parent), "comm")

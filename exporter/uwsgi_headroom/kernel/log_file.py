@@ -21,7 +21,7 @@ _HAS_JOURNAL = Path("/run/systemd/journal")
 
 
 def find_log_file(pid: int, options: Options, *, proc: Path = Path("/proc")) -> str:
-    """The path of the log of the master whose proven pid is `pid`, or `journal:UNIT`; empty if it is not known.
+    """The path of the log of the master whose proven PID is `pid`, or `journal:UNIT`; empty if it is not known.
     options: its own. Never raises, but may wait for a file system."""
     for path, descriptor in _candidates(pid, options, proc):
         if path.startswith("socket:") and (unit := find_systemd_unit(pid, proc.parent)) and _HAS_JOURNAL.is_dir():

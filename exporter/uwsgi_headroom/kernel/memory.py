@@ -89,7 +89,7 @@ took 3 ms per minute, available memory included (Linux 6.18, 2 CPUs).
 """
 
 Source = Literal["uss", "anonymous"]
-_ProcessKey = tuple[int, float | None]  # pid and start time: a pid may be reused
+_ProcessKey = tuple[int, float | None]  # PID and start time: a PID may be reused
 
 _PRIVATE = (b"Private_Clean:", b"Private_Dirty:")
 _PRIVATE_HUGE = b"Private_Hugetlb:"  # not in every kernel

@@ -1,7 +1,7 @@
-"""Sees across namespaces: the pids of a process in each PID namespace, and the network of another process.
+"""Sees across namespaces: the PIDs of a process in each PID namespace, and the network of another process.
 
 The links in `/proc/<pid>/ns` need the permission to trace the process, which an exporter with its own user lacks. Only
-`ask_in_network_of` needs it; to compare pids and networks, the files here that everybody may read are enough.
+`ask_in_network_of` needs it; to compare PIDs and networks, the files here that everybody may read are enough.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) -> tuple[int, ...]:
-    """The pids of a process, from the PID namespace of `proc` down to the process's own (NSpid in proc(5)).
+    """The PIDs of a process, from the PID namespace of `proc` down to the process's own (NSpid in proc(5)).
 
-    A single pid means that the process is in the namespace of `proc`. Empty if the process does not exist or is hidden
+    A single PID means that the process is in the namespace of `proc`. Empty if the process does not exist or is hidden
     (`hidepid`), or if the kernel is older than 4.1.
     """
     try:

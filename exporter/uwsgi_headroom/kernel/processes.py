@@ -1,6 +1,6 @@
 """Reads each worker process: CPU time, memory, context switches, descriptors, affinity.
 
-Only children of the proven master are read. A pid in the stats document may be reused by now, but a process whose
+Only children of the proven master are read. A PID in the stats document may be reused by now, but a process whose
 parent is the master is one of its workers in any case.
 
 If CPU residency is enabled, `read_threads` reads each thread as well.
@@ -82,7 +82,7 @@ class Processes:
     def read(
         self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
     ) -> dict[int, WorkerProcess]:
-        """The living children of `master_pid` among `pids`, by pid; the same object as long as nothing changes.
+        """The living children of `master_pid` among `pids`, by PID; the same object as long as nothing changes.
 
         With `quick`, it reads only `/proc/<pid>/stat` (whether the process is alive, its CPU time and last CPU). The
         other figures, which take four times as long, are copied from the last reading of the same process; for
@@ -103,7 +103,7 @@ class Processes:
                 if stat.parent != master_pid or stat.state in "ZX":
                     continue
                 if before and stat.start != before.stat.start:
-                    before = None  # the pid was reused
+                    before = None  # the PID was reused
                 if before and quick:
                     known[pid] = _Known(before.process, line, stat, stat.update(before.worker))
                 else:

@@ -1,12 +1,12 @@
-"""Proves which process here is the master whose pid is in a stats document.
+"""Proves which process here is the master whose PID is in a stats document.
 
-A pid has a meaning only within one PID namespace, and the document has those of uWSGI's own. Without a proof, a host
+A PID has a meaning only within one PID namespace, and the document has those of uWSGI's own. Without a proof, a host
 fact might be about another process, so there are no host facts; the reason says why and what to do. The page and the
 log show the reason to the operator.
 
-There are two proofs. For a UNIX socket, the kernel gives the pid of the peer (SO_PEERCRED, in the reader's own
-namespace), and `NSpid` its pid in its own namespace. For TCP on an address of this machine, the process must hold the
-listening socket. Either way, a uWSGI in a PID namespace below ours has another pid here than in its document.
+There are two proofs. For a UNIX socket, the kernel gives the PID of the peer (SO_PEERCRED, in the reader's own
+namespace), and `NSpid` its PID in its own namespace. For TCP on an address of this machine, the process must hold the
+listening socket. Either way, a uWSGI in a PID namespace below ours has another PID here than in its document.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats.server import Snapshot
 
 Search = Callable[[int, Collection[int]], "int | None"]
-"""Finds the process that holds one of these socket inodes and has this pid in its own PID namespace."""
+"""Finds the process that holds one of these socket inodes and has this PID in its own PID namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The proven pid of the master here; or None, with the `reason` and what to do about it. depth: how many PID
-    namespaces the master is in, as seen from here; 1 if its pids are ours."""
+    """The proven PID of the master here; or None, with the `reason` and what to do about it. depth: how many PID
+    namespaces the master is in, as seen from here; 1 if its PIDs are ours."""
 
     pid: int | None
     reason: str | None
@@ -46,9 +46,9 @@ def prove_master_pid(
     listener: tuple[str, int] | None,
     search: Search = lambda _pid, _inodes: None,
 ) -> Proof:
-    """Try to prove which process here has `document_pid`, the pid in uWSGI's stats, in its own PID namespace.
+    """Try to prove which process here has `document_pid`, the PID in uWSGI's stats, in its own PID namespace.
 
-    `peer_pid` is the pid of SO_PEERCRED if the stats came from a UNIX socket; `listener` is the remote address of the
+    `peer_pid` is the PID of SO_PEERCRED if the stats came from a UNIX socket; `listener` is the remote address of the
     connection (getpeername(2)) if they came over TCP. `search` looks for a master in another PID namespace, which
     takes long; only for TCP.
     """
@@ -144,12 +144,12 @@ def _is_here(host: str) -> bool:
 
 
 def _doubt_numbers(document_pid: int, pid: int, numbers: tuple[int, ...]) -> str | None:
-    """Why `pid` here may be another process than the one in the document; `numbers` are its pids (NSpid)."""
+    """Why `pid` here may be another process than the one in the document; `numbers` are its PIDs (NSpid)."""
     if not numbers:
         return f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
     if numbers[-1] != document_pid:
         return (
-            f"process {pid} runs in another PID namespace, where its pid is {numbers[-1]}, so it is not the uWSGI "
+            f"process {pid} runs in another PID namespace, where its PID is {numbers[-1]}, so it is not the uWSGI "
             f"whose stats say {document_pid}: read uWSGI's own stats socket, not a proxy's"
         )
     return None
@@ -171,7 +171,7 @@ class Prover:
         self._found: int | None = None
         self._left: list[int] = []
         self._not_before = float("-inf")
-        self._believed: tuple[int, int] | None = None  # the pid here and the start of the process
+        self._believed: tuple[int, int] | None = None  # the PID here and the start of the process
 
     def prove(self, snapshot: Snapshot, answer: Answer) -> Proof:
         """The proof for the server that gave this answer."""
@@ -193,7 +193,7 @@ class Prover:
         return self._believed is None or self._believed[1] == read_start_ticks(self._believed[0])
 
     def _search(self, document_pid: int, inodes: Collection[int]) -> int | None:
-        """Look for the process with this pid in a namespace below ours that holds one of these sockets."""
+        """Look for the process with this PID in a namespace below ours that holds one of these sockets."""
         if self._found is not None and _is_listener(self._found, document_pid, inodes):
             return self._found
         self._found = None

@@ -37,7 +37,7 @@ _NAMED = re.compile(rb"uWSGI (?:(mule|spooler|master)|(http|fastrouter|rawrouter
 
 @dataclass(slots=True)
 class _Process:
-    """A process as of the last look. start: in ticks since boot, which tells processes of one pid apart. is_sure:
+    """A process as of the last look. start: in ticks since boot, which tells processes of one PID apart. is_sure:
     whether two looks saw the same role: between fork and exec a daemon looks like a mule."""
 
     role: Role
@@ -58,7 +58,7 @@ class Roles:
         self._latest: tuple[RoleUse, ...] = ()
 
     def read(self, master_pid: int, workers: Collection[int], spoolers: Collection[int]) -> tuple[RoleUse, ...]:
-        """What each role uses, as of the last look. workers: the pids here of all workers; spoolers: those of the
+        """What each role uses, as of the last look. workers: the PIDs here of all workers; spoolers: those of the
         spoolers as the document has them. Never raises."""
         now = self._clock()
         if now - self._looked_at >= self._keep:
@@ -150,5 +150,5 @@ def _read_name(pid: int) -> bytes:
 
 
 def _own_number(pid: int) -> int:
-    """The pid of a process in its own namespace, as in uWSGI's document."""
+    """The PID of a process in its own namespace, as in uWSGI's document."""
     return next(reversed(read_pid_numbers(pid)), pid)

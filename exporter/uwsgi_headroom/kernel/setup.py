@@ -35,7 +35,7 @@ class SetupReader:
         self._patience = Patience()
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
-        """The setup of the server whose proven master is `master_pid`. children: pids of its proven workers; now:
+        """The setup of the server whose proven master is `master_pid`. children: PIDs of its proven workers; now:
         monotonic time in seconds. Never raises."""
         # A worker that is still starting has not begun its threads, nor closed the sockets of other workers.
         workers = {
@@ -92,7 +92,7 @@ def find_concurrency_kind(
     options: Options, cores: Mapping[int, int | None], *, proc: Path = Path("/proc")
 ) -> ConcurrencyKind | None:
     """How a worker serves several requests at once: on threads, or on one thread (gevent, asyncio, ugreen). cores: the
-    cores of each accepting worker, by pid; None with stats-no-cores. The stats document has a core for each request
+    cores of each accepting worker, by PID; None with stats-no-cores. The stats document has a core for each request
     that a worker can serve at once, but does not say if a core is a thread.
 
     A process with fewer threads than cores proves `async`. More threads do not prove `threads`, since applications

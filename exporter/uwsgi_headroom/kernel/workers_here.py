@@ -1,7 +1,7 @@
-"""Finds the processes of workers whose pids are those of another PID namespace.
+"""Finds the processes of workers whose PIDs are those of another PID namespace.
 
-The pids in a stats document are those of uWSGI's own PID namespace. If that is below ours, each of its processes has a
-pid here as well, and `NSpid` in proc_pid_status(5) lists both. Only children of the proven master are searched, and
+The PIDs in a stats document are those of uWSGI's own PID namespace. If that is below ours, each of its processes has a
+PID here as well, and `NSpid` in proc_pid_status(5) lists both. Only children of the proven master are searched, and
 only those that are as deep as the master: a child in a namespace of its own may have any number there.
 """
 
@@ -28,21 +28,21 @@ once a second."""
 
 
 class WorkersHere:
-    """The pids here of one server's workers. depth: how many PID namespaces the master is in, as seen from here; with
-    1, its pids are ours."""
+    """The PIDs here of one server's workers. depth: how many PID namespaces the master is in, as seen from here; with
+    1, its PIDs are ours."""
 
     def __init__(self, master_pid: int = 0, depth: int = 1) -> None:
         self.master_pid = master_pid
         self.depth = depth
-        self._numbers: dict[int, int | None] = {}  # by pid here, the pid in the master's namespace
+        self._numbers: dict[int, int | None] = {}  # by PID here, the PID in the master's namespace
         self._here: dict[int, int] = {}
         self._renamed: dict[int, tuple[WorkerProcess, WorkerProcess]] = {}
         self._snapshots: tuple[Snapshot, Snapshot] | None = None  # the last one, theirs and ours
         self._facts: tuple[HostFacts, HostFacts] | None = None  # the last ones, ours and theirs
 
     def translate(self, snapshot: Snapshot, *, again: bool) -> Snapshot:
-        """The snapshot with the pids of its workers here; None for a worker that is no child of the master. again:
-        whether to read also those that are known: a pid may be reused."""
+        """The snapshot with the PIDs of its workers here; None for a worker that is no child of the master. again:
+        whether to read also those that are known: a PID may be reused."""
         if self.depth == 1:
             return snapshot
         self._find([worker.pid for worker in snapshot.workers if worker.pid], again)
@@ -55,7 +55,7 @@ class WorkersHere:
         return self._snapshots[1]
 
     def translate_back(self, facts: HostFacts) -> HostFacts:
-        """The facts by the pids of the stats document; the same object for the same facts."""
+        """The facts by the PIDs of the stats document; the same object for the same facts."""
         if self.depth == 1:
             return facts
         if self._facts and self._facts[0] is facts:
@@ -91,7 +91,7 @@ class WorkersHere:
         """Whether at least half of the workers in the document are children of the master that began when the document
         says; None if the document has no living worker.
 
-        Most containers count from 1, so equal pids alone prove little: the program that listens on a socket may be a
+        Most containers count from 1, so equal PIDs alone prove little: the program that listens on a socket may be a
         relay, process 1 of its own container.
         """
         living = [worker for worker in snapshot.workers if worker.pid and worker.last_spawn]

@@ -19,13 +19,13 @@ from uwsgi_headroom.source.resolve import AddressInfo
 _BACKLOG_FULL_RETRY_SECONDS = 0.02
 
 
-_CREDENTIALS = struct.Struct("iII")  # pid, uid, gid: struct ucred
+_CREDENTIALS = struct.Struct("iII")  # PID, uid, gid: struct ucred
 
 
 async def read_unix(
     address: Unix, size_cap: int, deadline: float, on_connected: Callable[[int], None] = lambda _pid: None
 ) -> Answer:
-    """Read a UNIX stats server to the end, until `deadline` (the loop's time). Calls `on_connected` with the pid of the
+    """Read a UNIX stats server to the end, until `deadline` (the loop's time). Calls `on_connected` with the PID of the
     listening process. The path of nearly every sample: it makes no system call and no task that it does not need.
 
     Raises OSError, asyncio.TimeoutError after the deadline, or SourceError.

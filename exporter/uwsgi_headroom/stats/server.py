@@ -112,7 +112,7 @@ class Socket(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has the pid of a
+    """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has the PID of a
     process that holds or waits for each lock, 0 for none. A part that uWSGI did not write is None."""
 
     kind: ClassVar[str] = "server"
@@ -207,7 +207,7 @@ def _find_shapes(cores: Sequence[Core], serving: Iterable[int], shapes: ShapeFin
 
 def _worker_state(raw: RawWorker) -> State:
     """The state of a worker. uWSGI has no status for a dead, a starting or a never spawned worker, so this uses its
-    pid, spawns and `accepting`."""
+    PID, spawns and `accepting`."""
     if raw.pid <= 0:
         if not raw.last_spawn and not raw.respawn_count:
             return "never_spawned"
@@ -227,7 +227,7 @@ _lock_decoder = Decoder(list[dict[LockName, Whole]] | None)
 
 
 def _locks(raw: Raw) -> dict[str, int] | None:
-    """The pid that holds each lock. Several locks may share a name (spoolers of one directory): any holder counts."""
+    """The PID that holds each lock. Several locks may share a name (spoolers of one directory): any holder counts."""
     if len(raw) > LOCKS_BYTES:
         raise StatsError("too_large", f"the document's list of locks is longer than {LOCKS_BYTES:,} bytes")
     locks = _lock_decoder.decode(raw)

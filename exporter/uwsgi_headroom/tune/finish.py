@@ -15,8 +15,7 @@ from uwsgi_headroom import extras
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.tune.application.application import Application
-from uwsgi_headroom.tune.application.ini import Ini, reread
-from uwsgi_headroom.tune.application.ini_edit import edit_ini, make_diff
+from uwsgi_headroom.tune.application.ini import Ini, edit_ini, make_diff, reread
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.chart import draw_bars
 from uwsgi_headroom.tune.experiment.results import Outcome, spread

@@ -15,7 +15,7 @@ from uwsgi_headroom.tune.search.evidence import Evidence
 from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, figure, fine_percent, percent
 from uwsgi_headroom.words.states import LIMITS
 
-BUSY_NEIGHBOURS = 0.25
+BUSY_OTHERS = 0.25
 """CPUs that programs other than the server and its clients use, from which on a sentence says so."""
 
 UNSUCCESSFUL = 0.1
@@ -179,8 +179,8 @@ def _list_cautions(chosen: Variant, evidence: Evidence, load: Load, cpus: float,
     clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
     if clients:
         yield f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
-    others = cpus * evidence.neighbours()
-    if others > BUSY_NEIGHBOURS:
+    others = cpus * evidence.other_programs()
+    if others > BUSY_OTHERS:
         yield f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet."
     if load.clients:
         yield (

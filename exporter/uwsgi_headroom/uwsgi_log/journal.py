@@ -19,7 +19,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES, LineCutter, Trouble
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter, Trouble
 
 PAUSES = (1.0, 60.0)
 """Seconds before `journalctl` is started again after it ended: at first, and at most."""

@@ -18,9 +18,8 @@ from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
 from uwsgi_headroom.uwsgi_log.journal import Journal
-from uwsgi_headroom.uwsgi_log.lines import Trouble
 from uwsgi_headroom.uwsgi_log.messages import describe
-from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen
+from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, Trouble
 from uwsgi_headroom.uwsgi_log.tail import Tail
 
 BIN_SECONDS = 5.0

@@ -25,7 +25,7 @@ import stat
 import time
 from collections.abc import Iterator
 
-from uwsgi_headroom.uwsgi_log.lines import BLOCK_BYTES, LineCutter, Trouble
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter, Trouble
 
 MOST_BEHIND = 8 * 1024 * 1024
 """The most bytes that a log is read behind. If more have been added, the oldest are skipped."""

@@ -44,8 +44,7 @@ from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
-from uwsgi_headroom.watch.holding import HeldFindings
-from uwsgi_headroom.watch.judging import BackendWatch, Judge, NeighbourSlices, ObjectiveWatch
+from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, ObjectiveWatch, OtherPrograms
 from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
@@ -116,7 +115,7 @@ class Watch:
         self.history = History()
         self.routes = RouteHour()
         self.destinations = DestinationHour()
-        self.neighbours = NeighbourSlices()
+        self.other_programs = OtherPrograms()
         self.backends = BackendWatch()
         self.recorder = Recorder()
         self.deploys = DeployWatch(self)
@@ -224,7 +223,7 @@ class Watch:
             totals=copy_totals(self.integrals.totals),
             pace=self.pace,
             figures=figures,
-            others_follow=self.neighbours.others_follow,
+            others_follow=self.other_programs.others_follow,
             events=dict(self.recorder.journal.counts),
             slo=self.slo,
             stuck_seconds=self.stuck_seconds,
@@ -242,7 +241,7 @@ class Watch:
         if server is None:
             return []
         windows_known = (self.history.window(seconds) for seconds in windows)
-        others_follow = self.neighbours.others_follow
+        others_follow = self.other_programs.others_follow
         every = [
             compute_figures(
                 window,
@@ -326,7 +325,7 @@ class Watch:
                 self._note_success(before, outcome)
                 self.routes.add(outcome.at, self.integrals.totals.routes)
                 self.destinations.add(outcome, self.pace.longest_step)
-                self.neighbours.update(self.history)
+                self.other_programs.update(self.history)
                 if self.integrals.totals.waits:
                     self.backends.update(self.history)
         try:
@@ -359,7 +358,7 @@ class Watch:
             self._minutes.finish(self._outcome_at, self._clock.epoch(), self._levels)
 
     def _levels(self) -> Levels:
-        return find_levels(self.reading, self.neighbours.others_follow, self.slo)
+        return find_levels(self.reading, self.other_programs.others_follow, self.slo)
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())

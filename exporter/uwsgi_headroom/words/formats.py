@@ -35,34 +35,62 @@ def fixed(value: float, decimals: int = 0, *, grouped: bool = False) -> str:
 
 def duration(seconds: float) -> str:
     """A measured duration: `0 ms` below 0.05 ms, 0.0067 is `6.7 ms`, 0.0672 is `67 ms`, 0.9996 is `1.0 s`, 90 is
-    `90 s`. From two minutes on, tenths are written if they are not 0: 180 is `3 min`, 150 is `2.5 min`, 10,000 is
-    `2.8 h`, 10**6 is `12 days`."""
+    `90 s`. From two minutes on, with the next smaller unit below ten: 180 is `3 min`, 150 is `2 min 30 s`, 750 is
+    `13 min`, 10,000 is `2 h 47 min`, 10**6 is `12 d`."""
     milliseconds = 1000 * seconds
     if milliseconds < 0.05:
         return "0 ms"
     if milliseconds < 999.5:
         return f"{_two_digits(milliseconds)} ms"
-    if seconds < 119.5:
+    if seconds < _LEAST_LONG:
         return f"{_two_digits(seconds)} s"
-    for size, most, unit in ((_MINUTE, 119.5, "min"), (_HOUR, 47.5, "h")):
-        if seconds / size < most:
-            return f"{_two_digits(seconds / size).removesuffix('.0')} {unit}"
-    return f"{_two_digits(seconds / _DAY).removesuffix('.0')} days"
+    form = _long_form(seconds)
+    size, unit, smaller, _ = form
+    if seconds < 10 * size - smaller / 2:
+        return _in_two_units(int(fixed(seconds / smaller)) * smaller, form)
+    return f"{fixed(seconds / size, grouped=True)} {unit}"
+
+
+_LEAST_LONG = 119.5
+"""Seconds from which on a duration is written in minutes."""
+
+_Form = tuple[float, str, float, str]
+_LONG: tuple[_Form, ...] = ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s"))
+"""The units of long durations, and the next smaller one of each."""
+
+
+def _long_form(seconds: float) -> _Form:
+    days, hours, minutes = _LONG
+    return minutes if seconds / _MINUTE < 119.5 else hours if seconds / _HOUR < 47.5 else days
+
+
+def _in_two_units(seconds: float, form: _Form) -> str:
+    """A whole number of the smaller unit."""
+    size, unit, smaller, smaller_unit = form
+    whole, rest = divmod(seconds, size)
+    return f"{whole:.0f} {unit}{f' {rest / smaller:.0f} {smaller_unit}' if rest else ''}"
 
 
 def narrow_duration(seconds: float) -> str:
     """A measured duration of at most five characters, for a narrow column: `67ms`, `12s`, `2.5m`, `2.8h`, `12d`."""
-    text = duration(seconds).replace(" ", "")
-    return text.replace("min", "m").replace("days", "d")
+    if seconds < _LEAST_LONG:
+        return duration(seconds).replace(" ", "")
+    size, unit, *_ = _long_form(seconds)
+    return f"{_two_digits(seconds / size).removesuffix('.0')}{unit[0]}"
+
+
+def fit_duration(seconds: float, columns: int) -> str:
+    """A measured duration, narrow if it does not fit into so many columns: 150 is `2 min 30 s` or `2.5m`."""
+    text = duration(seconds)
+    return text if len(text) <= columns else narrow_duration(seconds)
 
 
 def chosen(seconds: float) -> str:
     """A duration that somebody chose, as exact as it was written: 0.25 is `250 ms`, 1.25 is `1.25 s`, 180 is `3 min`,
-    125 is `125 s`, because it has no short form in minutes."""
-    for size, unit in ((_DAY, "days"), (_HOUR, "h"), (_MINUTE, "min")):
-        value = seconds / size
-        if value >= 2 and round(value, 1) == value:
-            return f"{value:g} {unit}"
+    125 is `2 min 5 s`, 3,725 is `62 min 5 s`."""
+    for form in _LONG:
+        if seconds >= 2 * form[0] and seconds % form[2] == 0:
+            return _in_two_units(seconds, form)
     return f"{significant(1000 * seconds, 6)} ms" if seconds < 1 else f"{significant(seconds, 6)} s"
 
 

@@ -173,7 +173,7 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "http": _ELSEWHERE,
     "not_json": _ELSEWHERE,
     "not_uwsgi": _ELSEWHERE,
-    "internal": ("Whether uWSGI serves requests is not known.", "Report it, with the exporter's log."),
+    "internal": ("Whether uWSGI serves requests is not known.", "Report this error as a bug, with the exporter's log."),
 }
 """What a failed read means for users, and what to do about it, by its reason."""
 

@@ -326,13 +326,13 @@ def test_no_wait_for_the_lock_is_no_caution() -> None:
     assert not any("interpreter lock" in caution for caution in cautions)
 
 
-@pytest.mark.parametrize("neighbours", [0.001, 0.01, 0.04, 0.2])
-def test_neighbours_that_grow_with_the_requests(neighbours: float) -> None:
+@pytest.mark.parametrize("other_programs", [0.001, 0.01, 0.04, 0.2])
+def test_other_programs_that_grow_with_the_requests(other_programs: float) -> None:
     """The most throughput uses up the CPUs together with them, also if they take more than the server itself."""
     work = Work(locked=0.02, unlocked=0.0, waiting=0.01)
-    server = Server(work=work, cpus=2.0, others=0.0, others_per_request=neighbours, look=lambda: None)
+    server = Server(work=work, cpus=2.0, others=0.0, others_per_request=other_programs, look=lambda: None)
     most, use = find_most(server, Setting(4, 8))
-    assert most == pytest.approx(2.0 / (0.02 + neighbours), rel=0.03)
+    assert most == pytest.approx(2.0 / (0.02 + other_programs), rel=0.03)
     assert name_limit(use) == "cpu"
 
 

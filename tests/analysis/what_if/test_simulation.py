@@ -40,8 +40,8 @@ def test_waiting_takes_no_cpu() -> None:
 @pytest.mark.parametrize(
     ("others", "processes", "computing"), [(0.0, 1, 1.0), (0.4, 1, 0.6), (0.4, 3, 0.6), (1.0, 3, 0.05), (9.0, 1, 0.05)]
 )
-def test_neighbours_keep_what_they_use(others: float, processes: int, computing: float) -> None:
-    """Threads share what neighbours leave of a CPU, which is something in any case."""
+def test_other_programs_keep_what_they_use(others: float, processes: int, computing: float) -> None:
+    """Threads share what other programs leave of a CPU, which is something in any case."""
     system = System(processes=processes, threads=1, cpus=1, others=others)
     outcome = Simulation(system, Work(locked=0.1, unlocked=0, waiting=0), 1).run(50)
     assert outcome.computing == pytest.approx(computing)

@@ -57,7 +57,7 @@ def test_killed_requests_are_those_of_the_whole_range() -> None:
     found = _recommended(harakiris=harakiris)["harakiri"]
     assert found.title == "uWSGI kills workers for requests over `harakiri`."
     assert "3 times in the last" in found.evidence
-    assert "in the last 48 h" in found.evidence or "in the last 2 days" in found.evidence
+    assert "in the last 48 h" in found.evidence or "in the last 2 d" in found.evidence
 
 
 def test_lost_requests_are_counted() -> None:

@@ -62,8 +62,7 @@ def test_missing_data() -> None:
     one, two = servers()
     problems = list_problems([only(one, 96, 288), only(two, 0, 0)], "Europe/Berlin")
     assert problems[0] == (
-        "shop-1: no data for 2 days of 4 days; it has data from 2026-09-25 02:00 to 2026-09-27 02:00, 100 % of that "
-        "time."
+        "shop-1: no data for 2 d of 4 d; it has data from 2026-09-25 02:00 to 2026-09-27 02:00, 100 % of that time."
     )
     assert problems[1].startswith("shop-2: no quarter of an hour")
 

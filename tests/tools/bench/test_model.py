@@ -17,7 +17,7 @@ TRUTH = Truth(
     total=0.1,
     total_p95=0.2,
     failed=0,
-    neighbours=0.25,
+    other_programs=0.25,
     clients=0.05,
 )
 

@@ -60,7 +60,7 @@ def test_a_finding_that_stands_twice_is_a_difference() -> None:
 
 
 def test_other_programs_of_the_machine_count_only_where_expected() -> None:
-    """A finding about neighbours, and the CPU limit, are left out of rows that are not about them."""
+    """A finding about other programs, and the CPU limit, are left out of rows that are not about them."""
     finding = ("cpu_used_by_others", "warning")
     assert compare(Expected("ok", limits=("threads",)), finding, cpu=1.0, threads=2.0) == []
     assert compare(Expected("warning", ("cpu_used_by_others",), limits=("cpu",)), finding, cpu=1.0, threads=2.0) == []

@@ -310,6 +310,6 @@ def test_which_server_it_is() -> None:
     known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
     model = screen_model(msgspec.structs.replace(hot(), identity=known))
     (line,) = [line for line in lines(model, AT_IT) if line.startswith("instance")]
-    assert line == "instance     master pid 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
+    assert line == "instance     master PID 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
     unknown = screen_model(msgspec.structs.replace(hot(), identity=None))
     assert not any(line.startswith("instance") for line in lines(unknown, AT_IT))

@@ -66,7 +66,7 @@ def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]
 
 @contextlib.contextmanager
 def exporter(stats: str, port: int, *options: str) -> Iterator[int]:
-    """Runs the exporter of a stats socket on a loopback port; yields its pid once it listens."""
+    """Runs the exporter of a stats socket on a loopback port; yields its PID once it listens."""
     command = [sys.executable, "-m", "uwsgi_headroom", "--stats", f"{SERVER}={stats}"]
     command += ["--web.listen-address", f"127.0.0.1:{port}", "--log.level", "warning", *options]
     with running(command, lambda: accepts(("127.0.0.1", port)), "the exporter") as process:

@@ -40,7 +40,7 @@ from uwsgi_headroom.record import (
     WorkerState,
 )
 from uwsgi_headroom.response_times.totals import SlowRequests
-from uwsgi_headroom.watch.holding import HeldFindings
+from uwsgi_headroom.watch.judging import HeldFindings
 
 SOCKET = "/run/app.sock"
 EPOCH = 1_700_000_000

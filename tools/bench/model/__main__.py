@@ -81,11 +81,11 @@ class _Bench:
         first = measure(setting, plan, seconds)
         self._clients = max(self._clients, first[0].clients)
         is_late = time.monotonic() - self._began > 60 * RETRY_MINUTES
-        if first[0].neighbours - first[0].clients <= QUIET or is_late:
+        if first[0].other_programs - first[0].clients <= QUIET or is_late:
             return first
         self._repeated += 1
         _wait_until_quiet()
-        return min(first, measure(setting, plan, seconds), key=lambda result: result[0].neighbours)
+        return min(first, measure(setting, plan, seconds), key=lambda result: result[0].other_programs)
 
     def report(self) -> str:
         load = "/".join(f"{average:.1f}" for average in os.getloadavg())
@@ -95,7 +95,7 @@ class _Bench:
                 judge.summary(self._rows),
                 "Observed: " + " ".join(self._observed),
                 f"uWSGI, its clients and the exporter share CPUs {CPUS}; the clients used at most {self._clients:.2f} "
-                "of a CPU. Neighbours are all programs but uWSGI, and a prediction takes them as they were in its run. "
+                "of a CPU. Other programs are all but uWSGI, and a prediction takes them as they were in its run. "
                 f"{self._repeated} runs were repeated, because other programs used more than {QUIET:g} CPUs.",
                 f"{self._seconds:g} s per run, {(time.monotonic() - self._began) / 60:.1f} min; load average at the "
                 f"end {load}. {table.machine()}",
@@ -111,9 +111,9 @@ def _wait_until_quiet() -> None:
 
 
 def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
-    """The prediction from the observed setting, beside the neighbours of the run that it is compared with."""
+    """The prediction from the observed setting, beside the other programs of the run that it is compared with."""
     calibrated = calibrate(measured, lambda: None)
-    server = replace(calibrated.server, others=truth.neighbours, others_per_request=0.0)
+    server = replace(calibrated.server, others=truth.other_programs, others_per_request=0.0)
     load = truth.throughput / measured.window.throughput
     return predict_setting(measured, replace(calibrated, server=server), setting, (load,), (truth.throughput,))
 

@@ -41,7 +41,7 @@ class Row:
 def table(rows: Sequence[Row]) -> str:
     """The table, misses included: measured, predicted, error."""
     names = ("most", "time in service", "p95 in service", "time with queue", "p95 with queue")
-    head = "requests | setting | load | neighbours, CPUs | most, requests/s | " + " | ".join(
+    head = "requests | setting | load | other programs, CPUs | most, requests/s | " + " | ".join(
         f"{name}, ms" for name in names[1:]
     )
     return render_table(head, [_cells(row, names) for row in rows])
@@ -54,7 +54,7 @@ def _cells(row: Row, names: Sequence[str]) -> str:
         row.workload,
         str(row.setting),
         load,
-        f"{row.truth.neighbours:.2f}",
+        f"{row.truth.other_programs:.2f}",
         *(cells.get(name, "") for name in names),
     ]
     return " | ".join(parts)

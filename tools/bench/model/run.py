@@ -41,7 +41,7 @@ class Truth:
     """What uWSGI's own log and the clients say of the completed requests. Times in seconds.
 
     service, service_p95: in service, from the log; total, total_p95: from connecting to the end of the response.
-    neighbours: CPUs that all other programs used, the clients among them; clients: those of the clients.
+    other_programs: CPUs that all other programs used, the clients among them; clients: those of the clients.
     """
 
     throughput: float
@@ -50,7 +50,7 @@ class Truth:
     total: float
     total_p95: float
     failed: int
-    neighbours: float
+    other_programs: float
     clients: float
 
 
@@ -67,7 +67,7 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
     times = [int(line) / 1e6 for line in lines if line.isdigit()]
     answers = json.loads(output)
     totals = [length for at, length in answers["done"] if began <= at + length <= end]
-    neighbours = (figures.cpu.others or 0.0) if figures.cpu else 0.0
+    other_programs = (figures.cpu.others or 0.0) if figures.cpu else 0.0
     truth = Truth(
         throughput=len(times) / (end - began),
         service=sum(times) / len(times),
@@ -75,7 +75,7 @@ def measure(setting: Setting, plan: Plan, seconds: float) -> tuple[Truth, Measur
         total=sum(totals) / len(totals),
         total_p95=percentile(sorted(totals), 0.95),
         failed=answers["failed"],
-        neighbours=neighbours,
+        other_programs=other_programs,
         clients=used / (end - began),
     )
     return truth, measure_server(figures)

@@ -138,7 +138,7 @@ ROWS = (
     Applied(
         replace(_row("2x2, beside burners", Server(2, 2), Load(rate=20, cpu_ms=40), lead=5.0, alone=True), burners=4),
         _without_burners,
-        "the busy neighbours stopped",
+        "the busy other programs stopped",
     ),
     Applied(
         _row("pinned on one CPU by taskset", Server(2, 2, cpus="0"), Load(rate=24, cpu_ms=50), lead=5.0, alone=True),

@@ -1,4 +1,4 @@
-"""CPU: interpreters and CPUs at their limit, neighbours, pinning, quotas, and uneven workers.
+"""CPU: interpreters and CPUs at their limit, other programs, pinning, quotas, and uneven workers.
 
 These rows need a machine with at least two CPUs and little else on it.
 """

@@ -11,7 +11,6 @@ from uwsgi_headroom.analysis.findings import (
     clients,
     code_lines,
     diagnosis,
-    emperor,
     evenness,
     health,
     limits,
@@ -19,9 +18,8 @@ from uwsgi_headroom.analysis.findings import (
     log,
     loops,
     memory,
-    neighbours,
     objective,
-    open_files,
+    other_programs,
     parts,
     queue,
     setup,
@@ -37,7 +35,7 @@ from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
-    open_files.find,
+    memory.find_open_files,
     waits.find_blocked_output,
     accepting.find,
     loops.find,
@@ -57,7 +55,7 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     static_files.find,
     waits.find,
     limits.find,
-    neighbours.find,
+    other_programs.find,
     memory.find,
     setup.find,
 )
@@ -84,7 +82,7 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     """The findings about an emperor."""
-    return list(emperor.find(record))
+    return list(parts.find_of_emperor(record))
 
 
 __all__ = [

@@ -69,7 +69,7 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
 
 
 def _continue(stopped: list[WorkerRecord]) -> str:
-    return f"Continue {'it' if len(stopped) == 1 else 'them'}: `{_kill('CONT', stopped)}`."
+    return f"Continue the stopped {'worker' if len(stopped) == 1 else 'workers'}: `{_kill('CONT', stopped)}`."
 
 
 def _kill(signal: str, workers: list[WorkerRecord]) -> str:
@@ -102,8 +102,8 @@ def _explain(figures: Figures) -> tuple[str, str]:
         if worker.is_stopped:
             return (
                 f"workers are idle, and {which}, which holds the accept lock, is stopped",
-                f"Continue it: `{_kill('CONT', [worker])}`. With `thunder-lock` one process accepts for all, so "
-                "a debugger or SIGSTOP on it stops all of them.",
+                f"Continue the stopped worker: `{_kill('CONT', [worker])}`. With `thunder-lock` one process accepts "
+                "for all, so a debugger or SIGSTOP on it stops all of them.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",

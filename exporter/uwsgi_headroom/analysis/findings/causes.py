@@ -64,9 +64,9 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         meaning="Nobody was served meanwhile, and requests in service at its end are lost.",
         change=see_log(
             figures.server,
-            "why it ended",
+            "why uWSGI ended",
             OUTAGES,
-            "See uWSGI's log, and that of its service manager, for why it ended.",
+            "See uWSGI's log, and that of its service manager, for why uWSGI ended.",
         ),
     )
 
@@ -241,6 +241,6 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
         evidence=f"{len(ended)} ended unnoticed by uWSGI, {len(missing)} gone or still starting.",
         meaning="Capacity is smaller meanwhile. For a moment this is a reload or a worker restart.",
-        change=see_log(figures.server, "why they do not come up", (*STARTS, *ENDS)) if longer else "",
+        change=see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)) if longer else "",
         clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
     )

@@ -215,7 +215,8 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
         f"{factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
         meaning="Either it served other requests than the rest, or something in this worker makes them wait, such as a "
         "lock or a broken connection.",
-        change=f"Run {show_calls(server, slow.worker_id)} to see what its requests wait for.",
+        change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "
+        f"{slow.worker_id} wait for.",
     )
 
 

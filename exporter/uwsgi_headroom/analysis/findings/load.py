@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
+from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
 from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 
@@ -210,8 +210,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     is_hurt = judge_waiting(figures.flow) == "severe" or waits_for_cpu(figures, MOSTLY)
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
-        return  # the server has enough CPU, and `neighbours` reports who uses the rest
-    role = find_main_neighbour(figures)
+        return  # the server has enough CPU, and `other_programs` reports who uses the rest
+    role = find_main_role(figures)
     idle = "" if alone or left is None else f", {left.idle:.2f} idle"
     yield Finding(
         code="cpu_bound",

@@ -92,23 +92,23 @@ def _advise(figures: Figures, burn: Burn) -> str:
     most = reasons[0] if reasons else "slow"
     if most == "waited":
         return (
-            "In service they were quick enough: follow the finding about the listen queue, or about what keeps the "
-            "threads busy. A longer `listen` would make them wait longer."
+            "Follow the finding about the listen queue, or about what keeps the threads busy: in service the requests "
+            "were quick enough. A longer `listen` would make them wait longer."
         )
     if most == "refused":
-        return "Follow the finding about the full listen queue: no thread was free in time to take them."
+        return "Follow the finding about the full listen queue: no thread was free in time."
     if most == "lost":
         if figures.window.harakiris:
             return (
-                f"`harakiri` ended {counted(figures.window.harakiris, 'worker')} in the last "
-                f"{duration(figures.window.seconds)}, with the requests in service there: follow the finding about "
-                "harakiri, and find out what these requests wait for."
+                "Follow the finding about `harakiri`, and find out what the requests wait for that it ends: it ended "
+                f"{counted(figures.window.harakiris, 'worker')} in the last {duration(figures.window.seconds)}, with "
+                "the requests in service there."
             )
         return (
-            "Their workers ended while they served them: follow the finding about lost requests, and see uWSGI's log "
-            "for why the workers ended."
+            "See uWSGI's log for why workers ended, and follow the finding about lost requests: the workers ended "
+            "while they served these."
         )
     return (
-        "Most of them were slow in service: follow the finding about threads, interpreters, CPU or a backend; without "
-        "one, look at what the slow requests wait for."
+        "Follow the finding about threads, interpreters, CPU or a backend: most of these were slow in service. "
+        "Without such a finding, see what the slow requests wait for."
     )

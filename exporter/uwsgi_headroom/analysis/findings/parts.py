@@ -1,4 +1,5 @@
-"""Findings about the parts of uWSGI beside its workers: caches that are full, spoolers that fall behind."""
+"""Findings about the parts of uWSGI beside its workers: caches that are full, spoolers that fall behind, and the
+vassals of an emperor that fail to start."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.record import CacheRecord
+from uwsgi_headroom.record import CacheRecord, EmperorRecord, ThrottledVassal
 from uwsgi_headroom.words.formats import counted, duration, listed
 
 REFUSED = 3
@@ -94,3 +95,32 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         if falls_behind
         else "",
     )
+
+
+_MOST_VASSALS = 3
+"""The most throttled vassals that a sentence lists; the page lists all of them."""
+
+
+def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
+    """The findings about an emperor."""
+    throttled = record.throttled
+    if not throttled:
+        return
+    more = len(throttled) - _MOST_VASSALS
+    yield Finding(
+        code="vassals_throttled",
+        severity="warning",
+        title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
+        evidence="; ".join(map(_describe_vassal, throttled[:_MOST_VASSALS]))
+        + (f"; and {more} more." if more > 0 else "."),
+        meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
+        f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
+        change="See the emperor's log for why a vassal ends at its start, and correct that. The emperor starts the "
+        "vassal at its next attempt.",
+    )
+
+
+def _describe_vassal(vassal: ThrottledVassal) -> str:
+    waits = "" if vassal.seconds is None else f" waits {duration(vassal.seconds)}"
+    attempts = "" if not vassal.attempts else f" after {counted(vassal.attempts, 'attempt')}"
+    return f"{vassal.name}{waits}{attempts}"

@@ -68,8 +68,8 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         "the network namespace.",
         meaning="A packet that begins a connection is dropped while it is full, and tried again after a second, then "
         "two: clients wait, and so do connections to backends. Entries of closed connections stay for two minutes.",
-        change="Raise it with `sysctl -w net.netfilter.nf_conntrack_max=" + f"{2 * tracked.most}`; keep connections "
-        "open (keep-alive) instead of making new ones, or do not track these (NOTRACK).",
+        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`; keep "
+        "connections open (keep-alive) instead of making new ones, or do not track these (NOTRACK).",
     )
 
 

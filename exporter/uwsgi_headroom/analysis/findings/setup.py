@@ -64,7 +64,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             title="`thunder-lock` is on.",
             evidence="uWSGI has a lock of that name.",
             meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
-            change="Turn it off under load, and compare throughput and response time.",
+            change="Turn `thunder-lock` off under load, and compare throughput and response time.",
         )
     yield from _settings(figures)
 

@@ -114,8 +114,8 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         meaning="A pipe holds 64 KB by default. Once it is full, each write to it waits until the program at its "
         "other end reads, as log collectors and service managers do.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change=f"Make the program at the other end read it: `lsof +E -a -p {pid or 'PID'} -d 1,2` names it. Else write "
-        "to a file (`logto`), and log less.",
+        change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names it. "
+        "Else write to a file (`logto`), and log less.",
     )
 
 
@@ -135,7 +135,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         meaning="It was opened before uWSGI forked the workers. Their requests wait for each other at the other end, "
         "and a worker may read the answer of another one.",
         clause=f"the workers share one connection to {largest.address}" if is_cause else "",
-        change="Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+        change="Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set "
+        "`lazy-apps`.",
     )
 
 
@@ -273,8 +274,8 @@ def _held(figures: Figures) -> Iterator[Finding]:
         clause="a call that does not compute holds the interpreter lock"
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
-        change=f"Find it with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: the holder is in a call "
-        "of an extension. Until that is solved, more processes help, because each has a lock of its own. "
+        change=f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
+        "it is one of an extension. Until that is solved, more processes help, because each has a lock of its own. "
         f"{more.change}.",
         settings=more.settings,
     )

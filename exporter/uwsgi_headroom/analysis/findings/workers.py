@@ -240,7 +240,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
             change=see_log(
                 figures.server,
-                "what ends it: an import error, `died, killed by signal`, or an exit of the application itself",
+                "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
                 ENDS,
             ),
         )

@@ -69,8 +69,8 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     factors = observed_factors(window)
-    neighbours = measured.others if isfinite(measured.others) else 0.0
-    others = 0.0 if measured.others_follow else neighbours
+    other_programs = measured.others if isfinite(measured.others) else 0.0
+    others = 0.0 if measured.others_follow else other_programs
     server = Server(
         work=Work(
             locked=locked,
@@ -82,7 +82,7 @@ def calibrate(measured: Measured, look: Callable[[], None]) -> Calibrated:
         ),
         cpus=measured.cpus,
         others=others,
-        others_per_request=(neighbours - others) / window.throughput,
+        others_per_request=(other_programs - others) / window.throughput,
         look=look,
         observed=measured.running,
         shares=measured.shares if len(measured.shares) == measured.running.processes else (),

@@ -156,8 +156,8 @@ class Server:
             shares=self.shares if setting == self.observed else (),
         )
 
-    def bound_beside_neighbours(self) -> float:
-        """Requests per second that use up the CPUs, together with the neighbours that grow with the requests."""
+    def bound_beside_other_programs(self) -> float:
+        """Requests per second that use up the CPUs, together with the other programs that grow with the requests."""
         return left_beside(self.others, self.cpus) / (self.work.locked + self.work.unlocked + self.others_per_request)
 
     def with_work(self, **changes: Any) -> Server:
@@ -176,9 +176,9 @@ def find_most(server: Server, setting: Setting) -> tuple[float, Utilization]:
     most, use = run(0.0)
     if not server.others_per_request:
         return most, use
-    # Neighbours whose use grows with the requests leave less CPU the more there are. Sought is the rate that is served
-    # beside the neighbours of just that rate: it is at most `rate`, and found by regula falsi.
-    rate = min(most, server.bound_beside_neighbours())
+    # Other programs whose use grows with the requests leave less CPU the more there are. Sought is the rate that is
+    # served beside those of just that rate: it is at most `rate`, and found by regula falsi.
+    rate = min(most, server.bound_beside_other_programs())
     low, surplus_low = 0.0, most
     high, surplus_high = rate, 0.0
     for _ in range(_ROUNDS):

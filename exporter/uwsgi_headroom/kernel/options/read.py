@@ -75,7 +75,7 @@ _WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", 
 def read_options(
     pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc"), patience: Patience | None = None
 ) -> Options:
-    """The options of the uWSGI master whose proven pid is `pid`. oldest_worker: the spawn time of its oldest worker, in
+    """The options of the uWSGI master whose proven PID is `pid`. oldest_worker: the spawn time of its oldest worker, in
     whole epoch seconds as in uWSGI's stats. patience: remembers a file that does not answer. Never raises."""
     files = MasterFiles(pid, proc=proc, patience=patience)
     try:

@@ -52,7 +52,7 @@ class _Loop:
 
 
 class Loops:
-    """The event loops of one server, by the pid of the worker."""
+    """The event loops of one server, by the PID of the worker."""
 
     def __init__(self) -> None:
         self._loops: dict[int, _Loop] = {}
@@ -95,7 +95,7 @@ class Loops:
             _remember(loop.holds, LoopHold(state, decision.address, how))
 
     def rest(self, active: Collection[int], now: float) -> None:
-        """Note that the workers other than these, by pid, serve no request."""
+        """Note that the workers other than these, by PID, serve no request."""
         for pid, loop in self._loops.items():
             if pid not in active:
                 loop.looked_at = loop.since = now

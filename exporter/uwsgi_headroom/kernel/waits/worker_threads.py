@@ -206,7 +206,7 @@ class WorkerThreads:
         return decide_polled(process, wait, array)
 
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
-        """What is in the locks that these workers remember, by address, by the pid of the worker; without the workers
+        """What is in the locks that these workers remember, by address, by the PID of the worker; without the workers
         whose memory could not be read."""
         if not self._read_locks or not self._memory.may_ask:
             return {}

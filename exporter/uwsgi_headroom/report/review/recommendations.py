@@ -43,7 +43,7 @@ URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "
 """How urgent a finding is, by its severity."""
 
 LOW = 1.5
-"""Headroom below which there is something to plan, as for neighbours in `check`."""
+"""Headroom below which there is something to plan, as for other programs in `check`."""
 
 ALIKE = 1.1
 """Servers whose headroom is at most this multiple of the smallest need the same."""

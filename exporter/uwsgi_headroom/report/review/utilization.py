@@ -152,7 +152,7 @@ def _used_of(figures: Figures, limit: Limit) -> tuple[float | None, float | None
 
 
 def _cpus(figures: Figures) -> tuple[float | None, float | None]:
-    """CPUs in use by the server, and those that it could use beside its neighbours."""
+    """CPUs in use by the server, and those that it could use beside other programs."""
     cpus = figures.server.cpus
     if figures.cpu is not None:
         return figures.cpu.own, usable_beside_others(figures.cpu, cpus.count if cpus else 0.0)

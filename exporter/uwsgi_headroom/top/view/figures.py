@@ -51,8 +51,7 @@ def seconds_of(value: float | None) -> str:
     """Write a response time in at most six columns: 0.0672 is `67 ms`, 150 is `2.5m`."""
     if value is None:
         return UNKNOWN
-    text = formats.duration(value)
-    return text if len(text) <= _TIME_COLUMNS else formats.narrow_duration(value)
+    return formats.fit_duration(value, _TIME_COLUMNS)
 
 
 def percentile(figure: Percentile | None) -> str:

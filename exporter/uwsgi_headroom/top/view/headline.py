@@ -30,7 +30,7 @@ from uwsgi_headroom.documents.sentences import (
     list_percentiles,
     split_request_time,
 )
-from uwsgi_headroom.terminal_text import downsample, escape_text, sparkline, wrap
+from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
 from uwsgi_headroom.top.view.figures import age, cut_middle, use_of
 from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, mean_threads
@@ -88,14 +88,6 @@ def _advice(server: Server, width: int, lines: int) -> list[Text]:
     cut = [Text(line) for line in cut_lines(wrap(act, width, f"{'DO':{_LABEL}}", " " * _LABEL), lines)]
     cut[0].stylize("bold", 0, _LABEL)
     return cut
-
-
-def cut_lines(lines: list[str], most: int) -> list[str]:
-    """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
-    if len(lines) <= most:
-        return lines
-    start, _, last = lines[most - 1].rpartition(" ")
-    return [*lines[: most - 1], f"{start.rstrip(' ,.') if start.strip() else last[:-2]} …"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +353,7 @@ def _identity(server: Server, width: int) -> Iterator[Text]:
     if identity is None:
         return
     short = [
-        f"master pid {identity.pid}" if identity.pid else "",
+        f"master PID {identity.pid}" if identity.pid else "",
         f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
         f"on {escape_text(identity.host)}" if identity.host else "",
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.terminal_text import escape_text, wrap
+from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import LISTS, Navigation
 from uwsgi_headroom.top.servers import ScreenModel
 from uwsgi_headroom.top.view import headline, server_table
@@ -80,7 +80,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     if navigation.view == "help":
         return [title]
     if navigation.view in LISTS or server is None:
-        stale = [headline.cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
+        stale = [cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
         return [title, *(Text(line, "bold red") for line in stale)]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
     if navigation.view in ("findings", "events", "plots", "routes", "code"):

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.terminal_text import escape_text, wrap
+from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.figures import (
     UNKNOWN,
@@ -23,7 +23,7 @@ from uwsgi_headroom.top.view.figures import (
     rate,
     seconds_of,
 )
-from uwsgi_headroom.top.view.headline import cut_lines, status_style, status_word, trouble_of
+from uwsgi_headroom.top.view.headline import status_style, status_word, trouble_of
 from uwsgi_headroom.top.view.scrolling import Page, title_line
 from uwsgi_headroom.words.formats import counted, duration, factor
 

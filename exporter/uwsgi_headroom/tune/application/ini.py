@@ -1,19 +1,26 @@
-"""Reads a uWSGI ini file for `tune`: decides what of it is measured, and finds the variant that it describes."""
+"""Reads a uWSGI ini file for `tune`: decides what of it is measured, and finds the variant that it describes.
+
+`Reader` reads its lines and those of the files that it includes, in uWSGI's order. `edit_ini` writes the recommended
+file: the given one with another setting, and every other line as it was.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from uwsgi_headroom import ini_syntax
 from uwsgi_headroom.analysis.what_if import SettingError, parse_setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, is_on
-from uwsgi_headroom.tune.application.ini_lines import PLACEHOLDER, Line, Reader, read_text
+from uwsgi_headroom.ini_syntax import DEFAULT_SECTION, is_on, list_options
 from uwsgi_headroom.tune.application.switched_off import find_group, rewrite_value
 from uwsgi_headroom.tune.application.variant import DEFAULT_LISTEN, Variant
+from uwsgi_headroom.words.formats import counted
 
 TUNED = ("processes", "workers", "threads", "thunder-lock", "cheaper", "cheaper-initial", "listen")
 """Options that `tune` sets itself in each variant."""
@@ -153,3 +160,189 @@ def _resolve(value: str, values: Mapping[str, Line], cpus: int, environment: Map
         return values[match[1]].value if match[1] in values else match[0]
 
     return PLACEHOLDER.sub(substitute, PLACEHOLDER.sub(substitute, value)).strip()
+
+
+MOST_BYTES = 256 << 10
+MOST_FILES = 20
+
+PLACEHOLDER = re.compile(r"%\(([^)]+)\)|\$\(([^)]+)\)|%k")
+
+_MAGIC = re.compile(r"%([%oOpPsSdDeEnNcCxX0-9])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An option, and where it stands."""
+
+    file: Path
+    number: int
+    key: str
+    value: str
+    conditional: bool = False
+    """Whether it stands within a condition or a loop."""
+
+
+class Reader:
+    """Reads a file and what it includes. first: the file that was given. directory: in which uWSGI starts, against
+    which it resolves names."""
+
+    def __init__(self, first: Path, directory: Path) -> None:
+        self._first = self._latest = first
+        self._directory = directory
+        self._inherited: deque[tuple[str, Path, bool]] = deque()
+        self._count = 0
+
+    def read(self, section: str, text: str) -> Iterator[Line]:
+        """The options in a section of the given file, with those of included files in their place, and inherited ones
+        last. Raises ConfigError."""
+        yield from self._read(self._first, section, text, within=False)
+        while self._inherited:
+            yield from self._include(*self._inherited.popleft())
+
+    def _read(self, path: Path, section: str, text: str, within: bool) -> Iterator[Line]:
+        """within: whether the file is included within a condition."""
+        self._count += 1
+        if self._count > MOST_FILES:
+            raise ConfigError(f"{self._first} includes more than {counted(MOST_FILES, 'file')}")
+        self._latest = path
+        found, conditional = False, within
+        for number, *written in ini_syntax.list_options(text, section):
+            found = True
+            key, value = ini_syntax.resolve_set(*written)
+            if ini_syntax.begins_block(key):
+                conditional = True
+            elif ini_syntax.ends_block(key):
+                conditional = within
+            if key == "inherit":
+                self._inherited.append((value, path, conditional))
+            elif key in ini_syntax.LOADS:
+                yield from self._include(value, path, conditional)
+            elif key in ini_syntax.OTHER_FORMATS:
+                raise ConfigError(f"{path}, line {number}: tune reads ini files only, and {key} loads another")
+            else:
+                yield Line(path, number, key, _replace_magic(value, path, section, self._first), conditional)
+        if not found:
+            raise ConfigError(f"{path} has no options in a section [{section}]: tune reads ini files only")
+
+    def _include(self, name: str, path: Path, conditional: bool) -> Iterator[Line]:
+        """path: of the file that names it."""
+        file, section = ini_syntax.split_name(name)
+        file = _replace_magic(file, path, ini_syntax.DEFAULT_SECTION, self._first).replace("%%", "%")
+        if "://" in name or PLACEHOLDER.search(file):
+            raise ConfigError(f"{path}: tune cannot follow {name}: give an ini file without it")
+        included = self._directory / file if file else self._latest
+        if conditional and not included.exists():
+            return  # the condition is false, such as `if-exists`
+        yield from self._read(included, section, read_text(included), conditional)
+
+
+def read_text(path: Path) -> str:
+    """The text of an ini file; bytes that are no UTF-8 are kept. Raises ConfigError."""
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path} is not a file")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > MOST_BYTES or b"\0" in content:
+        raise ConfigError(f"{path} is not an ini file: it is {'too large' if len(content) > MOST_BYTES else 'binary'}")
+    return content.decode(errors="surrogateescape")
+
+
+def _replace_magic(value: str, path: Path, section: str, first: Path) -> str:
+    """Replace the variables that stand for the file: the measured file is another one. Capitals: the first file. `%%`
+    stays, and so `%%d` too."""
+
+    def substitute(match: re.Match[str]) -> str:
+        file = Path(os.path.abspath(first if match[1].isupper() else path))
+        if match[1] == "%":
+            return match[0]
+        if match[1].isdigit():
+            return dict(enumerate(file.parts[1:-1])).get(int(match[1]), "").replace("%", "%%")
+        found = {
+            "o": str(file),
+            "p": str(file),
+            "s": file.name,
+            "d": f"{file.parent}/",
+            "e": file.suffix.removeprefix("."),
+            "n": file.stem,
+            "c": file.parent.name,
+            "x": "" if section == ini_syntax.DEFAULT_SECTION else section,
+        }
+        return found[match[1].lower()].replace("%", "%%")  # uWSGI reads the measured file, and takes them back
+
+    return _MAGIC.sub(substitute, value)
+
+
+_OPTION = re.compile(r"([ \t]*)([^=\s;#\[][^=]*?)(?:([ \t]*=[ \t]*)(.*?))?([ \t]*\r?)")
+
+
+def edit_ini(ini: Ini, chosen: Variant) -> str:
+    """The text of the given file with the chosen variant."""
+    lines = ini.text.split("\n")
+    for key, value in _list_values(ini, chosen).items():
+        _set(lines, ini.section, key, value)
+    return "\n".join(lines)
+
+
+def make_diff(before: str, after: str, path: Path, context: int = 3) -> str:
+    """A unified diff, as `patch` reads it; empty if nothing changes."""
+    lines = difflib.unified_diff(
+        _split(before), _split(after), f"a/{path.name}", f"b/{path.name}", n=context, lineterm="\n"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _split(text: str) -> list[str]:
+    # Not splitlines(): only \n ends a line of a diff.
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _list_values(ini: Ini, chosen: Variant) -> Mapping[str, str | None]:
+    """The options that change, with their values; None: the option is left out, or off."""
+    present, wanted = ini.present, dict[str, str | None]()
+    if chosen.setting.processes != present.setting.processes:
+        wanted["processes"] = str(chosen.setting.processes)
+    if chosen.setting.threads != present.setting.threads:
+        wanted["threads"] = str(chosen.setting.threads)
+    if chosen.thunder_lock != present.thunder_lock:
+        wanted["thunder-lock"] = "true" if chosen.thunder_lock else None
+    if chosen.cheaper != present.cheaper:
+        wanted["cheaper"] = None if chosen.cheaper is None else str(chosen.cheaper)
+    if chosen.listen != present.listen:
+        wanted["listen"] = str(chosen.listen or DEFAULT_LISTEN)
+    return wanted
+
+
+def _list_options(lines: list[str], wanted: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The options of a section, by the index of their line."""
+    for option in list_options("\n".join(lines), wanted):
+        if match := _OPTION.fullmatch(lines[option.number - 1]):
+            yield option.number - 1, match
+
+
+def _set(lines: list[str], section: str, key: str, value: str | None) -> None:
+    """Change the last line of an option, which is the one that counts, or add one."""
+    names = ("processes", "workers") if key == "processes" else (key,)
+    found = [(number, match) for number, match in _list_options(lines, section) if match[2] in names]
+    if found and value is not None:
+        number, match = found[-1]
+        lines[number] = f"{match[1]}{match[2]}{match[3] or ' = '}{value}{match[5]}"
+    elif found:
+        for number, _ in reversed(found):
+            del lines[number]
+    elif value is not None:
+        _insert(lines, section, [f"{key} = {value}"])
+    elif key in ("thunder-lock", "cheaper"):  # it is on in an included file
+        _insert(lines, section, [f"{key} = {'0' if key == 'cheaper' else 'false'}"])
+
+
+def _insert(lines: list[str], section: str, added: list[str]) -> None:
+    """Add lines after the last option that sets processes or threads, else after the last option of the section."""
+    options = list(_list_options(lines, section))
+    near = [number for number, match in options if match[2] in ("processes", "workers", "threads")]
+    last = near[-1] if near else options[-1][0] if options else len(lines) - 1
+    ending = "\r" if lines[last].endswith("\r") else ""
+    lines[last + 1 : last + 1] = [f"{line}{ending}" for line in added]

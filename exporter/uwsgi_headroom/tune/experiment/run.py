@@ -19,7 +19,6 @@ from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.tune.experiment import connection_table
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.experiment.server import Setup, running
 from uwsgi_headroom.tune.loads.load import Load
@@ -28,6 +27,17 @@ from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, RunError
 from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.words.formats import duration
+
+_TABLE_FULL = 0.75
+"""The part of the table in use from which dropped packets are blamed on it: some entries may have expired since."""
+
+_TABLE_ROOM = 0.5
+"""The part of the table that is free before a run is repeated."""
+
+MOST_SECONDS = 150.0
+"""How long a run waits at most for room in the kernel's table of tracked connections. When that is full, clients wait
+while the CPUs are idle: a load of many short connections then measures the table, not the server. Entries of closed
+connections stay for two minutes, as `nf_conntrack_tcp_timeout_time_wait` says."""
 
 BESIDE_SECONDS = 2.5
 """What a run takes beside its load, as long as none was seen: start, end, late answers."""
@@ -74,18 +84,33 @@ def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str
     """
     before = read_table()
     outcome = _attempt(planned, directory)
-    if table := connection_table.overfull_since(before):
-        longest = duration(connection_table.MOST_SECONDS)
-        say(f"  {_overfull(table)} It is repeated when there is room again, in {longest} at most.")
-        connection_table.wait_for_room()
+    if table := overfull_since(before):
+        longest = duration(MOST_SECONDS)
+        say(f"  {_describe_overfull(table)} It is repeated when there is room again, in {longest} at most.")
+        wait_for_room()
         before = read_table()
         outcome = _attempt(planned, directory)
-        if table := connection_table.overfull_since(before):
-            outcome = _failed(planned, f"{_overfull(table)} Raise net.netfilter.nf_conntrack_max.")
+        if table := overfull_since(before):
+            outcome = _failed(planned, f"{_describe_overfull(table)} Raise net.netfilter.nf_conntrack_max.")
     return outcome
 
 
-def _overfull(table: ConnectionTable) -> str:
+def overfull_since(before: ConnectionTable | None) -> ConnectionTable | None:
+    """Return the table if it was full since an earlier reading, so that packets were dropped; else None."""
+    after = read_table()
+    if before and after and after.dropped > before.dropped and after.entries >= _TABLE_FULL * after.most:
+        return after
+    return None
+
+
+def wait_for_room() -> None:
+    """Return when enough of the table is free, or after `MOST_SECONDS`."""
+    end = time.monotonic() + MOST_SECONDS
+    while (table := read_table()) and table.entries > (1 - _TABLE_ROOM) * table.most and time.monotonic() < end:
+        time.sleep(1.0)
+
+
+def _describe_overfull(table: ConnectionTable) -> str:
     return f"The kernel dropped packets of this run: its table of {table.most:,} tracked connections was full."
 
 

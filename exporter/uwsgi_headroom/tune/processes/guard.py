@@ -40,7 +40,7 @@ def read_stats() -> dict[int, list[bytes]]:
 
 
 def descendants(pid: int, stats: dict[int, list[bytes]] | None = None) -> list[int]:
-    """Return the pids of all processes below `pid`, also of those that ended and were not waited for."""
+    """Return the PIDs of all processes below `pid`, also of those that ended and were not waited for."""
     children = defaultdict(list)
     for each, fields in (read_stats() if stats is None else stats).items():
         children[int(fields[1])].append(each)

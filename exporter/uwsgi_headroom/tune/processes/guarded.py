@@ -40,7 +40,7 @@ class Guarded:
     log: Path
 
     def pids(self) -> list[int]:
-        """Return the pids of the command and of all processes below it."""
+        """Return the PIDs of the command and of all processes below it."""
         return guard.descendants(self.process.pid)
 
     def ended(self) -> str | None:

@@ -177,9 +177,9 @@ class Evidence:
 
     def compare(self, first: Variant, second: Variant) -> Comparison | None:
         """Compare two variants over their common rounds."""
-        return compare(first.name, second.name, self.scores(), find_usual(self.neighbours()))
+        return compare(first.name, second.name, self.scores(), find_usual(self.other_programs()))
 
-    def neighbours(self) -> float:
+    def other_programs(self) -> float:
         """The part of all CPUs that programs other than the server and its clients used; the median of the runs."""
         parts = [
             (sum(outcome.cpus) - outcome.server_cpu - (outcome.clients_cpu or 0.0)) / len(outcome.cpus)

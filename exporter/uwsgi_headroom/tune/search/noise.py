@@ -15,7 +15,7 @@ from math import exp, fsum, log, sqrt
 USUAL = 0.03
 """The relative spread (standard deviation) of the difference of two runs on a quiet machine."""
 
-NEIGHBOURS = 0.2
+OTHERS = 0.2
 """How much more that is if other programs use all CPUs; in proportion if they use a part."""
 
 USUAL_COUNT = 2
@@ -72,9 +72,9 @@ def compare(first: str, second: str, scores: Scores, usual: float = USUAL) -> Co
     return Comparison(exp(fsum(differences) / len(differences)), margin, len(differences))
 
 
-def find_usual(neighbours: float) -> float:
-    """The spread to expect. neighbours: the part of all CPUs that other programs use, 0 to 1."""
-    return USUAL + NEIGHBOURS * min(1.0, max(0.0, neighbours))
+def find_usual(other_programs: float) -> float:
+    """The spread to expect. other_programs: the part of all CPUs that other programs use, 0 to 1."""
+    return USUAL + OTHERS * min(1.0, max(0.0, other_programs))
 
 
 def find_spread(scores: Scores, usual: float = USUAL) -> tuple[float, int]:

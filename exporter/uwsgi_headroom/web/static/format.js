@@ -14,32 +14,35 @@ const grouped = (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",");
 /** One decimal below 10, none from there on. */
 const two = (value) => (Math.abs(value) < 9.95 ? value.toFixed(1) : grouped(value.toFixed(0)));
 
-/** Without a decimal that is 0. */
-const bare = (text) => text.replace(/\.0$/, "");
-
 /** At most so many digits, without zeros at the end. */
 const significant = (value, digits) => String(Number(value.toPrecision(digits)));
 
 /** A multiple, such as of today's load: `1.5x`, `12x`. */
 export const factor = when("?", (value) => `${two(value)}x`);
 
-/** A measured duration in seconds: `6.7 ms`, `67 ms`, `1.0 s`, `90 s`, `3 min`, `2.5 h`, `12 days`. */
+/** A measured duration in seconds: `6.7 ms`, `67 ms`, `1.0 s`, `90 s`, `3 min`, `2 h 30 min`, `12 d`. */
 export const duration = when(NOT_KNOWN, (seconds) => {
   const milliseconds = 1000 * seconds;
   if (milliseconds < 0.05) return "0 ms";
   if (milliseconds < 999.5) return `${two(milliseconds)} ms`;
   if (seconds < 119.5) return `${two(seconds)} s`;
-  if (seconds / 60 < 119.5) return `${bare(two(seconds / 60))} min`;
-  if (seconds / 3600 < 47.5) return `${bare(two(seconds / 3600))} h`;
-  return `${bare(two(seconds / 86400))} days`;
+  const form = LONG[seconds / 60 < 119.5 ? 2 : seconds / 3600 < 47.5 ? 1 : 0];
+  const [size, unit, smaller] = form;
+  return seconds < 10 * size - smaller / 2 ? inTwo(Math.round(seconds / smaller) * smaller, form) : `${grouped((seconds / size).toFixed(0))} ${unit}`;
 });
 
-const LONG = [[86400, "days"], [3600, "h"], [60, "min"]];
+/** A whole number of the smaller unit. */
+function inTwo(seconds, [size, unit, smaller, smallerUnit]) {
+  const rest = seconds % size;
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest / smaller} ${smallerUnit}` : ""}`;
+}
+
+const LONG = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
 /** A duration that somebody chose, in seconds: as exact as it was written. */
 export function chosen(seconds) {
-  const found = LONG.find(([size]) => seconds / size >= 2 && Number((seconds / size).toFixed(1)) === seconds / size);
-  if (found) return `${seconds / found[0]} ${found[1]}`;
+  const found = LONG.find(([size, , smaller]) => seconds >= 2 * size && seconds % smaller === 0);
+  if (found) return inTwo(seconds, found);
   return seconds < 1 ? `${significant(1000 * seconds, 6)} ms` : `${significant(seconds, 6)} s`;
 }
 

@@ -49,8 +49,8 @@ export function line(server) {
 /** `210 to 240 ms`: a unit that both have is written once. */
 function range(low, high) {
   const [from, to] = [low, high].map(format.duration);
-  const [number, unit] = from.split(" ");
-  return `${to.endsWith(` ${unit}`) ? number : from} to ${to}`;
+  const [number, unit, ...more] = from.split(" ");
+  return `${!more.length && to.endsWith(` ${unit}`) ? number : from} to ${to}`;
 }
 
 /** The percentiles over time, with the mean, the least that samples show, and the threshold of an objective. */

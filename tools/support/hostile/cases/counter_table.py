@@ -84,4 +84,4 @@ NUMBERS: dict[str, tuple[bytes | Body, Expected]] = {
 CASES: tuple[Case, ...] = tuple(
     case for name, (body, expected) in NUMBERS.items() for case in over("unix", name, answers(body), expected)
 )
-"""Over UNIX sockets, whose owner the kernel knows, so that the pids of a document can be proven."""
+"""Over UNIX sockets, whose owner the kernel knows, so that the PIDs of a document can be proven."""

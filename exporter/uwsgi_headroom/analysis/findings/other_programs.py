@@ -1,4 +1,4 @@
-"""The finding about neighbours: other programs that use CPUs which the server could use."""
+"""The finding about other programs that use CPUs which the server could use."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import find_full_cpus, is_full_host
-from uwsgi_headroom.analysis.roles import describe_busy, find_main_neighbour, name_role
+from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
 from uwsgi_headroom.words.formats import factor
 
 SCARCE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW, MODERATE = 1.5, 3.0
-"""CPU headroom below which neighbours are a warning, and below which they are good to know. Raise both if load
+"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
 jumps."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The finding about neighbours."""
+    """The finding about other programs."""
     cpu = figures.cpu
     room = figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE:
@@ -31,7 +31,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         return  # it says so
     if cpu.others <= cpu.own or cpu.idle >= SCARCE * capacity:
         return
-    own = find_main_neighbour(figures)
+    own = find_main_role(figures)
     yield Finding(
         code="cpu_used_by_others",
         severity="warning" if room < LOW and cpu.own >= LEAST_OWN * capacity and _may_wait(figures) else "info",
@@ -52,7 +52,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _may_wait(figures: Figures) -> bool:
     """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
-    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy neighbours."""
+    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
     return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
 
 

@@ -1,4 +1,4 @@
-"""An hour of samples shows whether a server's neighbours follow its load."""
+"""An hour of samples shows whether other programs follow its load."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
-from uwsgi_headroom.watch.judging import NeighbourSlices
+from uwsgi_headroom.watch.judging import OtherPrograms
 
 
 def watched(minutes: int, cost: float) -> ScriptedWatch:
@@ -27,9 +27,9 @@ def watched(minutes: int, cost: float) -> ScriptedWatch:
 
 def test_proxy_is_found_after_some_minutes() -> None:
     """There is no judgement before enough slices; then document and headroom show that others follow."""
-    assert watched(LEAST_SLICES, cost=0.02).watch.neighbours.others_follow is None
+    assert watched(LEAST_SLICES, cost=0.02).watch.other_programs.others_follow is None
     watch = watched(LEAST_SLICES + 2, cost=0.02)
-    assert watch.watch.neighbours.others_follow is True
+    assert watch.watch.other_programs.others_follow is True
     document = watch.document(60.0)
     assert document.cpu
     assert document.headroom
@@ -43,15 +43,15 @@ def test_proxy_is_found_after_some_minutes() -> None:
 
 
 def test_job_that_runs_anyway_does_not_follow() -> None:
-    """The load is the same, and a neighbour uses half a CPU all the time."""
-    assert watched(LEAST_SLICES + 2, cost=0.0).watch.neighbours.others_follow is False
+    """The load is the same, and another program uses half a CPU all the time."""
+    assert watched(LEAST_SLICES + 2, cost=0.0).watch.other_programs.others_follow is False
 
 
 def test_slices_are_taken_once() -> None:
     """Each slice of the history counts once, for any number of calls; an hour of slices is kept."""
     watch = watched(LEAST_SLICES + 2, cost=0.0).watch
-    again = NeighbourSlices()
+    again = OtherPrograms()
     again.update(watch.history)
     again.update(watch.history)
-    assert list(again._pairs) == list(watch.neighbours._pairs)
+    assert list(again._pairs) == list(watch.other_programs._pairs)
     assert again._pairs.maxlen == 60

@@ -48,7 +48,7 @@ def test_small_effect_does_not_count() -> None:
 
 
 def test_others_that_yield_do_not_follow() -> None:
-    """On a saturated machine neighbours get less CPU when the server gets more."""
+    """On a saturated machine other programs get less CPU when the server gets more."""
     assert follow_requests([(rate, 2 - 0.01 * rate) for rate in bursty()]) is False
 
 
