@@ -77,10 +77,10 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="waits_not_known",
         severity="info",
-        title="What the threads wait for is not known, and so neither whether more threads would help.",
+        title="It is not known what the threads wait for, nor whether more threads would help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help requests that wait for a backend with room to spare. For one lock, a full backend "
-        "or slow clients, they only wait as well.",
+        "or slow clients, more threads only wait as well.",
         change=f"To see it permanently: {remedy}." if remedy else "",
     )
 
@@ -224,10 +224,10 @@ def _describe_lock(lock: LockFigures | None) -> str:
 def _who_waits(lock: LockFigures | None) -> str:
     """What more threads and processes would do, as a sentence."""
     if lock is None:
-        return "More threads would wait for it as well; more `processes` help if each of them has its own."
+        return "More threads would wait for the same lock; more `processes` help if each has a lock of its own."
     if lock.scope == "file":
-        return "All processes use this one, the lock of a file: more threads or processes would wait for it as well."
-    return "More threads would wait for it as well; more `processes` help, because each of them has its own."
+        return "All processes use this lock, that of a file: more threads or processes would wait for it as well."
+    return "More threads would wait for the same lock; more `processes` help, because each has a lock of its own."
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
