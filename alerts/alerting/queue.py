@@ -192,7 +192,7 @@ def _not_measurable(t: Thresholds) -> Alert:
             "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
             "Let it read `stats` over a UNIX socket.",
         ),
-        evidence="Requests that wait in this queue are not visible, and alerts on the queue stay silent. uWSGI itself reports "
-        "0 for UNIX sockets.",
+        evidence="Requests that wait in this queue are not visible, and alerts on the queue stay silent. uWSGI itself "
+        "reports 0 for UNIX sockets.",
         dashboard=SERVER_DASHBOARD,
     )

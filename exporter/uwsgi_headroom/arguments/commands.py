@@ -180,7 +180,7 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "pids",
         summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server, with their PIDs of now, the age of the "
+        description="Print the command that restarts some workers of a server, with their current PIDs, the age of the "
         "requests in service in each, and what is lost by it. Sends no signal and changes nothing. Without --worker "
         "and --stuck, list all workers. Exit status: 0, or 1 if there is nothing to restart.",
     )
@@ -216,9 +216,9 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "compare",
         summary="say what a deploy changed",
         description="Compare the time after a reload, or after another moment, with the time before it: time and CPU "
-        "time of a request, errors, growth of memory, and what requests wait for. It asks a running exporter, which answers "
-        "from its last hour or from its history file. A change is named if chance makes one so large in at most one of 200 "
-        "comparisons. Exit status: 0, or 1 if there is no answer.",
+        "time of a request, errors, growth of memory, and what requests wait for. It asks a running exporter, which "
+        "answers from its last hour or from its history file. A change is named if chance makes one so large in at most "
+        "one of 200 comparisons. Exit status: 0, or 1 if there is no answer.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
