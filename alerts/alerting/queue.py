@@ -65,7 +65,7 @@ def _filling(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
         evidence=f"This is the mean over {w}. {LIMIT} connections fit, and the next burst may overflow the queue."
-        + if_any(wait, f" Requests wait {of_dot(DURATION)} in it."),
+        + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
 

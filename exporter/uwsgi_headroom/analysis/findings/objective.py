@@ -109,6 +109,6 @@ def _advise(figures: Figures, burn: Burn) -> str:
             "for why the workers ended."
         )
     return (
-        "Most of them were slow in service: follow the finding about threads, interpreters, CPU or a backend; without "
-        "one, look at what the slow requests wait for."
+        "Most of the bad requests were slow in service: follow the finding about threads, interpreters, CPU or a "
+        "backend; without one, look at what the slow requests wait for."
     )

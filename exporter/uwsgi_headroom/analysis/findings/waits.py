@@ -304,7 +304,7 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
-        meaning="A backend with room to spare takes no longer with more requests in it. In this one they wait for "
+        meaning="A backend with room to spare takes no longer with more requests in it. In this one, requests wait for "
         "each other.",
         clause=explained.cause,
         change=explained.change,
