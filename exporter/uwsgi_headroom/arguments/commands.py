@@ -217,8 +217,8 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="say what a deploy changed",
         description="Compare the time after a reload, or after another moment, with the time before it: time and CPU "
         "time of a request, errors, growth of memory, and what requests wait for. It asks a running exporter, which "
-        "answers from its last hour or from its history file. A change is named if chance makes one so large in at "
-        "most one of 200 comparisons. Exit status: 0, or 1 if there is no answer.",
+        "answers from its last hour or from its history file. It names a change that chance alone "
+        "would bring about in at most one of 200 comparisons. Exit status: 0, or 1 if there is no answer.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")

@@ -97,7 +97,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         meaning="All requests in that worker are lost, and counted nowhere."
         + (
             " With `threads` a worker has one timer, which every other request resets: a slow request may last long, "
-            "and the timer then ends all of them."
+            "and if the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
