@@ -170,8 +170,8 @@ up{{job=~"{t.exporter_job}"}} == 0""",
             "a firewall, or `--web.listen-address`, which is 127.0.0.1 by default.",
             f"Meanwhile, {CHECK} shows the state of each server.",
         ),
-        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer; its page Status, Targets has the "
-        "error. The uWSGI servers may be fine, but their alerts stay silent.",
+        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer; its page Status, Targets shows "
+        "the error. The uWSGI servers may be fine, but their alerts stay silent.",
         dashboard=FLEET_DASHBOARD,
         on_exporter=False,
     )

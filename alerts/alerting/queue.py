@@ -65,7 +65,7 @@ def _filling(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
         evidence=f"This is the mean over {w}. {LIMIT} connections fit, and the next burst may overflow the queue."
-        + if_any(wait, f" Requests wait {of_dot(DURATION)} in it."),
+        + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -192,7 +192,7 @@ def _not_measurable(t: Thresholds) -> Alert:
             "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
             "Let it read `stats` over a UNIX socket.",
         ),
-        evidence="Requests that wait there are not visible, and alerts on the queue stay silent. uWSGI itself reports "
-        "0 for UNIX sockets.",
+        evidence="Requests that wait in this queue are not visible, and alerts on the queue stay silent. uWSGI itself "
+        "reports 0 for UNIX sockets.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -184,7 +184,7 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         acts=(
             "See in uWSGI's log which signal killed them: `died, killed by signal`.",
             "If it was 9, see whether memory ran out: `dmesg | grep -i 'out of memory'`. Then use fewer workers.",
-            "If it was 11 (a crash), take the C extension back that came last.",
+            "If it was 11 (a crash), roll back the C extension that changed last.",
         ),
         evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} ended with requests in service: at least "
         f"{answer(part, TENTH)} % of all requests got no response, and no counter includes them. Workers ended by "
@@ -289,7 +289,7 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         ),
         evidence=if_any(
             f"{without}{{$self}} > 0",
-            "In {{ . | first | value }} of its workers there is none, and these answer every request with status 500 "
+            "In {{ . | first | value }} of its workers no application is loaded: these answer every request with 500 "
             "(`no python application found`). ",
         )
         + if_any(

@@ -234,9 +234,9 @@ def test_an_outage_is_said() -> None:
 @pytest.mark.parametrize(
     ("scope", "known", "words"),
     [
-        ("worker", True, "more `processes` help, because each of them has its own"),
+        ("worker", True, "more `processes` help, because each has a lock of its own"),
         ("file", True, "more threads or processes would wait for it as well"),
-        (None, False, "help if each of them has its own"),
+        (None, False, "help if each has a lock of its own"),
     ],
 )
 def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: bool, words: str) -> None:

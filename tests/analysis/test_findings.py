@@ -615,7 +615,7 @@ def test_options_that_hide_figures_or_cost() -> None:
     """stats-no-cores, a document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert {"no_threads", "large_document"} <= set(by_code)
-    assert by_code["no_threads"].evidence == "Its stats have no cores: stats-no-cores is set."
+    assert by_code["no_threads"].evidence == "Its stats do not list its threads: `stats-no-cores` is set."
     reading = Server().read(AT)
     assert isinstance(reading.snapshot, Snapshot)
     locked = msgspec.structs.replace(reading.snapshot, locks={"thunder": 7})

@@ -87,8 +87,8 @@ def add_check_flags(parser: Parser) -> None:
         "--log",
         metavar="[NAME=]PATH",
         action="append",
-        help="uWSGI's log, a regular file: name causes that only the log has. NAME is that of the server, and may be "
-        "left out for a single one; repeatable",
+        help="read uWSGI's log, too (a regular file), and name causes that only the log shows. NAME is that of the "
+        "server, and may be left out for a single one; repeatable",
     )
     parser.add_argument(
         "--what-if",

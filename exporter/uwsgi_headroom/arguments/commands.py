@@ -120,8 +120,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "serve",
         summary="export metrics over HTTP (the default)",
-        description="Sample uWSGI servers, and serve metrics, a live page and an API over HTTP. Beyond loopback, give "
-        "--web.config.file with TLS and a login: without it, there is neither.",
+        description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. On an address that "
+        "other machines can reach, give --web.config.file with TLS and a login: without it, there is neither.",
     )
     _add_version(parser)
     parser.add_argument(
@@ -180,7 +180,7 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "pids",
         summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server, with their PIDs of now, the age of the "
+        description="Print the command that restarts some workers of a server, with their current PIDs, the age of the "
         "requests in service in each, and what is lost by it. Sends no signal and changes nothing. Without --worker "
         "and --stuck, list all workers. Exit status: 0, or 1 if there is nothing to restart.",
     )
@@ -216,9 +216,9 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "compare",
         summary="say what a deploy changed",
         description="Compare the time after a reload, or after another moment, with the time before it: time and CPU "
-        "time of a request, errors, growth of memory, and what requests wait for. A running exporter answers, from its "
-        "last hour or from its history file. A change is named if chance makes one so large in at most one of 200 "
-        "comparisons. Exit status: 0, or 1 if there is no answer.",
+        "time of a request, errors, growth of memory, and what requests wait for. It asks a running exporter, which "
+        "answers from its last hour or from its history file. It names a change that chance alone "
+        "would bring about in at most one of 200 comparisons. Exit status: 0, or 1 if there is no answer.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
@@ -278,8 +278,8 @@ def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "review",
         summary="list the settings of a uWSGI that will hurt",
         description="Review the settings of uWSGI: what in its configuration will hurt one day, why, the line that "
-        "prevents it, and when it does not matter. Without arguments, review every uWSGI on this machine. Values of "
-        "options are not shown, other than numbers. Exit status: 0, or 1 if a setting will hurt.",
+        "prevents it, and when it does not matter. Without arguments, review every uWSGI on this machine. Of the "
+        "values of options, it shows numbers only. Exit status: 0, or 1 if a setting will hurt.",
     )
     parser.add_argument(
         "subjects", metavar="INI|STATS|PID", nargs="*", help="an ini file, the address of a stats server, or a master"
@@ -294,8 +294,8 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "retire",
         summary="stop expecting a server that is gone for good",
         description="Tell the exporter that a server which a pattern found is gone for good, so that it is no longer "
-        "reported as down. Writes a line beside the exporter's history file, which a running exporter reads; run it as "
-        f"root. Finds the file as the exporter does, or at {SHIPPED_HISTORY}.",
+        "reported as down. Appends a line to a text file beside the exporter's history file; a running exporter reads "
+        f"it. Run it as root. The history file is that of --config, or else {SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")

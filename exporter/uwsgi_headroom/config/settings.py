@@ -258,7 +258,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--log",
         metavar="NAME=PATH",
         help="the log of the uWSGI that is called NAME, a regular file or journal:UNIT: count its known messages, and "
-        "name causes that only the log has; repeatable (default: no log is read)",
+        "name causes that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),

@@ -108,5 +108,5 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             evidence=f"Worker {most.worker_id}: {byte_size(most.resident_growth or 0)} more in "
             f"{duration(figures.window.seconds)}, {byte_size(most.resident_bytes or 0)} now.",
             meaning="It may be a cache filling after a start; if it goes on, it is a leak.",
-            change="Set `reload-on-rss` or `max-requests` if it goes on, until the leak is found.",
+            change="Set `reload-on-rss` or `max-requests` until the leak is found, if the growth goes on.",
         )

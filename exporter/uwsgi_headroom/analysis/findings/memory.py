@@ -43,8 +43,8 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             title=f"uWSGI's {name_role(use)} {'takes' if one else 'take'} more memory than all workers together.",
             evidence=f"{byte_size(use.resident_bytes)}, where the workers take {byte_size(memory.together)}; "
             f"{byte_size(memory.available)} are available.",
-            meaning="A router has a table with a place for each descriptor that it may open: in containers that may be "
-            "a thousand million."
+            meaning="A router takes memory for each file descriptor that it may open: in containers these may be "
+            "a billion."
             if use.role == "router"
             else "Memory that it takes is missing for workers.",
             change="Set `max-fd` to the connections that the router is to hold, such as 100000."

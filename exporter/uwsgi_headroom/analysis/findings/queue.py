@@ -42,7 +42,7 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{backlog.reason}.",
-                meaning="Requests that wait there are not visible: uWSGI itself reports 0.",
+                meaning="Requests that wait in this queue are not visible: uWSGI itself reports 0.",
             )
 
 

@@ -44,7 +44,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="no_threads",
             severity="info",
             title="uWSGI does not report its threads.",
-            evidence="Its stats have no cores: stats-no-cores is set.",
+            evidence="Its stats do not list its threads: `stats-no-cores` is set.",
             meaning="Busy threads, capacity and the age of requests are unknown.",
             change="Remove `stats-no-cores`, unless the stats document is very large.",
         )

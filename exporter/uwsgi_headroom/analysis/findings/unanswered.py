@@ -33,7 +33,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         evidence=f"At least {unanswered} of {counted(requests, 'request')} in the last "
         f"{duration(figures.window.seconds)}: uWSGI sent not a byte to their clients, counted no exception, and spent "
         f"less than {duration(INSTANT)} on each on average.",
-        meaning="Clients get a closed connection, or status 502 from the web server. uWSGI ends a request so if the "
+        meaning="Clients get a closed connection, or status 502 from the web server. uWSGI does this if the "
         "plugin of its modifier is not loaded.",
         change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 is Python, 5 Perl, 14 PHP) with "
         f"the `plugins` that uWSGI loads. {see_log(figures.server, 'the modifier that is unavailable', CAUSES)}",

@@ -77,10 +77,10 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="waits_not_known",
         severity="info",
-        title="What the threads wait for is not known, and so neither whether more threads would help.",
+        title="It is not known what the threads wait for, nor whether more threads would help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help requests that wait for a backend with room to spare. For one lock, a full backend "
-        "or slow clients, they only wait as well.",
+        "or slow clients, more threads only wait as well.",
         change=f"To see it permanently: {remedy}." if remedy else "",
     )
 
@@ -245,10 +245,10 @@ def _describe_lock(lock: LockFigures | None) -> str:
 def _who_waits(lock: LockFigures | None) -> str:
     """What more threads and processes would do, as a sentence."""
     if lock is None:
-        return "More threads would wait for it as well; more `processes` help if each of them has its own."
+        return "More threads would wait for the same lock; more `processes` help if each has a lock of its own."
     if lock.scope == "file":
-        return "All processes use this one, the lock of a file: more threads or processes would wait for it as well."
-    return "More threads would wait for it as well; more `processes` help, because each of them has its own."
+        return "All processes use this lock, that of a file: more threads or processes would wait for it as well."
+    return "More threads would wait for the same lock; more `processes` help, because each has a lock of its own."
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
@@ -325,7 +325,7 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
-        meaning="A backend with room to spare takes no longer with more requests in it. In this one they wait for "
+        meaning="A backend with room to spare takes no longer with more requests in it. In this one, requests wait for "
         "each other.",
         clause=explained.cause,
         change=explained.change,

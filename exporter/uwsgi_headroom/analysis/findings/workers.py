@@ -97,7 +97,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         meaning="All requests in that worker are lost, and counted nowhere."
         + (
             " With `threads` a worker has one timer, which every other request resets: a slow request may last long, "
-            "and the timer then ends all of them."
+            "and if the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
@@ -442,7 +442,7 @@ def _memory_recycled(figures: Figures) -> Iterator[Finding]:
         title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
         evidence=f"{_describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning="`reload-on-rss` keeps a leak from filling the memory, and costs a start of the application each time.",
+        meaning="`reload-on-rss` keeps a leak from filling the memory; each such restart loads the application again.",
     )
 
 
