@@ -158,7 +158,7 @@ def running(programs: Iterable[Program], directory: Path, cwd: Path, ending: str
 
 
 def _start_or_skip(up: Running, program: Program) -> None:
-    """Starts a program, or what it names instead; reports an optional one that does not start. Raises `ProgramError`."""
+    """Starts a program, or what it names instead; notes why an optional one does not start. Raises `ProgramError`."""
     try:
         with _said(program.sentence):
             up.start(program)

@@ -71,7 +71,7 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
 
 @pytest.mark.integration
 def test_a_port_that_another_process_took_meanwhile_is_replaced(tmp_path, monkeypatch):
-    """Each program was given a port that was free when it was chosen; Prometheus finds Alertmanager on the later one."""
+    """Each program was given a port that was free when it was chosen; Prometheus uses the later one."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
