@@ -6,6 +6,7 @@ This module decides which programs run, in which order and on which addresses; t
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import shutil
 import signal
@@ -76,7 +77,8 @@ def main(argv: list[str] | None = None) -> int:
 def show(stage: Stage, port: int, uwsgi: Path, exporter: Path, monitoring: DemoMonitoring, guard: Guarded) -> None:
     """Runs all programs and prints figures until an exception; `KeyboardInterrupt` is the normal end."""
     demo = programs(stage, uwsgi, exporter, port)
-    with running([*demo, *monitoring.programs], guard.directory, cwd=ROOT, ending="stopping everything") as up:
+    everything = itertools.chain(demo, monitoring.programs())
+    with running(everything, guard.directory, cwd=ROOT, ending="stopping everything") as up:
         places = {
             "live page": {f"http://{address(port)}/": ""},
             "terminal": {f"{terminal(exporter)} top http://{address(port)}/": ""},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import monitoring
-from app.loopback import address, free_port
+from app.loopback import address, free_port, why_taken
 from app.programs import Program
 from tools import debian
 from tools.environments import ROOT, SetupError
@@ -21,12 +21,26 @@ COMPATIBLE = "compat-*"  # rules that provide another exporter's metric names, f
 EVERY = "2s"  # short, so that figures and alerts appear soon
 
 
+MOST_PORTS = 5
+"""Ports that a program tries, each free when it was chosen and taken by another process before the program listened."""
+
+
 @dataclass(frozen=True)
 class DemoMonitoring:
-    """The available monitoring programs, and their ports by program name."""
+    """The available monitoring programs by name; they watch the exporter on port `exporter`, write into `directory`,
+    and `ports` has the ports of those that were started."""
 
-    programs: Sequence[Program]
-    ports: dict[str, int]
+    places: Mapping[str, Path]
+    exporter: int
+    directory: Path
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def programs(self) -> Iterator[Program]:
+        """Yields each program when the one before has been started: its port is chosen then."""
+        makers = {"alertmanager": self._alertmanager, "prometheus": self._prometheus}
+        for name, make in makers.items():
+            if name in self.places:
+                yield self._on_free_port(name, make, MOST_PORTS)
 
     def addresses(self, running: Collection[str]) -> dict[str, dict[str, str]]:
         """Returns the addresses of the programs named in `running`, each with what it shows."""
@@ -37,6 +51,29 @@ class DemoMonitoring:
             place = f"http://{address(self.ports['alertmanager'])}/api/v2/alerts"
             pages["Alertmanager"] = {place: "alerts received (JSON)"}
         return pages
+
+    def _on_free_port(self, name: str, make: Callable[[int], Program], tries: int) -> Program:
+        """Returns the program, which is made again for another port if it ends because another process was faster."""
+        port = self.ports[name] = free_port(PORTS[name])
+
+        def instead() -> Program | None:
+            return self._on_free_port(name, make, tries - 1) if tries > 1 and why_taken(port) else None
+
+        return replace(make(port), required=False, instead=instead)
+
+    def _alertmanager(self, port: int) -> Program:
+        return monitoring.alertmanager(self.places["alertmanager"], port, self.directory, monitoring.NOBODY)
+
+    def _prometheus(self, port: int) -> Program:
+        return monitoring.prometheus(
+            self.places["prometheus"],
+            port,
+            self.directory,
+            targets=[self.exporter],
+            rules=sorted(set(RULES.glob("*.yaml")) - set(RULES.glob(COMPATIBLE))),
+            alertmanager=self.ports.get("alertmanager"),
+            every=EVERY,
+        )
 
 
 def prepare_monitoring(exporter: int, directory: Path, unpacked: Path) -> DemoMonitoring:
@@ -50,22 +87,4 @@ def prepare_monitoring(exporter: int, directory: Path, unpacked: Path) -> DemoMo
         except SetupError as error:
             note(f"  Going on without {name}: " + str(error).replace("\n", "\n  | "))
     places = {name: place for name in PORTS if (place := debian.find_program(name, unpacked))}
-    ports = {name: free_port(PORTS[name]) for name in places}
-    programs = []
-    if "alertmanager" in places:
-        programs.append(
-            monitoring.alertmanager(places["alertmanager"], ports["alertmanager"], directory, monitoring.NOBODY)
-        )
-    if "prometheus" in places:
-        programs.append(
-            monitoring.prometheus(
-                places["prometheus"],
-                ports["prometheus"],
-                directory,
-                targets=[exporter],
-                rules=sorted(set(RULES.glob("*.yaml")) - set(RULES.glob(COMPATIBLE))),
-                alertmanager=ports.get("alertmanager"),
-                every=EVERY,
-            )
-        )
-    return DemoMonitoring([replace(program, required=False) for program in programs], ports)
+    return DemoMonitoring(places, exporter, directory)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,8 @@ TAIL = 15  # lines of a program's log that explain its end
 class Program:
     """A program to run. `sentence` is printed while it starts, unless empty; the program is up when `ready` is true.
 
-    required: whether the others are useless without this program; otherwise it is optional.
+    required: whether the others are useless without this program; otherwise it is optional. instead: returns what to
+    start if this optional program has ended at its start, such as the same on another port, or None.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Program:
     ready: Callable[[], bool]
     variables: Mapping[str, str] = field(default_factory=dict)
     required: bool = True
+    instead: Callable[[], Program | None] = lambda: None
 
 
 class ProgramError(Exception):
@@ -138,27 +140,36 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(programs: Sequence[Program], directory: Path, cwd: Path, ending: str = "") -> Iterator[Running]:
-    """Runs `programs` during the block, with their logs in `directory`.
+def running(programs: Iterable[Program], directory: Path, cwd: Path, ending: str = "") -> Iterator[Running]:
+    """Runs `programs` during the block, with their logs in `directory`; takes each when the one before is ready.
 
     Reports and skips an optional program that does not start. ending: printed during shutdown.
     """
     up = Running(directory, cwd)
     try:
         for program in programs:
-            try:
-                with _said(program.sentence):
-                    up.start(program)
-            except ProgramError as error:
-                if error.program.required:
-                    raise
-                note(error.without)
+            _start_or_skip(up, program)
             for text in up.news():
                 note(text)
         yield up
     finally:
         with _said(ending):
             up.end()
+
+
+def _start_or_skip(up: Running, program: Program) -> None:
+    """Starts a program, or what it names instead; notes why an optional one does not start. Raises `ProgramError`."""
+    try:
+        with _said(program.sentence):
+            up.start(program)
+    except ProgramError as error:
+        if error.program.required:
+            raise
+        other = program.instead()
+        if other:
+            _start_or_skip(up, other)
+        else:
+            note(error.without)
 
 
 def _said(sentence: str) -> contextlib.AbstractContextManager[None]:

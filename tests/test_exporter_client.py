@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from uwsgi_headroom.exporter_client import parse_page
+from tools.support.bad_servers import answers_http
+from uwsgi_headroom.exporter_client import ApiError, find_who_answers, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
 
 
@@ -37,3 +40,13 @@ def test_where_the_exporter_is_and_which_server_is_meant(url: str, base: str, se
     assert isinstance(address, Http)
     page = parse_page(address)
     assert (page.base, page.server) == (Http("web1", 9238, base), server)
+
+
+def test_an_answer_that_is_nested_deeply_is_no_exporters() -> None:
+    """It is refused as any other document that is not of this API."""
+    with answers_http("tcp", b'{"x":' + b"[" * 100_000) as address:
+        url = parse_address(f"http://{address}")
+        assert isinstance(url, Http)
+        assert asyncio.run(find_who_answers(url)) == "other"
+        with pytest.raises(ApiError, match="does not match this version of the API"):
+            asyncio.run(get_document(url, "/api/v1/servers", dict))

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ from tools.progress import note, show_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+
+BUILD_PACKAGES = "gcc python3-dev libcrypt-dev"
+"""What building uWSGI needs on Debian and Ubuntu. Up to Debian 13 the compiler brings libcrypt, which uWSGI links."""
 
 
 class SetupError(Exception):
@@ -100,9 +104,18 @@ def cannot_build() -> str | None:
     """Returns the reason why uWSGI cannot be compiled for this Python on this machine, or None if it can."""
     compiler = os.environ.get("CC", "gcc").split()[0]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    missing = [] if shutil.which(compiler) else [f"a C compiler ({compiler})"]
+    found = shutil.which(compiler)
+    missing = [] if found else [f"a C compiler ({compiler})"]
     missing += [] if header.is_file() else [f"the headers of {PYTHON} ({header})"]
+    missing += ["libcrypt to link with"] if found and not _links(found, "-lcrypt") else []
     return "this machine lacks " + " and ".join(missing) if missing else None
+
+
+def _links(compiler: str, option: str) -> bool:
+    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
+        command = [compiler, "-x", "c", "-", option, "-o", f"{directory}/program"]
+        program = b"int main(void) { return 0; }"
+        return not subprocess.run(command, input=program, capture_output=True, check=False).returncode
 
 
 def project(extras: str, root: Path = ROOT) -> Environment:
@@ -122,7 +135,9 @@ def built_uwsgi(root: Path = ROOT) -> Path:
     if not (environment.fits() and environment.holds("uwsgi", of)):
         reason = cannot_build()
         if reason:
-            raise SetupError(f"uWSGI cannot be built: {reason}.\nOn Debian and Ubuntu: apt-get install gcc python3-dev")
+            raise SetupError(
+                f"uWSGI cannot be built: {reason}.\nOn Debian and Ubuntu: apt-get install {BUILD_PACKAGES}"
+            )
         environment.ensure()
         with show_step("building uWSGI from source (a minute or two)"):
             # Not from pip's cache, which may hold a build linked to another Python of the same version.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools import commands
 from tools.commands import CommandError
-from tools.environments import PYTHON, ROOT, Environment, cannot_build
+from tools.environments import BUILD_PACKAGES, PYTHON, ROOT, Environment, cannot_build
 from tools.progress import note, show_step
 
 COMPILED = "compiled_fibonacci"
@@ -32,7 +32,7 @@ class Package:
     def obstacle(self) -> str | None:
         """Returns the reason why it cannot be installed on this machine, or None if nothing is known to be missing."""
         if self.compiles and (reason := cannot_build()):
-            return f"{reason}; on Debian and Ubuntu: apt-get install gcc python3-dev"
+            return f"{reason}; on Debian and Ubuntu: apt-get install {BUILD_PACKAGES}"
         missing = [name for name in self.programs if not shutil.which(name)]
         missing += [name for name in self.headers if not Path("/usr/include", name).is_file()]
         return f"this machine lacks {' and '.join(missing)}; {self.advice}" if missing else None

@@ -76,7 +76,7 @@ async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANS
         raise ApiError(f"{url}: {_advise(url, error)}", error.reason) from None
     except ReadError as error:
         raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ApiError(f"{url}: the answer does not match this version of the API", "not_json") from None
 
 
@@ -87,7 +87,7 @@ async def find_who_answers(url: Http) -> Answer:
     """
     try:
         msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "other"
     except AccessError:
         return "exporter"  # or another server with a login or TLS, but no stats server: reading it says what is missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import monitoring
+from app import demo_monitoring, monitoring
 from app.programs import ProgramError, running
+from tools.environments import ROOT
 from tools.support.monitoring import Alertmanager, Prometheus, eventually, find
 from tools.support.real_uwsgi import free_port
 
@@ -65,6 +67,24 @@ def test_wrong_rule_ends_prometheus_with_its_complaint(tmp_path):
         running([wrong], tmp_path, tmp_path),
     ):
         pass
+
+
+@pytest.mark.integration
+def test_a_port_that_another_process_took_meanwhile_is_replaced(tmp_path, monkeypatch):
+    """Each program was given a port that was free when it was chosen; Prometheus uses the later one."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        chosen = [port, free_port(), port, free_port()]
+        ports = iter(chosen)
+        monkeypatch.setattr(demo_monitoring, "free_port", lambda preferred: next(ports))
+        places = {name: find(name) for name in demo_monitoring.PORTS}
+        demo = demo_monitoring.DemoMonitoring(places, free_port(), tmp_path)
+        with running(demo.programs(), tmp_path, ROOT) as up:
+            assert up.names() == ["alertmanager", "prometheus"]
+            assert demo.ports == {"alertmanager": chosen[1], "prometheus": chosen[3]}
+            assert f"127.0.0.1:{chosen[1]}" in (tmp_path / "prometheus.yml").read_text()
+            assert _listening() == {("127.0.0.1", chosen[1]), ("127.0.0.1", chosen[3])}
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,16 @@ def test_neither_wheel_nor_compiler_is_told(checkout, monkeypatch):
     with pytest.raises(SetupError) as missing:
         environments.uwsgi_for_demo(checkout)
     assert "this machine lacks a C compiler (no-such-compiler)" in str(missing.value)
-    assert str(missing.value).endswith("apt-get install gcc python3-dev")
+    assert str(missing.value).endswith("apt-get install gcc python3-dev libcrypt-dev")
+
+
+def test_a_library_that_uwsgi_links_is_missing(monkeypatch, tmp_path):
+    """After Debian 13 the compiler alone does not bring libcrypt."""
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-lcrypt*) exit 1; esac\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    assert "libcrypt to link with" in str(environments.cannot_build())
 
 
 def test_tests_take_the_wheel_without_a_compiler_and_say_so(checkout, capsys, monkeypatch):

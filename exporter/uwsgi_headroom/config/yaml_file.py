@@ -28,6 +28,12 @@ _KEYS = ("servers", "sampling", "backends", "routes", "code", "history", "web", 
 _SECTIONS = ("sampling", "routes", "code", "history", "web", "log")
 """Those of them that have keys of their own, each with a row."""
 
+_PLACES = {
+    **{setting.key: "an entry of `servers`" for setting in SERVER_SETTINGS},
+    **{key: f"the section `{section}`" for section, _, key in (each.key.partition(".") for each in SETTINGS) if key},
+}
+"""Where each key below the top belongs."""
+
 _SHORT = {"routes": "enabled", "code": "enabled", "history": "file"}
 """Sections that may be written as one value, and the key that it then stands for."""
 
@@ -57,7 +63,7 @@ class _File(YamlNodes):
         self._directory = directory
 
     def config(self, root: yaml.Node) -> Config:
-        top = self._mapping(root, _KEYS)
+        top = self._mapping(root, _KEYS, _PLACES)
         nodes = {"backends": top["backends"]} if "backends" in top else {}
         for section in _SECTIONS:
             keys = self._section(section, top.get(section))

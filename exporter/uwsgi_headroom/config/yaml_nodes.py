@@ -10,7 +10,9 @@ import difflib
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 import yaml
@@ -55,7 +57,9 @@ def compose(content: bytes, path: Path) -> yaml.Node | None:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
+        problem = getattr(error, "problem", None) or str(error)
+        hint = "; indent with spaces" if "'\\t'" in problem else ""
+        raise ConfigError(f"{path}{line}: not valid YAML: {problem}{hint}") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
     return root
@@ -80,7 +84,10 @@ class YamlNodes:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def _mapping(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+    def _mapping(
+        self, node: yaml.Node | None, known: tuple[str, ...], places: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, yaml.Node]:
+        """The values by key. places: where keys belong that are not known here."""
         if node is None or self._is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
@@ -91,6 +98,7 @@ class YamlNodes:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
+                hint = f"; write it in {places[name]}" if name in places else hint
                 self._fail(key, f"unknown key {name!r}{hint}")
             if name in keys:
                 self._fail(key, f"duplicate key {name!r}")

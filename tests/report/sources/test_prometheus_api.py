@@ -40,6 +40,7 @@ def ask(url: str, **options: object) -> PrometheusError:
         (Reply(b"[]"), "not_prometheus", "something else (HTTP 200)"),
         (Reply(b""), "not_prometheus", "something else (HTTP 200)"),
         (Reply(b"\xff\xfe"), "not_prometheus", "something else (HTTP 200)"),
+        (Reply(b'{"x":' + b"[" * 100_000), "not_prometheus", "something else (HTTP 200)"),
         (Reply(b"", 401), "login", "needs a login, or another one (HTTP 401)"),
         (Reply(b"", 403), "login", "refuses access (HTTP 403)"),
         (Reply(b"", 302, {"Location": "http://login.example/"}), "not_prometheus", "redirects to another page"),

@@ -324,7 +324,7 @@ class PrometheusApi:
             self.clock_ahead = parsedate_to_datetime(answer.date or "").timestamp() - time.time()
         try:
             document = msgspec.json.decode(answer.body, type=_Document)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise explain_answer(self.url, answer.status, answer.content_type, "") from None
         if answer.status != HTTPStatus.OK or document.status != "success":
             said = document.error[:_LONGEST_MESSAGE]
