@@ -245,7 +245,7 @@ def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
         with exporter(*servers) as running, tab(chromium, running.port) as shown:
             shown.open("/servers/emperor")
             shown.page.get_by_role("link", name="shop", exact=True).click()
-            shown.page.wait_for_selector("main[data-time]")
+            shown.laid()
             assert shown.page.url.endswith("/servers/shop")
             assert f"vassal of PID {emperor.pid}" in shown.text(".which")
             assert shown.problems == []

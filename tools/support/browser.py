@@ -60,6 +60,10 @@ class Tab:
     def open(self, path: str) -> None:
         """Opens a path, and waits until its panels have figures."""
         self.page.goto(f"http://127.0.0.1:{self.port}{path}")
+        self.laid()
+
+    def laid(self) -> None:
+        """Waits until every panel is there, with all its rows."""
         self.page.wait_for_selector("main[data-time]:not(:has([aria-busy]))")
 
     def becomes(self, state: str) -> None:

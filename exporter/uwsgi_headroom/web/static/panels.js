@@ -23,7 +23,7 @@ import * as workers from "./workers.js";
  * The panels of a kind of server, yet to be made: {make, section, side}. One with `section` is named in the bar of
  * sections; those with `side` are beside each other. What `make` returns has `node` or `nodes`; `now(document)` shows a
  * document, `past(history, document)` the history, `happened(events)` the events. A panel with `apart` shows a document
- * after the next frame. shared: {predictions, ranges}, what the page has already.
+ * after the next frame. shared: {predictions, ranges, comparison}, what the page has already.
  */
 export function panelsOf(kind, timeline, shared) {
   if (kind === "emperor") return [{ make: emperor }];
@@ -31,10 +31,10 @@ export function panelsOf(kind, timeline, shared) {
   return kind ? ofServer(timeline, shared) : [];
 }
 
-function ofServer(timeline, { predictions, ranges }) {
+function ofServer(timeline, { predictions, ranges, comparison }) {
   const overTime = (make) => ({ make: () => make(timeline) });
   return [
-    { make: () => load(timeline, ranges.node), section: "Load" },
+    { make: () => load(timeline, ranges.node, comparison), section: "Load" },
     { make: workers.table, section: "Workers", side: "left" },
     { make: requestBar, side: "right" },
     { make: code, side: "right" },

@@ -1,6 +1,7 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
 import * as address from "./address.js";
+import { Comparison } from "./comparison.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
 import { afterFrame, el, mark, say } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
@@ -33,6 +34,7 @@ export function show(main, { path, page, servers }) {
   const history = new History(path);
   const events = new Events(path);
   const ranges = new Ranges(load);
+  const comparison = new Comparison(path, past);
   const timeline = new Timeline((stretch) => ranges.zoom(stretch), whole, least);
   const predictions = whatIf();
   const headline = new Headline(copy, () => predictions.open());
@@ -66,7 +68,7 @@ export function show(main, { path, page, servers }) {
   ];
   const controls = el("div", { class: "controls" }, over, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
-  ranges.node.append(marking);
+  ranges.node.append(comparison.node, marking);
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, sections, body);
   // The bar names the verdict once the banner is out of sight.
   new IntersectionObserver(([{ isIntersecting }]) => mark(sections, "data-stuck", !isIntersecting)).observe(headline.node);
@@ -107,6 +109,13 @@ export function show(main, { path, page, servers }) {
     if (!isFetched) return;
     happened();
     if (document_.kept_history && (await events.load(document_.time, history.span[0]))) happened();
+    compare();
+  }
+
+  function compare() {
+    const { deploy } = document_;
+    const end = history.span[1];
+    comparison.now(document_, history, deploy?.time < end ? deploy.first : events.reloaded(end));
   }
 
   async function follow() {
@@ -115,6 +124,7 @@ export function show(main, { path, page, servers }) {
     ranges.fetched(history);
     if (range !== history.range) happened();
     else if (isNew) past();
+    compare();
   }
 
   /** The shortest stretch to zoom to that begins at an instant. */
@@ -158,7 +168,7 @@ export function show(main, { path, page, servers }) {
 
   // A panel after each frame, in their order.
   function lay(kind) {
-    const plan = panelsOf(kind, timeline, { predictions, ranges });
+    const plan = panelsOf(kind, timeline, { predictions, ranges, comparison });
     const mine = (laid = { kind, panels: [] });
     const grid = el("div", { class: "grid" });
     const links = el("div", { class: "links" });

@@ -66,7 +66,9 @@ export class Table {
       const row = this.#write(item);
       if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
     });
-    if (added > AT_ONCE) afterFrame(() => this.#draw());
+    const isPart = added > AT_ONCE;
+    if (isPart) afterFrame(() => this.#draw());
+    mark(this.node, "aria-busy", isPart);
     const rest = this.#shown.length - wanted.length;
     this.more.hidden = !rest;
     say(this.more, `Show more: ${rest} left`);
