@@ -162,6 +162,7 @@ def test_a_thousand_servers(chromium: Browser, port: int, width: int) -> None:
         assert shown.overflow() <= 0
         assert shown.page.evaluate(CUT) == []
         shown.page.get_by_role("button", name="Show more: 800 left").click()
+        shown.laid()
         assert shown.page.locator("tbody tr").count() == 400
         shown.page.get_by_label("Filter").fill("server-979")
         assert names(shown) == ["server-979"]

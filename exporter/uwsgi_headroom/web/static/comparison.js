@@ -20,6 +20,7 @@ export class Comparison {
   #changed;
   #past; // the history of the earlier time
   #asked = ""; // what of it was requested
+  #until = 0; // up to which instant
   #wanted = address.recall("vs") ?? NONE.value;
   #chosen = NONE; // what is wanted, if it is offered
   #choice = el("div", {});
@@ -58,11 +59,12 @@ export class Comparison {
   #fetch({ time }, { seconds, until = "" }, step) {
     const { value, seconds: ago = 0, end } = this.#chosen;
     const asked = [value, seconds, step, until].join();
-    if (asked === this.#asked && end <= this.#past.range.until) return this.#past.follow(time);
+    if (asked === this.#asked && end <= this.#until) return this.#past.follow(time);
     this.#asked = asked;
     const points = Math.round(seconds / step);
     const later = until ? 0 : Math.min(points, MOST_POINTS - points, Math.floor(ago / step));
-    return this.#past.load({ seconds: (points + later) * step, points: points + later, until: end + later * step });
+    this.#until = end + later * step;
+    return this.#past.load({ seconds: (points + later) * step, points: points + later, until: this.#until });
   }
 
   /** The line to draw, if any. That from before a reload begins at the reload, and ends with the last slice before it. */
