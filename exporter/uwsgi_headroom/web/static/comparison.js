@@ -50,12 +50,13 @@ export class Comparison {
       address.remember("vs", value);
       this.now(document, history, reload);
     });
-    const isFetched = this.#chosen !== NONE && (await this.#fetch(document, range, step));
+    const { columns } = this.#past;
+    if (this.#chosen !== NONE) await this.#fetch(document, range, step);
     say(this.#trouble, this.#chosen !== NONE && this.#past.trouble ? `Nothing to compare with: ${this.#past.trouble}.` : "");
-    if (isFetched || before.value !== this.#chosen.value) this.#changed();
+    if (columns !== this.#past.columns || before.value !== this.#chosen.value) this.#changed();
   }
 
-  /** Returns whether something was fetched. What was fetched is enough until the charts have moved past its end. */
+  // What was fetched is enough until the charts have moved past its end. After a failure, `follow` tries again.
   #fetch({ time }, { seconds, until = "" }, step) {
     const { value, seconds: ago = 0, end } = this.#chosen;
     const asked = [value, seconds, step, until].join();
