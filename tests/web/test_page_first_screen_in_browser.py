@@ -102,7 +102,8 @@ def test_a_server_that_runs(
         exporter("--stats", f"shop={short.stats}", "--slo", "500ms:99%") as running,
         tab(chromium, running.port, color_scheme="dark", **WIDE) as shown,
     ):
-        shown.open("/")
+        shown.open("/?vs=86400")
+        assert not shown.page.get_by_text("vs", exact=True).is_visible()  # nothing is kept of the day before
         shown.page.locator(f".headline[data-status={status}]").wait_for()
         shown.until("document.querySelector('table[aria-label=Workers] tbody tr')")
         if status != "ok":
@@ -132,4 +133,5 @@ def test_a_server_that_is_down(chromium: Browser) -> None:
         text = looked_at(shown, "down")
         assert re.search(r"DOWN\s+since", text)
         assert "Start uWSGI" in text
+        assert re.search(rf"read at \S*{re.escape(server.stats)}\.", text)
         assert shown.page.evaluate(_COLOURED) == []

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser
@@ -102,6 +103,54 @@ def test_keys_zoom_into_the_past(chromium: Browser, port: int) -> None:
         assert wider[1] - wider[0] == pytest.approx(WEEK, abs=2 * 3600)
         shown.page.keyboard.press("Escape")
         shown.until("!location.search.includes('zoom')")
+        assert shown.problems == []
+
+
+def in_system(history: dict[str, Any], time: float) -> float:
+    """The requests in service and in listen queues in the slice of a history that contains a time."""
+    at = next(at for at, end in enumerate(history["time"]) if end >= time)
+    assert history["time"][at] - history["step"] < time
+    queued = [socket["mean_queue"][at] for socket in history["sockets"]]
+    return float(history["concurrency"]["observed"][at] + sum(mean for mean in queued if mean is not None))
+
+
+@pytest.mark.parametrize(("name", "value"), [("the day before", "86400"), ("before the reload", "reload")])
+def test_the_load_of_an_earlier_time(chromium: Browser, port: int, name: str, value: str) -> None:
+    """It is requested once, when it is chosen. The chart's newest figure is beside that of a day before, or that of the
+    last slice before the reload; the URL keeps the choice, and an end of it takes the line away."""
+    asked: list[str] = []
+    with tab(chromium, port, width=1280) as shown:
+        shown.page.on("request", lambda request: asked.extend([request.url] * ("until=" in request.url)))
+        opened(shown, f"/?range={WEEK}")
+        shown.page.get_by_text("before the reload").wait_for()
+        offered = shown.page.locator("fieldset", has_text="vs").locator("label").all_inner_texts()
+        assert offered == ["-", "before the reload", "the hour before", "the day before"]
+        assert asked == []
+        with shown.page.expect_response(lambda answer: "until=" in answer.url) as response:
+            shown.page.locator("label", has_text=name).click()
+        entry = shown.page.locator(".legend.quiet li", has_text=name)
+        entry.locator("b:not(:empty)").wait_for()
+        earlier = response.value.json()
+        shown.page.locator(".lines").first.focus()
+        shown.page.keyboard.press("End")
+        said = shown.page.locator(".lines").first.get_attribute("aria-valuetext") or ""
+        assert f"{name} {entry.locator('b').inner_text()}" in said
+        if value == "reload":
+            moment = float(re.findall("until=([0-9.]+)", asked[0])[0]) - earlier["step"] / 2
+        else:
+            now = shown.page.evaluate(
+                f"fetch('/api/v1/servers/{SERVER}/history?seconds=604800&points=336').then((a) => a.json())"
+            )
+            moment = now["time"][-1] - now["step"] / 2 - 86_400
+        assert float(entry.locator("b").inner_text()) == pytest.approx(in_system(earlier, moment), abs=0.06)
+        shown.page.reload()
+        shown.page.locator(".legend.quiet b:not(:empty)").first.wait_for()
+        entry.locator("b:not(:empty)").wait_for()
+        assert f"vs={value}" in shown.page.url
+        assert len(asked) == 2
+        shown.page.locator("fieldset", has_text="vs").get_by_text("-", exact=True).click()
+        entry.wait_for(state="detached")
+        assert "vs=" not in shown.page.url
         assert shown.problems == []
 
 

@@ -162,6 +162,7 @@ def test_a_thousand_servers(chromium: Browser, port: int, width: int) -> None:
         assert shown.overflow() <= 0
         assert shown.page.evaluate(CUT) == []
         shown.page.get_by_role("button", name="Show more: 800 left").click()
+        shown.laid()
         assert shown.page.locator("tbody tr").count() == 400
         shown.page.get_by_label("Filter").fill("server-979")
         assert names(shown) == ["server-979"]
@@ -245,7 +246,7 @@ def test_a_vassal_is_linked_to_its_page(chromium: Browser) -> None:
         with exporter(*servers) as running, tab(chromium, running.port) as shown:
             shown.open("/servers/emperor")
             shown.page.get_by_role("link", name="shop", exact=True).click()
-            shown.page.wait_for_selector("main[data-time]")
+            shown.laid()
             assert shown.page.url.endswith("/servers/shop")
             assert f"vassal of PID {emperor.pid}" in shown.text(".which")
             assert shown.problems == []

@@ -159,6 +159,7 @@ def test_down(page: Tab) -> None:
         {
             "state": "down",
             "status": "unknown",
+            "address": "127.0.0.1:9191",
             "verdict": "Down: nobody listens.",
             "error": {
                 "message": "nobody listens",
@@ -178,7 +179,8 @@ def test_down(page: Tab) -> None:
     )
     assert "(5 min)" in str(shown.pop("since"))
     assert shown == {
-        "said": "Clients get errors. Last words of its log: no application was found. uWSGI ended.",
+        "said": "Its stats are read at 127.0.0.1:9191. Clients get errors. "
+        "Last words of its log: no application was found. uWSGI ended.",
         "status": "down",
         "chip": "✖ DOWN",
         "title": "Nobody listens.",
@@ -217,14 +219,19 @@ def test_the_exporter_is_gone(page: Tab, state: str) -> None:
         ({"factor": 1.04, "first": "cpu"}, ["no", "headroom left"], True),
         ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["no", "headroom left"], True),
         ({"factor": 3.2, "first": "cpu", "usable": 2.9}, ["2.9x", "headroom, until requests wait"], False),
+        (
+            {"factor": 3.2, "first": "cpu", "usable": 1.0, "status": "ok"},
+            ["3.2x", "headroom, first limit: CPUs"],
+            False,
+        ),
     ],
 )
 def test_the_big_number(page: Tab, headroom: dict[str, object], shown: list[str] | None, none: bool) -> None:
     """The headroom has its name and its limit, or is left out if it is not known; one that is none is not in the colour
-    of a healthy server."""
-    seen = banner(
-        page, {"kind": "server", "headroom": {"far": [], "is_upper_bound": False, "usable": None, **headroom}}
-    )
+    of a healthy server. Where it is OK, brief waits are no limit."""
+    status = headroom.pop("status", "warning")
+    known = {"far": [], "is_upper_bound": False, "usable": None, **headroom}
+    seen = banner(page, {"kind": "server", "status": status, "headroom": known})
     assert (seen["headroom"], seen["none"]) == (shown, none)
 
 

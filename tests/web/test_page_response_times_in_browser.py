@@ -149,10 +149,10 @@ def test_percentiles_over_time(page: Tab, requests: int, legend: list[str]) -> N
     ]
 
 
-PANEL = """({ objective }) => {
+PANEL = """({ objective }, status = "ok") => {
     const panel = objective(), server = JSON.parse(heard);
     return [%s].map((objective) => {
-        panel.now({ ...server, objective });
+        panel.now({ ...server, status, objective });
         if (panel.node.hidden) return null;
         const texts = (selector) => [...panel.node.querySelectorAll(selector)].map((each) => each.textContent);
         return [texts("h2"), texts(".judged"), texts("dd b"), texts("dd small")].flat();
@@ -213,6 +213,14 @@ def test_the_state_of_the_objective(page: Tab, known: str, judged: str) -> None:
     shown = part(page, "objective.js", PANEL % known)
     assert isinstance(shown, list)
     assert shown[0][1] == judged
+
+
+def test_a_missed_objective_beside_a_problem(page: Tab) -> None:
+    """It looks as bad as it is in the last five minutes, also before an alert can know it."""
+    known = f"{objective(burn(41.0), burn(3.0))}, {objective(burn(1.5), burn(9.0))}, {objective(burn(0.5), burn(9.0))}"
+    shown = part(page, "objective.js", PANEL.replace('"ok"', '"warning"') % known)
+    assert isinstance(shown, list)
+    assert [each[1].split()[1] for each in shown] == ["CRITICAL", "WARNING", "INFO"]
 
 
 def test_a_young_history_says_how_long_it_is(page: Tab) -> None:

@@ -66,7 +66,7 @@ def test_what_requests_do(page: Tab) -> None:
     known = history(states, {HOSTILE: [None, 1, 1]}, extra={**threads, "threads.configured": [4, 4, 8]})
     script = f"""({{ load }}) => {{
         const ranges = document.createElement("p");
-        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges);
+        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges, {{ lines: () => [] }});
         const show = (history, server) => {{
             chart.now(server);
             chart.past(history, server);
@@ -90,7 +90,8 @@ def test_a_click_on_the_legend_takes_a_line_out(page: Tab) -> None:
     """What is stacked above it moves down; another click brings it back."""
     known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
     script = f"""async ({{ load }}) => {{
-        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, document.createElement("p"));
+        const timeline = {{ events: [], near: () => null, point: () => {{}} }};
+        const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
         document.querySelector("main").append(chart.node);
         chart.past({known}, {{}});
         while (!chart.node.querySelector("canvas")) await new Promise(requestAnimationFrame);

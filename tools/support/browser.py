@@ -58,9 +58,13 @@ class Tab:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> None:
-        """Opens a path, and waits for the first figures."""
+        """Opens a path, and waits until its panels have figures."""
         self.page.goto(f"http://127.0.0.1:{self.port}{path}")
-        self.page.wait_for_selector("main[data-time]")
+        self.laid()
+
+    def laid(self) -> None:
+        """Waits until every panel is there, with all its rows."""
+        self.page.wait_for_selector("main[data-time]:not(:has([aria-busy]))")
 
     def becomes(self, state: str) -> None:
         """Waits until the page is in this state: up, lost, down, paused. Fails with what it shows instead."""

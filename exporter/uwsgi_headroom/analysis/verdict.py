@@ -71,5 +71,5 @@ def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable |
     if usable is None or not until:
         return f"Headroom {most}{factor(hard)}: {first} first"
     if usable.factor <= 1:
-        return f"Requests begin to wait at this load; headroom {most}{factor(hard)} until {first}"
+        return f"Requests wait only briefly at this load; headroom {most}{factor(hard)} until {first}"
     return f"Headroom {most}{until}; {factor(hard)} until {first}"

@@ -36,10 +36,10 @@ export class Lines {
   #height;
 
   /**
-   * lines: {column, name, colour, dash, width, steps}, each with `values` instead of a column of the history if it has
-   * them, and `write` for a value and its index. An area has `area`, and may be `hatched`; those of a stack have `stacked`,
-   * and are in their order from the bottom. The scale includes
-   * a `distant` line only if the others come near. timeline: shared with the other charts. format: writes a value; unit:
+   * lines: {column, name, colour, dash, dotted, width, steps}, each with `values` instead of a column of the history if
+   * it has them, and `write` for a value and its index. An area has `area`, and may be `hatched`; those of a stack have
+   * `stacked`, and are in their order from the bottom. The scale includes a `distant` line only if the others come near.
+   * timeline: shared with the other charts. format: writes a value; unit:
    * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
    * scale, which always shows `from` to `to`, and never goes beyond the others; legend: its form.
    */
@@ -180,7 +180,7 @@ export class Lines {
       auto: !line.distant,
       stroke: colour(line.colour),
       width: line.width ?? 2,
-      dash: line.dash ? [6, 4] : undefined,
+      dash: line.dash ? [6, 4] : line.dotted ? [2, 3] : undefined,
       points: { show: false, size: 4, filter: (plot, at) => alone(plot.data[at]) },
       paths: line.steps ? uPlot.paths.stepped({ align: -1 }) : undefined,
     };

@@ -14,6 +14,16 @@ export function choice(legend, options, chosen, change) {
   return el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat());
 }
 
+/** Show a choice in a node: made again if its options or the chosen one differ, with the focus that it had. */
+export function offer(node, legend, options, chosen, change) {
+  const shown = JSON.stringify([options.map(({ name }) => name), chosen]);
+  if (node.dataset.offered === shown) return;
+  const hadFocus = node.contains(document.activeElement);
+  node.dataset.offered = shown;
+  node.replaceChildren(choice(legend, options, chosen, change));
+  if (hadFocus) node.querySelector(":checked").focus();
+}
+
 /** The windows that a server's document names. */
 export const windowsOf = (document) =>
   document.windows.map((window) => ({ value: window.asked, name: format.duration(window.asked) }));

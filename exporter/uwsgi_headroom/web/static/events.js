@@ -55,6 +55,12 @@ export class Events {
     return isNew;
   }
 
+  /** When the last reload before an instant was, in epoch seconds; null if none is known. */
+  reloaded(until) {
+    const times = [...this.#known.values()].filter(({ kind, time }) => kind === "reload" && time < until).map(({ time }) => time);
+    return times.length ? Math.max(...times) : null;
+  }
+
   /** The events between two instants in epoch seconds, newest first: by default of the last hour. */
   list(from = Date.now() / 1000 - LEAST_SECONDS, until = Infinity) {
     const within = [...this.#known.values()].filter((event) => from < event.time && event.time <= until);

@@ -12,7 +12,7 @@ const LAST_WORDS = 3; // messages of the log of a server that is down
 const BEFORE = 60; // seconds: earlier messages are about something else
 const ROLL_BACK = "Roll back, if that reload was a deploy";
 const NOTHING = "Nothing to change: no finding at today's load";
-const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/; // as `documents/sentences.py`
+const SENTENCE_ENDS = /(?<=[.?])\s+(?=[A-Z`])/;
 
 export class Headline {
   #announced = "";
@@ -51,9 +51,10 @@ export class Headline {
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
-    mark(this.figure, "data-none", room(headroom) < LEAST_ROOM);
-    say(this.factor, isNone(headroom) ? "no" : room(headroom) < headroom?.factor ? format.factor(room(headroom)) : amount(headroom));
-    say(this.unit, isNone(headroom) ? "headroom left" : name(headroom));
+    const left = room(document);
+    mark(this.figure, "data-none", left < LEAST_ROOM);
+    say(this.factor, isNone(left) ? "no" : left < headroom?.factor ? format.factor(left) : amount(headroom));
+    say(this.unit, isNone(left) ? "headroom left" : name(headroom, left));
     say(this.chip, chip);
     say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
     say(this.verdict, unmarked(title));
@@ -119,7 +120,7 @@ export function judge(document) {
 
 /** What it says of a server that is down. */
 function fail(document) {
-  const { error, read_at: read, events = [] } = document;
+  const { address, error, read_at: read, events = [] } = document;
   const since = events.find((event) => event.kind === "server_down")?.time ?? read;
   const logged = events.filter(({ kind, time }) => kind === "log_message" && time >= since - BEFORE).slice(0, LAST_WORDS);
   const words = logged.reverse().map(({ title }) => title.replace(/^uWSGI's log: /, "")).join(" ");
@@ -129,7 +130,7 @@ function fail(document) {
     chip: STATES.down.toUpperCase(),
     since,
     title: `${message[0].toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`,
-    said: [error?.harm, words && `Last words of its log: ${words}`].filter(Boolean).join(" "),
+    said: [`Its stats are read at ${address}.`, error?.harm, words && `Last words of its log: ${words}`].filter(Boolean).join(" "),
     act: firstAct(error?.change ?? ""),
     promise: "",
     runbook: error?.runbook ?? null,
@@ -176,15 +177,20 @@ function counted(findings) {
 /** The factor by which load can grow: `>100x` if the known limits are all far away. */
 export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
 
-/** The factor by which load can grow until requests wait, which is mostly before a limit, or until the first limit. */
-const room = (headroom) => Math.min(headroom?.factor ?? Infinity, headroom?.factor ? (headroom.usable ?? Infinity) : Infinity);
+/** The factor by which load can grow until requests wait, which is mostly before a limit, or until the first limit. If
+ * they wait already, and it is OK, until the first limit. */
+function room({ headroom, status }) {
+  const { factor = null, usable = null } = headroom ?? {};
+  const counts = usable !== null && (status !== "ok" || !isNone(usable));
+  return factor === null ? Infinity : counts ? Math.min(factor, usable) : factor;
+}
 
-/** Whether it reads 1.0x or less. */
-const isNone = (headroom) => room(headroom) < 1.05;
+/** Whether a factor reads 1.0x or less. */
+const isNone = (factor) => factor < 1.05;
 
-function name(headroom) {
+function name(headroom, left) {
   const { first, factor, is_upper_bound: isMost } = headroom ?? {};
-  const until = room(headroom) < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
+  const until = left < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
   return `${isMost ? "headroom at most" : "headroom"}${until}`;
 }
 

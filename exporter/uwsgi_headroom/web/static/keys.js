@@ -32,13 +32,13 @@ function served({ flow, window, findings, status, threads }) {
 
 /** Whether the objective is met; without one, the 95th percentile. */
 function promised(server) {
-  const { objective, status } = server;
+  const { objective } = server;
   if (!objective) return { name: "p95", text: figure(server, 0.95), note: interval(server, 0.95) };
-  const [severity] = judge(objective);
+  const [severity] = judge(server);
   const word = { ok: "met", unknown: "not judged" }[severity] ?? "missed";
   const share = objective.windows.find((burn) => burn.rate > 1)?.share ?? null;
   const note = goal(objective).replace(" of requests", "") + (word === "missed" && share !== null ? `; ${format.percent(share)} were not` : "");
-  return { name: "Objective", text: word, note, tone: severity === "info" && status !== "ok" && objective.windows[0].rate > 1 ? "warning" : severity };
+  return { name: "Objective", text: word, note, tone: severity };
 }
 
 /** The fullest listen queue. */

@@ -47,8 +47,8 @@ export class Legend {
 }
 
 /** A sample of a line or of an area, in its colour. */
-export function swatch({ colour, dash = false, area = false, hatched = false }) {
-  const node = el("i", { class: ["swatch", dash && "dashed", area && "area", hatched && "hatched"].filter(Boolean).join(" ") });
+export function swatch({ colour, dash = false, dotted = false, area = false, hatched = false }) {
+  const node = el("i", { class: ["swatch", dash && "dashed", dotted && "dotted", area && "area", hatched && "hatched"].filter(Boolean).join(" ") });
   node.style.setProperty("--swatch", `var(--${colour})`);
   return node;
 }

@@ -1,18 +1,17 @@
 // Writes instants and stretches of time in the reader's time zone, with dates where they are needed.
 
-import { timeOfDay } from "./format.js";
+import { dates, timeOfDay } from "./format.js";
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 const LONG_AGO = 12 * HOUR;
 const OTHER_YEAR = 300 * DAY;
 const SHORT = 600; // seconds: the ends of a shorter stretch are written with seconds
-const format = (options) => new Intl.DateTimeFormat("en-GB", options);
-const [MINUTES, SECONDS, ZONE] = [{ hour: "2-digit", minute: "2-digit" }, { timeStyle: "medium" }, { timeStyle: "long" }].map(format);
-const ZONED_MINUTES = format({ hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
-const MONTH = format({ month: "short" });
-const DATE = format({ day: "numeric", month: "short" });
-const DATE_OF_YEAR = format({ day: "numeric", month: "short", year: "numeric" });
+const [MINUTES, SECONDS, ZONE] = [{ hour: "2-digit", minute: "2-digit" }, { timeStyle: "medium" }, { timeStyle: "long" }].map(dates);
+const ZONED_MINUTES = dates({ hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+const MONTH = dates({ month: "short" });
+const DATE = dates({ day: "numeric", month: "short" });
+const DATE_OF_YEAR = dates({ day: "numeric", month: "short", year: "numeric" });
 
 const dateOf = (time) => new Date(time * 1000);
 const isAway = (time, seconds) => Math.abs(Date.now() / 1000 - time) > seconds;

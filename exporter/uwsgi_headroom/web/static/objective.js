@@ -10,6 +10,7 @@ const WINDOWS = [[300, "5 min"], [3600, "hour"]];
 const LEAST_COVERED = 0.9; // share of a window: below, its note says how long it is
 /** A share whose number and sign stay in one line. */
 const share = (part, digits) => format.finePercent(part, digits).replace(" ", "\u00a0");
+const FAST = 14.4; // burn rate
 const NEEDED = 100; // requests in a window
 const NOT_JUDGED = `${STATUS.unknown[0]} NOT JUDGED`;
 const LEVELS = {
@@ -20,8 +21,9 @@ const LEVELS = {
 /** The objective in words: `99 % of requests within 1 s`. */
 export const goal = ({ threshold, objective }) => `${share(objective, 5)} of requests within ${format.chosen(threshold)}`;
 
-/** The state of the objective: its severity, a sign with a word, and a sentence. */
-export function judge(objective) {
+/** The state of a document's objective: its severity, a sign with a word, and a sentence. Where something is wrong, an
+ * objective that is missed now is a part of it: a budget that burns fast is critical, also in windows that are not full. */
+export function judge({ objective, status }) {
   const { level, unjudged } = objective;
   if (unjudged) return ["unknown", NOT_JUDGED, sentence(unjudged.replace(/^not judged: /, ""))];
   const burns = windows(objective);
@@ -30,10 +32,11 @@ export function judge(objective) {
     const why = few.map(([name, burn]) => `${format.count(burn.requests)} in the last ${name}`).join(", ");
     return ["unknown", NOT_JUDGED, `Too few requests${why && `: ${why}`}; ${NEEDED} are needed in each window.`];
   }
-  if (level) return [LEVELS[level][0], STATUS[LEVELS[level][0]].join(" "), LEVELS[level][1]];
   const over = burns.filter(([, burn]) => burn.rate > 1).map(([name]) => `the last ${name}`);
-  if (!over.length) return ["ok", STATUS.ok.join(" "), "The objective is met in both windows."];
-  return ["info", STATUS.info.join(" "), `More requests were bad than the objective permits in ${over.join(" and in ")}.`];
+  if (!level && !over.length) return ["ok", STATUS.ok.join(" "), "The objective is met in both windows."];
+  const now = status === "ok" ? 0 : burns[0][1].rate;
+  const severity = now >= FAST ? "critical" : level ? LEVELS[level][0] : now > 1 ? "warning" : "info";
+  return [severity, STATUS[severity].join(" "), level ? LEVELS[level][1] : `More requests were bad than the objective permits in ${over.join(" and in ")}.`];
 }
 
 /** At what load the 95th percentile crosses the threshold; empty if the last hour does not show it. */
@@ -44,9 +47,10 @@ export function loadLimit({ threshold, unjudged, load_multiple: multiple, load_m
 }
 
 /** The objective of a document as one line of text; empty if there is none. */
-export function line({ objective: known }) {
+export function line(document) {
+  const { objective: known } = document;
   if (!known) return "";
-  const [, state, text] = judge(known);
+  const [, state, text] = judge(document);
   const rates = known.unjudged ? [] : windows(known).filter(([, burn]) => burn.rate !== null).map(([name, burn]) => `${format.mean(burn.rate)} in the last ${name}`);
   const sentences = [text, rates.length && `Burn rate ${rates.join(", ")}.`, loadLimit(known) && `${loadLimit(known)}.`];
   return `Objective ${goal(known)}: ${[`${state.replace(/^\S+ /, "")}.`, ...sentences].filter(Boolean).join(" ")}`;
@@ -67,10 +71,11 @@ export function objective() {
   node.hidden = true;
   return {
     node,
-    now({ objective: known, state: now }) {
+    now(document) {
+      const { objective: known, state: now } = document;
       node.hidden = !known || now === "down"; // what was met then says nothing of now
       if (node.hidden) return;
-      const [severity, state, text] = judge(known);
+      const [severity, state, text] = judge(document);
       retitle(node, `Objective: ${goal(known)}`, `at most ${share(1 - known.objective, 3)} of requests may be slower, or lost with their worker; ${HOW}`);
       mark(node, "data-severity", severity);
       say(chip, state);

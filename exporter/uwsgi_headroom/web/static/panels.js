@@ -20,55 +20,54 @@ import * as timelines from "./timelines.js";
 import * as workers from "./workers.js";
 
 /**
- * The panels of a kind of server. Each has `node` or `nodes`; `now(document)` shows a document, `past(history,
- * document)` the history, `happened(events)` the events. A panel with `apart` shows a document after the next frame; one
- * with `section` is named in the bar of sections; those with `side` are beside each other. shared: {predictions, ranges},
- * what the page has already.
+ * The panels of a kind of server, yet to be made: {make, section, side}. One with `section` is named in the bar of
+ * sections; those with `side` are beside each other. What `make` returns has `node` or `nodes`; `now(document)` shows a
+ * document, `past(history, document)` the history, `happened(events)` the events. A panel with `apart` shows a document
+ * after the next frame. shared: {predictions, ranges, comparison}, what the page has already.
  */
 export function panelsOf(kind, timeline, shared) {
-  if (kind === "emperor") return [emperor()];
-  if (kind === "router") return [router()];
+  if (kind === "emperor") return [{ make: emperor }];
+  if (kind === "router") return [{ make: router }];
   return kind ? ofServer(timeline, shared) : [];
 }
 
-function ofServer(timeline, { predictions, ranges }) {
+function ofServer(timeline, { predictions, ranges, comparison }) {
+  const overTime = (make) => ({ make: () => make(timeline) });
   return [
-    { ...load(timeline, ranges.node), section: "Load" },
-    { ...workers.table(), section: "Workers", side: "left" },
-    { ...requestBar(), side: "right" },
-    { ...code(), side: "right" },
-    { ...routes.table(), side: "right" },
-    { ...events.listed(), section: "Events" },
-    { ...timelines.times(timeline), section: "Charts" },
-    percentiles(timeline),
-    timelines.throughput(timeline),
-    timelines.headroom(timeline),
-    timelines.queues(timeline),
-    timelines.concurrency(timeline),
-    routes.overTime(timeline),
-    workers.overTime(timeline),
-    predictions,
-    objective(),
-    { ...figures(), section: "Figures" },
-    occupancy(),
-    sockets(),
-    residency(),
-    workers.details(),
-    { ...setup(), section: "Setup" },
-    watched(),
+    { make: () => load(timeline, ranges.node, comparison), section: "Load" },
+    { make: workers.table, section: "Workers", side: "left" },
+    { make: requestBar, side: "right" },
+    { make: code, side: "right" },
+    { make: routes.table, side: "right" },
+    { make: events.listed, section: "Events" },
+    { ...overTime(timelines.times), section: "Charts" },
+    overTime(percentiles),
+    overTime(timelines.throughput),
+    overTime(timelines.headroom),
+    overTime(timelines.queues),
+    overTime(timelines.concurrency),
+    overTime(routes.overTime),
+    overTime(workers.overTime),
+    { make: () => predictions },
+    { make: objective },
+    { make: figures, section: "Figures" },
+    { make: occupancy },
+    { make: sockets },
+    { make: residency },
+    { make: workers.details },
+    { make: setup, section: "Setup" },
+    { make: watched },
   ];
 }
 
-/** The nodes of panels, in their order; those with a `side` are in two columns. */
-export function arranged(panels) {
+/** A function that adds a panel to a grid; those with a `side` are in two columns. */
+export function adder(grid) {
   const sides = { left: el("div", { class: "side" }), right: el("div", { class: "side" }) };
   const pair = el("div", { class: "pair wide" }, sides.left, sides.right);
-  const nodes = panels.flatMap((part) => {
-    if (!part.side) return part.nodes ?? [part.node];
-    sides[part.side].append(part.node);
-    return [pair];
-  });
-  return [...new Set(nodes)];
+  return ({ side, node, nodes = [node] }) => {
+    if (side && !pair.parentNode) grid.append(pair);
+    (sides[side] ?? grid).append(...nodes);
+  };
 }
 
 function occupancy() {

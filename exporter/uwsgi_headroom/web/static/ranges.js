@@ -1,7 +1,7 @@
 // The choice of the time that the charts show, as far as the history reaches, and a sentence about that history.
 
 import * as address from "./address.js";
-import { choice } from "./controls.js";
+import { offer } from "./controls.js";
 import { el, mark, say } from "./dom.js";
 import { duration } from "./format.js";
 import { between, dated } from "./moments.js";
@@ -54,7 +54,6 @@ export class Ranges {
   #zoomed;
   #note = el("p", { class: "hint problem" });
   #trouble = el("p", { class: "age trouble", role: "status" });
-  #offered = [];
   #range = null; // the range chosen, which a zoom goes back to
   #timer = 0;
 
@@ -80,17 +79,11 @@ export class Ranges {
     say(this.#note, server.kept_history?.problem ? about(server) : "");
     const ranges = offered(server);
     if (!ranges.includes(this.#range)) ranges.push(this.#range); // what was kept of it may be deleted by now
-    if (ranges.map(({ name }) => name).join() === this.#offered.map(({ name }) => name).join()) return;
-    const hadFocus = this.#choice.contains(document.activeElement);
-    this.#offered = ranges;
-    this.#choice.replaceChildren(
-      choice("Last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
-        this.#range = range;
-        address.remember("range", range.seconds);
-        this.whole();
-      }),
-    );
-    if (hadFocus) this.#choice.querySelector(":checked").focus();
+    offer(this.#choice, "Last", ranges.map((range) => ({ value: range.seconds, name: range.name, range })), this.#range.seconds, ({ range }) => {
+      this.#range = range;
+      address.remember("range", range.seconds);
+      this.whole();
+    });
   }
 
   /** Show a stretch of the past. */

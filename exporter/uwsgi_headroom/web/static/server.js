@@ -1,6 +1,7 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
 import * as address from "./address.js";
+import { Comparison } from "./comparison.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
 import { afterFrame, el, mark, say } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
@@ -12,7 +13,7 @@ import { brief, line } from "./identity.js";
 import { Keys } from "./keys.js";
 import { isMarked } from "./marks.js";
 import { clock } from "./moments.js";
-import { arranged, panelsOf } from "./panels.js";
+import { adder, panelsOf } from "./panels.js";
 import { finest, moved, Ranges, reach } from "./ranges.js";
 import { copy, text } from "./snapshot.js";
 import { Stream } from "./stream.js";
@@ -20,7 +21,6 @@ import { Timeline } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
 import { whatIf } from "./what_if.js";
 
-const CHARTS_AT_ONCE = 2;
 const LEAST_SLICES = 10; // the shortest stretch that a zoom shows
 const GESTURES = [
   ["drag", "on a chart: zoom into the selected time"],
@@ -34,6 +34,7 @@ export function show(main, { path, page, servers }) {
   const history = new History(path);
   const events = new Events(path);
   const ranges = new Ranges(load);
+  const comparison = new Comparison(path, past);
   const timeline = new Timeline((stretch) => ranges.zoom(stretch), whole, least);
   const predictions = whatIf();
   const headline = new Headline(copy, () => predictions.open());
@@ -41,7 +42,7 @@ export function show(main, { path, page, servers }) {
   const over = el("div", { class: "controls" });
   const name = el("h1", {});
   const about = el("p", { class: "about" });
-  const body = el("div", {});
+  const body = el("div", { "aria-busy": "true" });
   const sections = el("nav", { class: "sections", "aria-label": "Sections" });
   let document_ = null;
   let laid = null;
@@ -67,7 +68,7 @@ export function show(main, { path, page, servers }) {
   ];
   const controls = el("div", { class: "controls" }, over, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
-  ranges.node.append(marking);
+  ranges.node.append(comparison.node, marking);
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, sections, body);
   // The bar names the verdict once the banner is out of sight.
   new IntersectionObserver(([{ isIntersecting }]) => mark(sections, "data-stuck", !isIntersecting)).observe(headline.node);
@@ -76,16 +77,20 @@ export function show(main, { path, page, servers }) {
     if (paused) return;
     const first = document_ === null;
     document_ = server;
-    if (first) start(server);
-    if (laid?.kind !== server.kind) lay(server.kind);
     redraw();
-    ranges.now(server);
-    if (events.add(server.events)) happened();
+    if (first) afterFrame(start); // the first figures come before all panels
+    else if (laid) update();
+  }
+
+  function update() {
+    if (laid?.kind !== document_.kind) lay(document_.kind);
+    ranges.now(document_);
+    if (events.add(document_.events)) happened();
     follow();
   }
 
-  function start(server) {
-    const windows = windowsOf(server);
+  function start() {
+    const windows = windowsOf(document_);
     over.replaceChildren(
       choice("Figures over", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
@@ -93,8 +98,9 @@ export function show(main, { path, page, servers }) {
         if (!paused) listen();
       }),
     );
-    ranges.start(server);
-    events.load(server.time).then(happened);
+    ranges.start(document_);
+    events.load(document_.time).then(happened);
+    update();
   }
 
   async function load(chosen) {
@@ -103,6 +109,13 @@ export function show(main, { path, page, servers }) {
     if (!isFetched) return;
     happened();
     if (document_.kept_history && (await events.load(document_.time, history.span[0]))) happened();
+    compare();
+  }
+
+  function compare() {
+    const { deploy } = document_;
+    const end = history.span[1];
+    comparison.now(document_, history, deploy?.time < end ? deploy.first : events.reloaded(end));
   }
 
   async function follow() {
@@ -111,6 +124,7 @@ export function show(main, { path, page, servers }) {
     ranges.fetched(history);
     if (range !== history.range) happened();
     else if (isNew) past();
+    compare();
   }
 
   /** The shortest stretch to zoom to that begins at an instant. */
@@ -139,36 +153,59 @@ export function show(main, { path, page, servers }) {
     past();
   }
 
-  // Some charts after each frame: all of them in one frame would take longer than a frame may.
+  // A chart after each frame: all of them in one frame would take longer than a frame may.
   function past() {
     if (!laid || !(history.time.length || drawing)) return;
     const rest = laid.panels.filter((part) => part.past);
     const mine = (drawing = rest);
     const next = () => {
       if (drawing !== mine) return;
-      for (const part of rest.splice(0, CHARTS_AT_ONCE)) part.past(history, document_);
+      rest.shift()?.past(history, document_);
       if (rest.length) afterFrame(next);
     };
     afterFrame(next);
   }
 
+  // A panel after each frame, in their order.
   function lay(kind) {
-    const panels = panelsOf(kind, timeline, { predictions, ranges });
-    laid = { kind, panels };
-    keys.node.hidden = sections.hidden = over.hidden = kind !== "server";
-    // Panels with a time axis stay undimmed when figures are old.
-    for (const part of panels) if (part.past || part.happened) part.node.classList.add("dated");
-    body.replaceChildren(el("div", { class: "grid" }, ...arranged(panels)));
-    const named = panels.filter((part) => part.section);
-    for (const part of named) part.node.id = part.section.toLowerCase();
-    sections.replaceChildren(el("span", { class: "now" }), el("div", { class: "links" }, ...named.map((part) => el("a", { href: `#${part.node.id}` }, part.section))));
-    happened();
-    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    const plan = panelsOf(kind, timeline, { predictions, ranges, comparison });
+    const mine = (laid = { kind, panels: [] });
+    const grid = el("div", { class: "grid" });
+    const links = el("div", { class: "links" });
+    const add = adder(grid);
+    mark(body, "aria-busy", true);
+    body.replaceChildren(grid);
+    sections.replaceChildren(el("span", { class: "now" }), links);
+    const next = () => {
+      if (laid !== mine) return;
+      if (!plan.length) {
+        mark(body, "aria-busy", null);
+        if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+        return;
+      }
+      const { make, ...place } = plan.shift();
+      const part = { ...place, ...make() };
+      // Panels with a time axis stay undimmed when figures are old.
+      if (part.past || part.happened) part.node.classList.add("dated");
+      if (part.section) {
+        part.node.id = part.section.toLowerCase();
+        links.append(el("a", { href: `#${part.node.id}` }, part.section));
+      }
+      add(part);
+      laid.panels.push(part);
+      part.now?.(document_);
+      if (drawing) part.past?.(history, document_);
+      if (part.happened) happened();
+      afterFrame(next);
+    };
+    next();
   }
 
   function redraw() {
     present();
     keys.show(document_);
+    keys.node.hidden = sections.hidden = over.hidden = document_.kind !== "server";
+    if (!laid) return;
     for (const part of laid.panels) if (!part.apart) part.now?.(document_);
     afterFrame(() => {
       for (const part of laid.panels) if (part.apart) part.now(document_);

@@ -13,8 +13,8 @@ const QUEUED = { key: "queued", name: "in the queue", colour: "hot", hatched: tr
 const LEAST = 0.005; // requests: fewer are written as 0
 const HEIGHT = 300;
 
-/** ranges: the choice of the time that charts show. */
-export function load(timeline, ranges) {
+/** ranges: the choice of the time that charts show; comparison: `lines(history)` of another time. */
+export function load(timeline, ranges, comparison) {
   const chart = new Lines("Load", [], timeline, { format: format.meanThreads, unit: "requests", height: HEIGHT, legend: "quiet" });
   const reason = el("p", { class: "hint" });
   const node = panel("Load", "", chart.node, reason);
@@ -30,7 +30,7 @@ export function load(timeline, ranges) {
     past(history) {
       const threads = history.column(THREADS.column) ?? [];
       const others = history.column(CONFIGURED.column)?.some((count, at) => count !== threads[at]);
-      chart.show(history, [...areas(layers(history)), THREADS, ...(others ? [CONFIGURED] : [])]);
+      chart.show(history, [...areas(layers(history)), THREADS, ...(others ? [CONFIGURED] : []), ...comparison.lines(history)]);
     },
   };
 }
@@ -39,11 +39,22 @@ export function load(timeline, ranges) {
 function layers(history) {
   const states = history.column("waits.states.cpu") ?? [];
   const observed = history.column("concurrency.observed") ?? [];
-  const queues = history.names("sockets.").filter((name) => name.endsWith(".mean_queue")).map((name) => history.column(`sockets.${name}`));
   const rest = observed.map((requests, at) => (requests === null || (states[at] ?? null) === null ? requests : 0));
-  const queued = observed.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
+  const queued = inQueues(history);
   const above = [{ ...IN_SERVICE, values: rest }, { ...QUEUED, values: queued }].filter(({ values }) => values.some((requests) => requests >= LEAST));
   return [...bands(history), ...above];
+}
+
+/** The requests in all listen queues; null where none is known. */
+function inQueues(history) {
+  const queues = history.names("sockets.").filter((name) => name.endsWith(".mean_queue")).map((name) => history.column(`sockets.${name}`));
+  return history.time.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
+}
+
+/** All requests in the system; null where those in service are not known. */
+export function inSystem(history) {
+  const queued = inQueues(history);
+  return (history.column("concurrency.observed") ?? []).map((requests, at) => (requests === null ? null : requests + (queued[at] ?? 0)));
 }
 
 /** The lines that draw a stack. */

@@ -1,7 +1,9 @@
 // A table that sorts by the column whose heading is clicked, and rewrites only cells that differ.
 
 import { recall, remember } from "./address.js";
-import { el, mark, say } from "./dom.js";
+import { afterFrame, el, mark, say } from "./dom.js";
+
+const AT_ONCE = 24; // rows that are new: more in one frame would take longer than a frame may
 
 export class Table {
   #columns;
@@ -51,7 +53,9 @@ export class Table {
 
   /** Write the first rows of the order, in their places, and remove all others. */
   #draw() {
-    const items = this.#ordered().slice(0, this.#most);
+    const wanted = this.#ordered().slice(0, this.#most);
+    let added = 0;
+    const items = wanted.filter((item) => this.#rows.has(this.key(item)) || added++ < AT_ONCE);
     const keys = new Set(items.map(this.key));
     for (const [key, row] of this.#rows) {
       if (keys.has(key)) continue;
@@ -62,7 +66,10 @@ export class Table {
       const row = this.#write(item);
       if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
     });
-    const rest = this.#shown.length - items.length;
+    const isPart = added > AT_ONCE;
+    if (isPart) afterFrame(() => this.#draw());
+    mark(this.node, "aria-busy", isPart);
+    const rest = this.#shown.length - wanted.length;
     this.more.hidden = !rest;
     say(this.more, `Show more: ${rest} left`);
   }
