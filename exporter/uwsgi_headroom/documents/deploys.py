@@ -14,11 +14,9 @@ from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time,
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe
 from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
 from uwsgi_headroom.watch.deploy_watch import Start
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
@@ -237,14 +235,8 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
     seen_before = history.window(times.before, around)
     started = start.ended_at
     seen_after = history.window(end - offset - started, end - offset) if started is not None else None
-    return (before, _explain(watch, seen_before)), (after, _explain(watch, seen_after))
-
-
-def _explain(watch: Watch, window: Window | None) -> Side | None:
-    if window is None:
-        return None
-    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
-    return Side(window, times, compute_routes(watch.routes.of(window)))
+    explained = [window and explain_window(watch, window) for window in (seen_before, seen_after)]
+    return (before, explained[0]), (after, explained[1])
 
 
 _MINUTES_SECONDS, _QUARTERS_SECONDS = 60, 900
@@ -254,7 +246,6 @@ _MOST_MINUTES = 86_400.0
 
 async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
     from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
-    from uwsgi_headroom.store.record import Record, merge_records  # noqa: PLC0415
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
@@ -273,31 +264,10 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
         before, after = (
             (
                 [batch for record in records if (batch := make_batch(record.window))],
-                _explain_records(merge_records(records)) if records else None,
+                explain_records(records),
             )
             for records in sides.values()
         )
         return before, after
 
-    def _explain_records(record: Record) -> Side:
-        flow = compute_flow(record.window)
-        times = compute_percentiles(record.response_times, flow.response_time)
-        return Side(record.window, times, compute_routes(record.routes))
-
     return await run_in_thread(read)
-
-
-def make_batch(window: Window) -> Batch | None:
-    """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
-    if window.reloads or window.observed_seconds < window.seconds / 2:
-        return None
-    workers = window.workers
-    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
-    return Batch(
-        seconds=window.seconds,
-        requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
-        time=sum_if_all_known([worker.running_time for worker in workers]),
-        cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
-        grown=sum(grown) / len(grown) if grown else None,
-    )

@@ -119,7 +119,7 @@ class Watch:
         self.neighbours = NeighbourSlices()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(self)
+        self.deploys = DeployWatch(self, is_restored=writer is None)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None

@@ -72,7 +72,9 @@ def run() -> list[str]:
             found = real.follow(watching, {name: real.Planted("none") for name in names}, real.AFTER_SECONDS)
         rows = []
         for (before, after), port, count, each in zip(DEPLOYS, ports, counts, found, strict=True):
-            then, now = (statistics.fmean(part) for part in (around.seconds[port][:count], around.seconds[port][count:]))
+            then, now = (
+                statistics.fmean(part) for part in (around.seconds[port][:count], around.seconds[port][count:])
+            )
             clients = f"{1e3 * then:.1f} → {1e3 * now:.1f} ms ({100 * (now / then - 1):+.0f} %)"
             when = "" if each.after is None else f"{each.after:.0f} s"
             rows.append(f"{before} → {after} | {clients} | {each.status} | {when} | {each.sentence}")

@@ -57,6 +57,9 @@ wholly in one such drift, which nothing in it shows."""
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
 
+_KNOWN = 0.9
+"""The least share of a side's time in which a quantity has to be known."""
+
 _FINE_SECONDS = 5.0
 """Batches of one second and more are compared as they are; if half of the time is in batches longer than this, as those
 of a history file are, all are joined to that length: sides whose batches differ in length differ in their spread."""
@@ -148,12 +151,13 @@ class Sides:
         return self.requests / self.seconds if self.seconds else 0.0
 
     def of(self, subject: Subject) -> Side | None:
-        """The side of a quantity; None if that is not known throughout."""
+        """The side of a quantity; None if that is not known for nearly all of the time."""
         if subject not in self._sides:
             pairs = [(batch.seconds, _PAIRS[subject](batch)) for batch in self.batches]
             known = [(seconds, pair) for seconds, pair in pairs if pair is not None]
-            # A worker that was just replaced has no growth; a time is known always or never.
-            is_known = len(known) == len(pairs) or subject == "memory"
+            # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
+            # none.
+            is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
             joined = _join_to(max(self.least, MEMORY_SECONDS if subject == "memory" else 0.0), known)
             self._sides[subject] = Side(joined, relative=subject in _SPENT) if joined and is_known else None
         return self._sides[subject]
