@@ -235,8 +235,8 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
     seen_before = history.window(times.before, around)
     started = start.ended_at
     seen_after = history.window(end - offset - started, end - offset) if started is not None else None
-    explained = [window and explain_window(watch, window) for window in (seen_before, seen_after)]
-    return (before, explained[0]), (after, explained[1])
+    one, other = (explain_window(watch, window) if window else None for window in (seen_before, seen_after))
+    return (before, one), (after, other)
 
 
 _MINUTES_SECONDS, _QUARTERS_SECONDS = 60, 900

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isnan, nan
+from operator import itemgetter
 from time import localtime, strftime
 from typing import TYPE_CHECKING
 
@@ -158,14 +159,14 @@ class Deploy:
 
 class DeployWatch:
     """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
-    to `restore`; until then, nothing is noted."""
+    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news."""
 
     def __init__(self, watch: Watch, *, is_restored: bool = True) -> None:
         self._watch = watch
         self._batches = Batches()
         self._added_at = float("-inf")
         self._began: tuple[float, _Sums] | None = None
-        self._reloads = 0
+        self.known_reloads = 0
         self._usual: Window | None = None
         self._restored: Side | None = None
         self._due_at = float("-inf")
@@ -177,8 +178,8 @@ class DeployWatch:
         if not totals.workers or not self.is_restored:
             return
         journal = self._watch.recorder.journal
-        if journal.counts["reload"] != self._reloads:
-            self._reloads = journal.counts["reload"]
+        if journal.counts["reload"] != self.known_reloads:
+            self.known_reloads = journal.counts["reload"]
             event = journal.latest_of("reload")
             if event:
                 self._begin(at, event)
@@ -201,7 +202,11 @@ class DeployWatch:
         """Take what a history file has: records of minutes, and reloads. now: monotonic seconds; offset: from these to
         epoch seconds; reported: whether the journal has a judgement of the last reload."""
         usual: list[Record] = []
-        for each in sorted([*records, *reloads], key=lambda each: each.time if isinstance(each, Event) else each.until):
+        timed: list[tuple[float, Record | Event]] = [
+            *((record.until, record) for record in records),
+            *((event.time, event) for event in reloads),
+        ]
+        for _, each in sorted(timed, key=itemgetter(0)):
             if isinstance(each, Event):
                 self._restored, usual = explain_records(usual), []
                 self._begin(each.time - offset, each)
@@ -251,6 +256,8 @@ class DeployWatch:
         deploy = self.latest
         if deploy and not deploy.start.is_over(batch, at):
             return False
+        if at - self._added_at > STALE_SECONDS:
+            self._batches = Batches()
         self._batches.add(batch)
         self._batches.keep(int(BEFORE_SECONDS / BATCH_SECONDS))
         self._added_at = at

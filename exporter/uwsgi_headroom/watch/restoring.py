@@ -109,6 +109,7 @@ def _take(watch: Watch, clock: Clock, found: _Found) -> None:
         title = "uWSGI was reloaded or restarted."
         evidence = "The exporter was not running; the start times of the workers show it."
         journal.add(until, "reload", title, evidence, since=since)
+        watch.deploys.known_reloads += 1
         reloads += filter(None, [journal.latest_of("reload")])
     now = clock.monotonic()
     watch.deploys.restore(now, clock.epoch() - now, found.records, reloads, reported=found.reported)
