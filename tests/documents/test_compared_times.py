@@ -47,3 +47,32 @@ def test_a_time_that_nobody_knows() -> None:
     """What was before the exporter is unknown, and so is what is to come."""
     for around in (EPOCH - 5000, EPOCH + 9000):
         assert compared(None, Times(around, 900.0, 900.0)).deploy.status == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("evening", "after", "explains"), [(0.16, 0.16, True), (0.16, 0.25, False), (0.1, 0.16, False)]
+)
+def test_the_same_hour_of_other_days(tmp_path: Path, evening: float, after: float, explains: bool) -> None:
+    """Slower than before, as every day at this hour, is said to be so; the judgement is the same."""
+    now = EPOCH + 4 * 86_400.0 + CHANGE
+    writer = HistoryWriter(tmp_path / "history", 10**9, lambda: now + 1000.0)
+    watch, server, random = ScriptedWatch(writer=writer), Server(2, 4), Random(1)
+    for day in range(5):
+        slow = after if day == 4 else evening
+
+        def second(number: int, slow: float = slow) -> None:
+            each = slow if number >= CHANGE else 0.1
+            for _ in range(5):
+                server.serve(1 + number % 2, 1, random.expovariate(1 / each), 0.05)
+
+        watch.now = day * 86_400.0
+        watch.seconds(server, CHANGE + 900, second)
+    writer.close(10)
+    compared = asyncio.run(compare_times(watch.watch, watch.clock, Times(now, 900.0, 900.0)))
+    assert compared.deploy.status == "worse"
+    assert compared.usual
+    assert (compared.usual.days, compared.usual.explains) == (4, explains)
+    assert compared.usual.low == pytest.approx(evening, rel=0.1)
+    assert compared.usual.high == pytest.approx(evening, rel=0.1)
+    assert compared.usual.sentence.startswith("At this hour of the last 4 days a request took ")
+    assert ("The change is as on other days." in compared.usual.sentence) is explains

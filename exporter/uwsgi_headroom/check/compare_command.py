@@ -98,6 +98,8 @@ def parse_moment(text: str, now: float) -> float:
 def _render(found: Comparison) -> Iterator[str]:
     deploy = found.deploy
     yield from wrap(f"{found.name}: {deploy.sentence}", _WIDTH)
+    if found.usual:
+        yield from wrap(found.usual.sentence, _WIDTH)
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
         more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]

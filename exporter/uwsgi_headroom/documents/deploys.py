@@ -13,11 +13,13 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.usual import DAYS, describe_usual, find_usual, is_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
-from uwsgi_headroom.watch.deploy_watch import Start
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
@@ -169,18 +171,36 @@ class Times:
     after: float
 
 
+class Usual(Struct, frozen=True, kw_only=True):
+    """Seconds of a mean request at the same hour of other days: on the mean, fastest and slowest one. explains: whether
+    the change leads from what is not usual at this hour to what is."""
+
+    days: int
+    mean: float
+    low: float
+    high: float
+    explains: bool
+    sentence: str
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two times of a server, compared. name: of the server. time: of the document."""
+    """Two times of a server, compared. name: of the server. time: of the document. usual: null without a history file
+    that has enough days."""
 
     name: str
     time: float
     deploy: Deploy
+    usual: Usual | None = None
 
 
-def describe_last(watch: Watch, now: float) -> Comparison | None:
-    """What the last deploy changed, as a comparison; None if the exporter saw none. now: epoch seconds."""
+async def compare_last(watch: Watch, clock: Clock) -> Comparison | None:
+    """What the last deploy changed, as a comparison; None if the exporter saw none."""
+    now, latest = clock.epoch(), watch.deploys.latest
     deploy = build_deploy(watch, now)
-    return None if deploy is None else Comparison(name=watch.name, time=now, deploy=deploy)
+    if deploy is None or latest is None:
+        return None
+    usual = await _find_usual(watch, now, deploy.time, min(now, deploy.time + AFTER_SECONDS), latest.judgement)
+    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
 
 
 async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
@@ -211,7 +231,49 @@ async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
         (parts, routes),
         is_over=end < now,
     )
-    return Comparison(name=watch.name, time=now, deploy=deploy)
+    usual = await _find_usual(watch, now, times.around, end, judgement)
+    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
+
+
+_SHORTEST_HOUR, _LONGEST_HOUR = 900.0, 7200.0
+"""Of a shorter time, other days have few requests; a longer one is no hour of a day."""
+
+
+async def _find_usual(watch: Watch, now: float, since: float, until: float, judgement: Judgement) -> Usual | None:
+    """What is usual between two times (epoch seconds), from minutes; None if the history file has too little of
+    other days, or cannot be read."""
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+
+    writer = watch.writer
+    if writer is None or not 0 < until - since <= _LONGEST_HOUR:
+        return None
+    end = max(until, since + _SHORTEST_HOUR)
+
+    def read(turns: ThreadTurns) -> list[list[Batch]]:
+        days: list[list[Batch]] = []
+        with HistoryFile(writer.path, now) as file:
+            for back in [day * 86_400.0 for day in range(1, DAYS + 1)]:
+                days.append([])
+                for record in file.records(watch.name, since - back, end - back, _MINUTES_SECONDS):
+                    if batch := make_batch(record.window):
+                        days[-1].append(batch)
+                    turns.pause_if_due()
+        return days
+
+    try:
+        usual = find_usual(await run_in_thread(read))
+    except HistoryFileError:
+        return None
+    if usual is None:
+        return None
+    return Usual(
+        days=usual.days,
+        mean=usual.mean,
+        low=usual.low,
+        high=usual.high,
+        explains=is_usual(usual, judgement),
+        sentence=describe_usual(usual, judgement),
+    )
 
 
 _Side = tuple[list[Batch], Side | None]
