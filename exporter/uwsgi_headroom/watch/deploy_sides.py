@@ -37,7 +37,8 @@ def make_batch(window: Window) -> Batch | None:
 def explain_window(watch: Watch, window: Window) -> Side:
     """What explains a window of the hour in memory."""
     times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
-    return Side(window, times, compute_routes(watch.routes.of(window)))
+    code = watch.code.history.of(window.until - window.seconds, window.until) if watch.code else None
+    return Side(window, times, compute_routes(watch.routes.of(window)), code)
 
 
 def explain_records(records: Sequence[Record]) -> Side | None:

@@ -56,8 +56,8 @@ def run() -> list[str]:
             options = ["--master", "--need-app", "--lazy-apps", "--disable-logging", "--processes", "2"]
             options += ["--pythonpath", str(link), "--wsgi-file", "{directory}/app.py", "--stats", "{directory}/stats"]
             script = SCRIPT % (str(packages), str(packages))
-            server = real_uwsgi.bare(*options, "--http-socket", f"127.0.0.1:{port}", files={"app.py": script})
-            servers.append(stack.enter_context(server))
+            options += ["--http-socket", f"127.0.0.1:{port}"]
+            servers.append(stack.enter_context(real_uwsgi.bare(*options, files={"app.py": script})))
         names = [f"pypi{number}" for number in range(len(DEPLOYS))]
         arguments = [f"--stats={name}={server.stats}" for name, server in zip(names, servers, strict=True)]
         around.begin_load()

@@ -157,7 +157,7 @@ def _grow(server: Server, seconds: int, age: int, random: np.random.Generator) -
 def _join(batches: list[Batch], number: int) -> list[Batch]:
     """Each `number` of neighbours as one; a rest is left out. What a simulated server does is always known."""
     groups = zip(*[iter(batches)] * number, strict=False)
-    return batches if number == 1 else [Batch(*map(math.fsum, zip(*group, strict=True))) for group in groups]  # type: ignore[arg-type]
+    return batches if number == 1 else [Batch(*map(math.fsum, zip(*group, strict=True))) for group in groups]
 
 
 LOOKS = (*range(120, 600, int(LOOK_SECONDS)), *range(600, 3601, int(LATER_LOOK_SECONDS)))

@@ -7,7 +7,7 @@ from math import ceil
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent, percent
+from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent, percent, short_function
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
@@ -34,6 +34,8 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
 
 def _too_early(judgement: Judgement) -> str:
     done = judgement.requests[1]
+    if not done and judgement.seconds[1]:
+        return "there was no request since then"
     if not done:
         return "the start stands apart, a minute and 100 requests"
     if judgement.needed is None:
@@ -70,11 +72,16 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
     word = "longer" if longer else "less"
     text = f"a request takes {_size(change)} {word} ({_span(change)})"
     growth = change.after - change.before
-    reasons = [", ".join(f"{part.name} {_signed(part.growth)}" for part in name_growth(parts, growth))]
+    reasons = [", ".join(map(_describe_part, name_growth(parts, growth)))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {_signed((judgement.expected - 1) * change.before)}")
     why = "; ".join(filter(None, reasons))
     return f"{text}: {why}" if why else text
+
+
+def _describe_part(part: Part) -> str:
+    text = f"{part.name} {_signed(part.growth)}"
+    return f"{text} (`{short_function(part.function)}` {_signed(part.function_growth)})" if part.function else text
 
 
 def _size(change: Change) -> str:
