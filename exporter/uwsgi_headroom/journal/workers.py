@@ -199,7 +199,9 @@ def find_load(reading: Reading) -> tuple[float, float, bool] | None:
     if first:
         return min(first), min(first), True
     options = reading.host.setup.options if reading.host.setup else None
-    if options is None or any((options.max_requests, options.max_worker_lifetime, options.reload_on_rss)):
+    if options is None or options.max_requests or options.max_worker_lifetime:
+        return None
+    if options.reload_on_rss or options.evil_reload_on_rss:
         return None
     spawns = sorted(float(worker.last_spawn or 0) for worker in workers if not worker.in_reserve)
     is_chain = spawns and spawns[0] and all(b - a <= CHAIN_SECONDS for a, b in pairwise(spawns))
