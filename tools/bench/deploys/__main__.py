@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument(
         "--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real deploys (default 0)"
     )
-    parser.add_argument("--application", action="store_true", help="only deploy versions of a real one, for 22 minutes")
+    parser.add_argument("--application", action="store_true", help="only deploy versions of a real one, for 23 minutes")
     options = parser.parse_args()
     if options.application:
         head = "versions | a request, as clients see it | judged | after | sentence"
