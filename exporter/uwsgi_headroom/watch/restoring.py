@@ -30,6 +30,9 @@ _POLL_SECONDS = 1.0
 _REACH_SECONDS = MINUTES_BEFORE + STALE_SECONDS
 """How long before a reload what counts for it may have begun."""
 
+_MOST_RELOADS = 50
+"""Of the last day that are read: a server that crashes at its start has one a second."""
+
 _CLOCKS_SECONDS = 2.0
 """How far a start time, which is in whole seconds, may be after the reading that showed it."""
 
@@ -79,7 +82,7 @@ def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turn
                 turns.pause_if_due()
             return records
 
-        reloads = file.events(watch.name, now - KNOWN_SECONDS, now, "reload")
+        reloads = file.events(watch.name, now - KNOWN_SECONDS, now, "reload", _MOST_RELOADS)
         records = read(now - _REACH_SECONDS, now)
         unseen = None
         if load and now - KNOWN_SECONDS <= load[0] and load[1] <= now:
@@ -96,7 +99,7 @@ def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turn
                 first = time
         reloads = [event for event in reloads if event.time >= first]
         earlier = read(first - _REACH_SECONDS, min(now - _REACH_SECONDS, last + AFTER_SECONDS))
-        reported = bool(file.events(watch.name, last, now, "deploy_judged"))
+        reported = bool(file.events(watch.name, last, now, "deploy_judged", 1))
     return _Found([*earlier, *records], reloads, unseen, reported)
 
 
