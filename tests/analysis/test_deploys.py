@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal, to_normal
 from uwsgi_headroom.analysis.deploys.explanation import Part
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.deploys.spread import Side, compare
 from uwsgi_headroom.analysis.deploys.usual import describe_usual, find_usual, is_usual
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
@@ -189,7 +189,8 @@ def judged(**changes: object) -> Judgement:
 
 
 def test_the_function_in_which_a_part_grew() -> None:
-    """Where the code is looked at on both sides, the part that grew names its function; one that did not grow, none."""
+    """Where the code is looked at on both sides, the part that grew names its function; one that did not grow, none.
+    The headroom is named if it shrank, too."""
     watch, server = ScriptedWatch(), SimulatedServer(1, 2)
     watch.seconds(server, 20, lambda _second: server.serve(1, 1, 0.1))
     window = watch.watch.history.window(15)
@@ -208,6 +209,11 @@ def test_the_function_in_which_a_part_grew() -> None:
     assert {part.name: part.function for part in grown} == {"CPU": "render", "backend": "query"}
     assert [part.function_growth for part in grown if part.name == "CPU"] == [pytest.approx(0.035)]
     assert {part.function for part in explanation.list_parts(side(0.2, 10, 80), side(0.6, 15, 80))} == {""}
+    before, after = (
+        replace(side(0.2, 1, 1), headroom=room, usable=usable) for room, usable in ((6.7, 2.1), (6.5, 1.4))
+    )
+    assert describe_room(judged(), before, after) == " Headroom 2.1x → 1.4x until requests wait."
+    assert describe_room(judged(), after, before) == describe_room(judged(status="same"), before, after) == ""
 
 
 def test_the_sentence() -> None:

@@ -52,13 +52,16 @@ class DeployPart(Struct, frozen=True, kw_only=True):
 
 class DeploySide(Struct, frozen=True, kw_only=True):
     """What is not judged of one side. p95: seconds, null if it is not known; queue_wait: seconds, null where the listen
-    queue is not measured. throughput: requests a second."""
+    queue is not measured. throughput: requests a second. headroom, usable: the factors by which the load could grow
+    until a limit, and until requests wait; null if they are not known, and in a comparison around a moment."""
 
     requests: int
     seconds: float
     throughput: float | None
     p95: float | None
     queue_wait: float | None
+    headroom: float | None = None
+    usable: float | None = None
 
 
 class Deploy(Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ def build_deploy(watch: Watch, now: float) -> Deploy | None:
         deploy.time,
         deploy.first,
         deploy.reloads,
-        describe(deploy.judgement, deploy.name, now - deploy.time, deploy.parts),
+        deploy.describe(now - deploy.time),
         (deploy.explains_before, deploy.explains_after),
         (deploy.parts, deploy.routes),
         is_over=deploy.is_over,
@@ -159,6 +162,8 @@ def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
         throughput=flow.throughput if flow else None,
         p95=known.seconds if known else None,
         queue_wait=flow.queue_wait if flow else None,
+        headroom=side.headroom if side else None,
+        usable=side.usable if side else None,
     )
 
 

@@ -34,11 +34,24 @@ def make_batch(window: Window) -> Batch | None:
     )
 
 
-def explain_window(watch: Watch, window: Window) -> Side:
+Room = tuple[float | None, float | None]
+"""The headroom until a limit, and until requests wait; None if it is not known."""
+
+
+def find_room(watch: Watch, seconds: float) -> Room:
+    """The headroom of the last seconds."""
+    figures = watch.figures(watch.reading, [seconds]) if watch.reading else []
+    if not figures:
+        return None, None
+    usable = figures[0].usable
+    return figures[0].headroom.factor, usable.factor if usable else None
+
+
+def explain_window(watch: Watch, window: Window, room: Room = (None, None)) -> Side:
     """What explains a window of the hour in memory."""
     times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
     code = watch.code.history.of(window.until - window.seconds, window.until) if watch.code else None
-    return Side(window, times, compute_routes(watch.routes.of(window)), code)
+    return Side(window, times, compute_routes(watch.routes.of(window)), code, *room)
 
 
 def explain_records(records: Sequence[Record]) -> Side | None:

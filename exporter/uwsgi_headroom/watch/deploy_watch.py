@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.record import Record
-from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
+from uwsgi_headroom.watch.deploy_sides import Room, explain_records, explain_window, find_room, make_batch
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch
@@ -156,6 +156,11 @@ class Deploy:
             return f"the reload at {clock}"
         return f"the last of {self.reloads} reloads at {clock}"
 
+    def describe(self, ago: float | None) -> str:
+        """What it changed, as a sentence or two. ago: seconds since then, None where its time stands beside it."""
+        text = describe(self.judgement, self.name, ago, self.parts)
+        return text + describe_room(self.judgement, self.explains_before, self.explains_after)
+
 
 class DeployWatch:
     """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
@@ -168,6 +173,7 @@ class DeployWatch:
         self._began: tuple[float, _Sums] | None = None
         self.known_reloads = 0
         self._usual: Window | None = None
+        self._room: Room = None, None
         self._restored: Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
@@ -248,7 +254,7 @@ class DeployWatch:
     def _explain(self, window: Window | None) -> Side | None:
         """What explains the time until now: a window, or what was restored as long as that is longer."""
         if window and (self._restored is None or window.seconds >= LEAST_AFTER):
-            return explain_window(self._watch, window)
+            return explain_window(self._watch, window, self._room)
         return self._restored
 
     def _add(self, at: float, batch: Batch) -> bool:
@@ -276,6 +282,7 @@ class DeployWatch:
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
             self._usual = watch.history.window(min(BEFORE_SECONDS, at - began))
+            self._room = find_room(watch, min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
@@ -287,7 +294,7 @@ class DeployWatch:
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
             now = watch.reading.time if watch.reading else deploy.time
-            title = describe(deploy.judgement, deploy.name, None, deploy.parts)
+            title = deploy.describe(None)
             watch.recorder.journal.add(now, "deploy_judged", title)
 
     def _judge(self, deploy: Deploy, window: Window | None) -> None:

@@ -48,6 +48,9 @@ class Side:
     response_times: ResponseTimes | None = None
     routes: RouteFigures | None = None
     code: CodeWindow | None = None
+    headroom: float | None = None
+    """The factor by which the load can grow until a limit, and until requests wait."""
+    usable: float | None = None
 
     @property
     def is_full(self) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, name_growth
+from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent, percent, short_function
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, percent, short_function
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
+
+_NOTED_ROOM = 0.1
+"""The least change of the headroom that is named. Longer requests may also wait longer, so it need not shrink."""
 
 _BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
@@ -30,6 +33,21 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
     found = [change for change in judgement.changes if change.state == judgement.status]
     first, *rest = [_describe_change(change, judgement, parts) for change in found]
     return f"{opening} {first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
+
+
+def describe_room(judgement: Judgement, before: Side | None, after: Side | None) -> str:
+    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not, or is
+    not known on both sides."""
+    if judgement.status not in ("worse", "better") or before is None or after is None:
+        return ""
+    rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)
+    sign = -1 if judgement.status == "worse" else 1
+    changed = [
+        f"{factor(then)} → {factor(now)} {name}"
+        for name, then, now in rooms
+        if then and now and sign * (now / then - 1) >= _NOTED_ROOM
+    ]
+    return f" Headroom {', '.join(changed)}." if changed else ""
 
 
 def _too_early(judgement: Judgement) -> str:
