@@ -27,7 +27,8 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
         routes settings settings_table usable verdict wait_states what_if worker_states
-        deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.queue findings.workers""",
+        deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.queue
+        findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
     "completion": "scripts",
@@ -35,7 +36,7 @@ DOORS: dict[str, str] = {
     "discover": "command",
     "documents": "build deploys history openapi predict response_times schema sentences",
     "history": "code_time destinations hour integrals route_time rows totals window",
-    "journal": "events recorder",
+    "journal": "events recorder workers",
     "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
@@ -50,7 +51,8 @@ DOORS: dict[str, str] = {
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",
-    "watch": "code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns watch",
+    "watch": """code_watch deploy_sides deploy_watch fleet globbed observation probed retire_command suspend tasks turns
+        watch""",
     "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
         security.live_config shared_builds""",
     "words": "causes colours formats states",

@@ -11,6 +11,7 @@ from alerts.daily import INTERVAL
 from alerts.rule import Alert, Group, Recording
 from alerts.thresholds import Thresholds
 from alerts.words import CLOCK, INSTANCE, SERVER, SERVER_DASHBOARD, SHELL_NAME, answer, asked, milliseconds, percent
+from uwsgi_headroom.analysis.deploys.usual import DAYS, FEWEST
 
 
 def groups(t: Thresholds) -> Sequence[Group]:
@@ -21,16 +22,10 @@ def groups(t: Thresholds) -> Sequence[Group]:
     ]
 
 
-DAYS = 14
-"""Days whose same hour is usual: Prometheus keeps 15 unless it is set otherwise."""
-
 _ERRORS = 6.5
 """Standard errors of a day's difference from the mean of the others that are not usual: Student's t with 13 degrees
 of freedom exceeds it once in 100,000. In simulations of a year, with days and hours that vary by a tenth each, a server
 has 0.4 tickets, and 1.8 if days vary as Student's t with four degrees of freedom."""
-
-FEWEST = 100
-"""Requests in the hour."""
 
 _TIME = "server:uwsgi_response_time_seconds"
 _MEAN, _SPREAD = f"{_TIME}:mean14d", f"{_TIME}:stddev14d"

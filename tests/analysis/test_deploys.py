@@ -9,11 +9,17 @@ from random import Random
 
 import pytest
 
+from tools.support.scripted_watch import ScriptedWatch
+from tools.support.simulated_server import Server as SimulatedServer
+from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal, to_normal
 from uwsgi_headroom.analysis.deploys.explanation import Part
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.deploys.spread import Side, compare
+from uwsgi_headroom.analysis.deploys.usual import describe_usual, find_usual, is_usual
+from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
+from uwsgi_headroom.record import Line
 
 Make = Callable[[Random], Batch]
 
@@ -95,6 +101,19 @@ def test_each_quantity_is_found_alone_and_its_like_is_not(subject: str, changed:
     assert better.status == ("same" if subject == "memory" else "better")
 
 
+def test_minutes_before_and_seconds_after() -> None:
+    """What is known by the minute is compared with minutes: no change is none, and 40 % is found."""
+    random = Random(12)
+
+    def minute(random: Random) -> Batch:
+        return Batch(*map(sum, zip(*[batch(random) for _ in range(60)], strict=True)))  # type: ignore[arg-type]
+
+    before = Sides([minute(random) for _ in range(40)])
+    for time, status in ((0.1, "same"), (0.14, "worse")):
+        assert judge(before, Sides([batch(random, time=time) for _ in range(1800)])).status == status
+        assert judge(before, Sides([batch(random, time=time) for _ in range(500)])).status == "early"
+
+
 def test_a_burst_of_errors_is_not_a_rate() -> None:
     """Fifty errors of one bad second are no more certain than one."""
     random = Random(5)
@@ -141,18 +160,69 @@ def test_a_long_start_is_no_slower_version() -> None:
     assert judge(before, after).status == "early"
 
 
+def test_what_is_usual_explains_a_change_that_leads_to_it() -> None:
+    """A request took 0.1 s and takes 0.138 s. That is as on other days if it took about so long at this hour or
+    longer, and not if other days are faster, or differ so much that the time before was as usual, too."""
+
+    def days(*means: float) -> list[list[Batch]]:
+        return [[Batch(60.0, 200, 200 * mean, None, 0.0, None)] for mean in means]
+
+    judgement = judged()
+    for means, explains in (
+        ((0.135, 0.142, 0.139, 0.136), True),
+        ((0.15, 0.151, 0.149, 0.15), True),
+        ((0.12, 0.121, 0.12, 0.119), False),
+        ((0.1, 0.14, 0.09, 0.15), False),
+    ):
+        usual = find_usual([days(mean)[0] for mean in means])
+        assert usual
+        assert is_usual(usual, judgement) is explains, means
+    gap = find_usual([*days(0.14, 0.14), [], *days(0.14)])
+    assert gap
+    assert describe_usual(gap, judgement).startswith("At this hour of 3 of the last 14 days a request took 140 ms (")
+    assert find_usual(days(0.14, 0.14)) is None
+
+
 def judged(**changes: object) -> Judgement:
     before, after = sides(Random(10), batch, lambda random: batch(random, time=0.138))
     return replace(judge(before, after), **changes)  # type: ignore[arg-type]
 
 
+def test_the_function_in_which_a_part_grew() -> None:
+    """Where the code is looked at on both sides, the part that grew names its function; one that did not grow, none.
+    The headroom is named if it shrank, too."""
+    watch, server = ScriptedWatch(), SimulatedServer(1, 2)
+    watch.seconds(server, 20, lambda _second: server.serve(1, 1, 0.1))
+    window = watch.watch.history.window(15)
+    assert window
+
+    def side(cpu: float, render: float, query: float) -> explanation.Side:
+        lines = [
+            LineUse(Line("render", "shop/views.py", 3), render, {"cpu": render}, {}),
+            LineUse(Line("query", "shop/orders.py", 9), query, {"backend": query}, {}),
+        ]
+        waits = WaitWindow(15.0, 0.0, {"cpu": cpu, "backend": 1.0 - cpu}, {})
+        code = CodeWindow(threads=100.0, looks=100, lines=tuple(lines))
+        return explanation.Side(replace(window, waits=waits), code=code)
+
+    grown = explanation.list_parts(side(0.2, 10, 80), side(0.6, 45, 40))
+    assert {part.name: part.function for part in grown} == {"CPU": "render", "backend": "query"}
+    assert [part.function_growth for part in grown if part.name == "CPU"] == [pytest.approx(0.035)]
+    assert {part.function for part in explanation.list_parts(side(0.2, 10, 80), side(0.6, 15, 80))} == {""}
+    before, after = (
+        replace(side(0.2, 1, 1), headroom=room, usable=usable) for room, usable in ((6.7, 2.1), (6.5, 1.4))
+    )
+    assert describe_room(judged(), before, after) == " Headroom 2.1x → 1.4x until requests wait."
+    assert describe_room(judged(), after, before) == describe_room(judged(status="same"), before, after) == ""
+
+
 def test_the_sentence() -> None:
     """The first sentence names the change, its interval, what makes it up, and what the load would have made."""
-    parts = (Part("CPU", 0.05, 0.0768), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
+    parts = (Part("CPU", 0.05, 0.0768, "render", 0.021), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
     sentence = describe(judged(expected=1.02), "the reload at 14:02", 600, parts)
     assert sentence == (
         "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (99 ms → 139 ms; between 31 and 49 %): "
-        "CPU +27 ms, postgres +11 ms; load alone would make +2.0 ms."
+        "CPU +27 ms (`render` +21 ms), postgres +11 ms; load alone would make +2.0 ms."
     )
     assert describe(judged(status="same", bound=0.09), "the reload at 14:02", 600) == (
         "Since the reload at 14:02 (10 min ago) there is no change above 10 % in the time or CPU time of a request."

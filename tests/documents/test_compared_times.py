@@ -47,3 +47,28 @@ def test_a_time_that_nobody_knows() -> None:
     """What was before the exporter is unknown, and so is what is to come."""
     for around in (EPOCH - 5000, EPOCH + 9000):
         assert compared(None, Times(around, 900.0, 900.0)).deploy.status == "unknown"
+
+
+def test_the_same_hour_of_other_days(tmp_path: Path) -> None:
+    """Slower than before, as every day at this hour, is said to be so; the judgement is the same."""
+    now = EPOCH + 4 * 86_400.0 + CHANGE
+    writer = HistoryWriter(tmp_path / "history", 10**9, lambda: now + 1000.0)
+    watch, server, random = ScriptedWatch(writer=writer), Server(2, 4), Random(1)
+
+    def slow(number: int, each: float = 0.16) -> None:
+        for _ in range(5):
+            server.serve(1 + number % 2, 1, random.expovariate(1 / each), 0.05)
+
+    for day in range(4):
+        watch.now = day * 86_400.0 + CHANGE
+        watch.seconds(server, 240, slow)
+    watch.now = now - EPOCH - CHANGE
+    watch.seconds(server, CHANGE, lambda number: slow(number, 0.1)).seconds(server, 600, slow)
+    writer.close(10)
+    compared = asyncio.run(compare_times(watch.watch, watch.clock, Times(now, 900.0, 900.0)))
+    usual = compared.usual
+    assert usual
+    assert (compared.deploy.status, usual.days, usual.explains) == ("worse", 4, True)
+    assert usual.low == pytest.approx(0.16, rel=0.1)
+    assert usual.sentence.startswith("At this hour of the last 4 days a request took 1")
+    assert usual.sentence.endswith(" ms). The change is as on other days.")

@@ -114,6 +114,20 @@ def test_several_reloads_in_a_row_are_judged_by_what_was_before_the_first() -> N
     assert "the last of 2 reloads" in deploy.sentence
 
 
+def test_a_storm_of_reloads() -> None:
+    """Ten reloads in a minute are judged by what was before the first. If they go on for long, that is too old."""
+    deployed = Deployed()
+    for _ in range(10):
+        deployed.reload().run(6, each=0.3)
+    deploy = deployed.run(200, each=0.15).deploy
+    assert (deploy.status, deploy.reloads) == ("worse", 10)
+    for _ in range(8):
+        deployed.reload().run(300, each=0.3)
+    deploy = deployed.run(200, each=0.15).deploy
+    assert deploy.status == "unknown"
+    assert deploy.reloads < 8
+
+
 @pytest.mark.parametrize(
     ("before", "rate", "reason"),
     [(60, 3, "of the 10 min before it are known"), (620, 0, "there were 0 requests before it")],

@@ -20,7 +20,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
-from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent
 
 _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
@@ -98,12 +98,16 @@ def parse_moment(text: str, now: float) -> float:
 def _render(found: Comparison) -> Iterator[str]:
     deploy = found.deploy
     yield from wrap(f"{found.name}: {deploy.sentence}", _WIDTH)
+    if found.usual:
+        yield from wrap(found.usual.sentence, _WIDTH)
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
         more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]
         more += [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
         more += [f"p95 {duration(side.p95)}"] if side.p95 is not None else []
         more += [f"queue wait {duration(side.queue_wait)}"] if side.queue_wait is not None else []
+        more += [f"headroom {factor(side.headroom)}"] if side.headroom is not None else []
+        more += [f"{factor(side.usable)} until requests wait"] if side.usable is not None else []
         yield from wrap(", ".join(more), _WIDTH, f"{name:8} ", " " * 9)
     if deploy.changes:
         yield ""

@@ -13,13 +13,13 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe
+from uwsgi_headroom.analysis.deploys.usual import DAYS, describe_usual, find_usual, is_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.watch.deploy_watch import Start
+from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
@@ -52,13 +52,16 @@ class DeployPart(Struct, frozen=True, kw_only=True):
 
 class DeploySide(Struct, frozen=True, kw_only=True):
     """What is not judged of one side. p95: seconds, null if it is not known; queue_wait: seconds, null where the listen
-    queue is not measured. throughput: requests a second."""
+    queue is not measured. throughput: requests a second. headroom, usable: the factors by which the load could grow
+    until a limit, and until requests wait; null if they are not known, and in a comparison around a moment."""
 
     requests: int
     seconds: float
     throughput: float | None
     p95: float | None
     queue_wait: float | None
+    headroom: float | None = None
+    usable: float | None = None
 
 
 class Deploy(Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ def build_deploy(watch: Watch, now: float) -> Deploy | None:
         deploy.time,
         deploy.first,
         deploy.reloads,
-        describe(deploy.judgement, deploy.name, now - deploy.time, deploy.parts),
+        deploy.describe(now - deploy.time),
         (deploy.explains_before, deploy.explains_after),
         (deploy.parts, deploy.routes),
         is_over=deploy.is_over,
@@ -159,6 +162,8 @@ def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
         throughput=flow.throughput if flow else None,
         p95=known.seconds if known else None,
         queue_wait=flow.queue_wait if flow else None,
+        headroom=side.headroom if side else None,
+        usable=side.usable if side else None,
     )
 
 
@@ -171,18 +176,36 @@ class Times:
     after: float
 
 
+class Usual(Struct, frozen=True, kw_only=True):
+    """Seconds of a mean request at the same hour of other days: on the mean, fastest and slowest one. explains: whether
+    the change leads from what is not usual at this hour to what is."""
+
+    days: int
+    mean: float
+    low: float
+    high: float
+    explains: bool
+    sentence: str
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two times of a server, compared. name: of the server. time: of the document."""
+    """Two times of a server, compared. name: of the server. time: of the document. usual: null without a history file
+    that has enough days."""
 
     name: str
     time: float
     deploy: Deploy
+    usual: Usual | None = None
 
 
-def describe_last(watch: Watch, now: float) -> Comparison | None:
-    """What the last deploy changed, as a comparison; None if the exporter saw none. now: epoch seconds."""
+async def compare_last(watch: Watch, clock: Clock) -> Comparison | None:
+    """What the last deploy changed, as a comparison; None if the exporter saw none."""
+    now, latest = clock.epoch(), watch.deploys.latest
     deploy = build_deploy(watch, now)
-    return None if deploy is None else Comparison(name=watch.name, time=now, deploy=deploy)
+    if deploy is None or latest is None:
+        return None
+    usual = await _find_usual(watch, now, deploy.time, min(now, deploy.time + AFTER_SECONDS), latest.judgement)
+    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
 
 
 async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
@@ -213,7 +236,49 @@ async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
         (parts, routes),
         is_over=end < now,
     )
-    return Comparison(name=watch.name, time=now, deploy=deploy)
+    usual = await _find_usual(watch, now, times.around, end, judgement)
+    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
+
+
+_SHORTEST_HOUR, _LONGEST_HOUR = 900.0, 7200.0
+"""Of a shorter time, other days have few requests; a longer one is no hour of a day."""
+
+
+async def _find_usual(watch: Watch, now: float, since: float, until: float, judgement: Judgement) -> Usual | None:
+    """What is usual between two times (epoch seconds), from minutes; None if the history file has too little of
+    other days, or cannot be read."""
+    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+
+    writer = watch.writer
+    if writer is None or not 0 < until - since <= _LONGEST_HOUR:
+        return None
+    end = max(until, since + _SHORTEST_HOUR)
+
+    def read(turns: ThreadTurns) -> list[list[Batch]]:
+        days: list[list[Batch]] = []
+        with HistoryFile(writer.path, now) as file:
+            for back in [day * 86_400.0 for day in range(1, DAYS + 1)]:
+                days.append([])
+                for record in file.records(watch.name, since - back, end - back, _MINUTES_SECONDS):
+                    if batch := make_batch(record.window):
+                        days[-1].append(batch)
+                    turns.pause_if_due()
+        return days
+
+    try:
+        usual = find_usual(await run_in_thread(read))
+    except HistoryFileError:
+        return None
+    if usual is None:
+        return None
+    return Usual(
+        days=usual.days,
+        mean=usual.mean,
+        low=usual.low,
+        high=usual.high,
+        explains=is_usual(usual, judgement),
+        sentence=describe_usual(usual, judgement),
+    )
 
 
 _Side = tuple[list[Batch], Side | None]
@@ -237,14 +302,8 @@ async def _read_memory(watch: Watch, offset: float, times: Times, end: float) ->
     seen_before = history.window(times.before, around)
     started = start.ended_at
     seen_after = history.window(end - offset - started, end - offset) if started is not None else None
-    return (before, _explain(watch, seen_before)), (after, _explain(watch, seen_after))
-
-
-def _explain(watch: Watch, window: Window | None) -> Side | None:
-    if window is None:
-        return None
-    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
-    return Side(window, times, compute_routes(watch.routes.of(window)))
+    one, other = (explain_window(watch, window) if window else None for window in (seen_before, seen_after))
+    return (before, one), (after, other)
 
 
 _MINUTES_SECONDS, _QUARTERS_SECONDS = 60, 900
@@ -254,7 +313,6 @@ _MOST_MINUTES = 86_400.0
 
 async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
     from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
-    from uwsgi_headroom.store.record import Record, merge_records  # noqa: PLC0415
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
@@ -273,31 +331,10 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
         before, after = (
             (
                 [batch for record in records if (batch := make_batch(record.window))],
-                _explain_records(merge_records(records)) if records else None,
+                explain_records(records),
             )
             for records in sides.values()
         )
         return before, after
 
-    def _explain_records(record: Record) -> Side:
-        flow = compute_flow(record.window)
-        times = compute_percentiles(record.response_times, flow.response_time)
-        return Side(record.window, times, compute_routes(record.routes))
-
     return await run_in_thread(read)
-
-
-def make_batch(window: Window) -> Batch | None:
-    """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
-    if window.reloads or window.observed_seconds < window.seconds / 2:
-        return None
-    workers = window.workers
-    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
-    return Batch(
-        seconds=window.seconds,
-        requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
-        time=sum_if_all_known([worker.running_time for worker in workers]),
-        cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
-        grown=sum(grown) / len(grown) if grown else None,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from uwsgi_headroom.history.integrals import is_reload
 from uwsgi_headroom.journal.events import Cause, Journal
@@ -187,6 +188,24 @@ class WorkerEvents:
             self._journal.add(
                 time, "cheaper_up", f"Cheaper mode spawned {numbered('worker', spawned)}.", evidence, workers=spawned
             )
+
+
+def find_load(reading: Reading) -> tuple[float, float, bool] | None:
+    """When all workers loaded the application, from their start times: since, until (epoch seconds), and whether that
+    was uWSGI's start or a full reload, after which it counts from one. None if they did not do so together, or if they
+    were replaced and an option recycles them."""
+    workers = reading.snapshot.workers if isinstance(reading.snapshot, Snapshot) else ()
+    first = [float(worker.last_spawn) for worker in workers if worker.respawns == 1 and worker.last_spawn]
+    if first:
+        return min(first), min(first), True
+    options = reading.host.setup.options if reading.host.setup else None
+    if options is None or options.max_requests or options.max_worker_lifetime:
+        return None
+    if options.reload_on_rss or options.evil_reload_on_rss:
+        return None
+    spawns = sorted(float(worker.last_spawn or 0) for worker in workers if not worker.in_reserve)
+    is_chain = spawns and spawns[0] and all(b - a <= CHAIN_SECONDS for a, b in pairwise(spawns))
+    return (spawns[0], spawns[-1], False) if is_chain else None
 
 
 REACHED = 0.9

@@ -117,13 +117,15 @@ class HistoryFile:
             if after == before:  # a damaged index may return a row again and again
                 raise HistoryFileError(explain(self._path, sqlite3.DatabaseError("database disk image is malformed")))
 
-    def events(self, server: str, since: float, until: float) -> list[Event]:
-        """The events of a server in a time (epoch seconds), oldest first."""
+    def events(self, server: str, since: float, until: float, kind: str = "*", most: int = -1) -> list[Event]:
+        """The events of a server in a time (epoch seconds), oldest first; all of them, or of one kind. most: so many of
+        the latest; all if negative."""
         query = (
             "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND time >= ? AND time <= ? ORDER BY time"
+            "AND time >= ? AND time <= ? AND what GLOB ? ORDER BY time DESC LIMIT ?"
         )
-        return list(self._decode_events(self._rows(query, server, since, min(until, self._latest))))
+        rows = self._rows(query, server, since, min(until, self._latest), f"{kind} *", most)
+        return list(self._decode_events(reversed(rows)))
 
     def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:
         """The latest events of a server since a time (epoch seconds) and before the time and id of another event, at

@@ -1,27 +1,28 @@
 """Follows the deploys of one server: keeps batches of it, and judges those after a reload by those before.
 
 A batch is a second and more. Those of the last BEFORE_SECONDS are kept as numbers of four bytes, 24 bytes a batch; of a
-deploy, those before it and those of the hour after it.
+deploy, those before it and those of the hour after it. What an exporter did not see because it was not running, its
+history file has by the minute (`DeployWatch.restore`).
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
+from operator import itemgetter
 from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
-from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS, Batch, Judgement, Sides, Subject, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe
-from uwsgi_headroom.analysis.littles_law import compute_flow
-from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.analysis.routes import compute_routes
-from uwsgi_headroom.history.totals import Totals, WorkerTotals, sum_if_all_known
+from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
+from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
+from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.watch.deploy_sides import Room, explain_records, explain_window, find_room, make_batch
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch
@@ -43,10 +44,19 @@ has passed."""
 SETTLED_SECONDS = 600.0
 """A reload that follows another one sooner is judged by what was before the first of them."""
 
+STALE_SECONDS = 1800.0
+"""What ended longer before a reload is none of its sides: at another hour, the load is another one."""
+
+MINUTES_BEFORE = 2400.0
+"""The time before a deploy that a history file is read for: 20 minutes are too few batches of a minute."""
+
+_USUAL_MINUTES = 20
+"""Records of the history file that explain a side."""
+
 LOOK_SECONDS, LATER_LOOK_SECONDS = 15.0, 60.0
 """Seconds between two judgements, in the first SETTLED_SECONDS after a deploy and later. One takes 6 ms."""
 
-_KNOWN_SECONDS = 86_400.0
+KNOWN_SECONDS = 86_400.0
 """How long what became worse is a metric."""
 
 _WIDTH = 6
@@ -116,8 +126,8 @@ class Deploy:
     """A deploy that is judged, or was.
 
     time, first: of the last reload, and of the first of several (epoch seconds). at: when it began, in monotonic
-    seconds. before: the batches before the first one; after: those since the start had ended. explains_before,
-    explains_after: what explains these. start: that of the last reload.
+    seconds. before: the batches before the first one, which ended at before_until (monotonic); after: those since the
+    start had ended. explains_before, explains_after: what explains these. start: that of the last reload.
     """
 
     time: float
@@ -125,6 +135,7 @@ class Deploy:
     at: float
     reloads: int
     before: Batches
+    before_until: float
     explains_before: Side | None
     start: Start
     after: Batches = field(default_factory=Batches)
@@ -145,26 +156,36 @@ class Deploy:
             return f"the reload at {clock}"
         return f"the last of {self.reloads} reloads at {clock}"
 
+    def describe(self, ago: float | None) -> str:
+        """What it changed, as a sentence or two. ago: seconds since then, None where its time stands beside it."""
+        text = describe(self.judgement, self.name, ago, self.parts)
+        return text + describe_room(self.judgement, self.explains_before, self.explains_after)
+
 
 class DeployWatch:
-    """The deploys of one server. `latest` is the last one; None before the first."""
+    """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
+    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, *, is_restored: bool = True) -> None:
         self._watch = watch
         self._batches = Batches()
+        self._added_at = float("-inf")
         self._began: tuple[float, _Sums] | None = None
-        self._reloads = 0
+        self.known_reloads = 0
         self._usual: Window | None = None
+        self._room: Room = None, None
+        self._restored: Side | None = None
         self._due_at = float("-inf")
+        self.is_restored = is_restored
         self.latest: Deploy | None = None
 
     def note(self, at: float, totals: Totals) -> None:
         """Note a reading at the monotonic time `at`, which the totals and the journal include."""
-        if not totals.workers:
+        if not totals.workers or not self.is_restored:
             return
         journal = self._watch.recorder.journal
-        if journal.counts["reload"] != self._reloads:
-            self._reloads = journal.counts["reload"]
+        if journal.counts["reload"] != self.known_reloads:
+            self.known_reloads = journal.counts["reload"]
             event = journal.latest_of("reload")
             if event:
                 self._begin(at, event)
@@ -181,30 +202,74 @@ class DeployWatch:
         if batch and seconds <= _LONGEST_SECONDS:
             self._add(at, batch)
 
+    def restore(
+        self, now: float, offset: float, records: Sequence[Record], reloads: Sequence[Event], *, reported: bool
+    ) -> None:
+        """Take what a history file has: records of minutes, and reloads. now: monotonic seconds; offset: from these to
+        epoch seconds; reported: whether the journal has a judgement of the last reload."""
+        usual: list[Record] = []
+        timed: list[tuple[float, Record | Event]] = [
+            *((record.until, record) for record in records),
+            *((event.time, event) for event in reloads),
+        ]
+        for _, each in sorted(timed, key=itemgetter(0)):
+            if isinstance(each, Event):
+                self._restored, usual = explain_records(usual), []
+                self._begin(each.time - offset, each)
+            elif (batch := make_batch(each.window)) and self._add(each.until - offset, batch):
+                usual = [*usual, each][-_USUAL_MINUTES:]
+        self._restored = explain_records(usual)
+        if deploy := self.latest:
+            self._judge(deploy, None)
+            deploy.reported = deploy.judgement.status if reported else ""
+            if now - deploy.at > AFTER_SECONDS and deploy.judgement.status in ("early", "unknown"):
+                self.latest = None
+
     def _begin(self, at: float, event: Event) -> None:
         """Begin to judge a reload. Workers that were replaced in turn are neither before nor after it."""
-        latest, watch = self.latest, self._watch
-        repeats = latest is not None and at - latest.at < SETTLED_SECONDS
-        if latest is None or not repeats:
-            self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
-            usual = self._usual
-            explains = _explain(watch, usual) if usual else None
-            latest = Deploy(event.time, event.time, at, 1, self._batches, explains, Start(at))
+        latest = self.latest
+        if latest and at - latest.at < SETTLED_SECONDS and at - latest.before_until <= STALE_SECONDS:
+            latest = replace(
+                latest,
+                time=event.time,
+                at=at,
+                reloads=latest.reloads + 1,
+                start=Start(at),
+                after=Batches(),
+                parts=(),
+                routes=(),
+                explains_after=None,
+                reported="",
+            )
         else:
-            before, reloads = latest.before, latest.reloads + 1
-            latest = Deploy(event.time, latest.first, at, reloads, before, latest.explains_before, Start(at))
+            self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
+            before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
+            explains = self._explain(self._usual) if before else None
+            latest = Deploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
+        self._restored = None
         self._due_at = at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
-    def _add(self, at: float, batch: Batch) -> None:
+    def _explain(self, window: Window | None) -> Side | None:
+        """What explains the time until now: a window, or what was restored as long as that is longer."""
+        if window and (self._restored is None or window.seconds >= LEAST_AFTER):
+            return explain_window(self._watch, window, self._room)
+        return self._restored
+
+    def _add(self, at: float, batch: Batch) -> bool:
+        """Add a batch that ends at `at`; whether it counts, because it is not of a start."""
         deploy = self.latest
         if deploy and not deploy.start.is_over(batch, at):
-            return
+            return False
+        if at - self._added_at > STALE_SECONDS:
+            self._batches = Batches()
         self._batches.add(batch)
         self._batches.keep(int(BEFORE_SECONDS / BATCH_SECONDS))
-        if deploy and not deploy.is_over:
+        self._added_at = at
+        if deploy and at - deploy.at <= AFTER_SECONDS and not deploy.is_over:
             deploy.after.add(batch)
+        return True
 
     def judge_if_due(self, at: float) -> None:
         """Judge the latest deploy, at the monotonic time `at` of the last reading, unless that was done a moment ago or
@@ -217,43 +282,42 @@ class DeployWatch:
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
             self._usual = watch.history.window(min(BEFORE_SECONDS, at - began))
+            self._room = find_room(watch, min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
             deploy.is_over = True
             deploy.before = deploy.after = Batches()
             return
-        window = self._usual
-        expected = 1.0
-        if window and deploy.start.ended_at is not None:
-            deploy.explains_after = _explain(watch, window)
-            if then := deploy.explains_before:
-                expected = expect_time(then.window, window)
-                deploy.parts = list_parts(then, deploy.explains_after)
-                deploy.routes = list_routes(then, deploy.explains_after)
-        overloaded = deploy.explains_before is not None and deploy.explains_before.is_full
-        before, after = Sides(list(deploy.before)), Sides(list(deploy.after))
-        deploy.judgement = judge(before, after, expected, overloaded=overloaded)
+        self._judge(deploy, self._usual)
         status = deploy.judgement.status
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
             now = watch.reading.time if watch.reading else deploy.time
-            title = describe(deploy.judgement, deploy.name, None, deploy.parts)
+            title = deploy.describe(None)
             watch.recorder.journal.add(now, "deploy_judged", title)
+
+    def _judge(self, deploy: Deploy, window: Window | None) -> None:
+        """Judge a deploy. window: since its start has ended, None if that is not known."""
+        expected = 1.0
+        if deploy.start.ended_at is not None and (explains := self._explain(window)):
+            deploy.explains_after = explains
+            if then := deploy.explains_before:
+                expected = expect_time(then.window, explains.window)
+                deploy.parts = list_parts(then, explains)
+                deploy.routes = list_routes(then, explains)
+        overloaded = deploy.explains_before is not None and deploy.explains_before.is_full
+        before, after = Sides(list(deploy.before)), Sides(list(deploy.after))
+        deploy.judgement = judge(before, after, expected, overloaded=overloaded)
 
     def find_worse(self, now: float) -> Mapping[Subject, bool] | None:
         """For each quantity, whether it became worse with the last deploy; None without one in the last day. now:
         monotonic seconds."""
         deploy = self.latest
-        if deploy is None or now - deploy.at > _KNOWN_SECONDS:
+        if deploy is None or now - deploy.at > KNOWN_SECONDS:
             return None
         worse = {change.subject for change in deploy.judgement.worse}
         return {subject: subject in worse for subject in SUBJECTS}
-
-
-def _explain(watch: Watch, window: Window) -> Side:
-    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
-    return Side(window, times, compute_routes(watch.routes.of(window)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +337,7 @@ class _Sums:
         return cls(
             requests=sum([worker.requests - worker.static_requests for worker in workers]),
             time=sum_if_all_known([worker.running_time for worker in workers]),
-            cpu=sum_if_all_known([_cpu(worker) for worker in workers]),
+            cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
             errors=sum([worker.exceptions + worker.write_errors + worker.lost for worker in workers]),
             workers=tuple([(worker.respawns, worker.resident_bytes) for worker in workers]),
         )
@@ -295,7 +359,3 @@ class _Sums:
             float(max(0, self.errors - before.errors)),
             sum(grown) / len(grown) if grown else None,
         )
-
-
-def _cpu(worker: WorkerTotals) -> float | None:
-    return None if worker.cpu_seconds is None else worker.cpu_seconds + worker.children_cpu_seconds

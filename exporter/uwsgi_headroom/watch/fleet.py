@@ -30,6 +30,7 @@ from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Last
 from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer
+from uwsgi_headroom.watch.restoring import restore_deploys
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
@@ -114,10 +115,14 @@ class Fleet:
         """Read the logs of the servers that have one, until cancelled."""
         await supervise("log", self._log_reader.run, self.restarts)
 
+    async def _restore_deploys(self) -> NoReturn:
+        await supervise("restore", functools.partial(restore_deploys, self.watches, self.clock), self.restarts)
+
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
         logs = asyncio.create_task(self.read_logs(), name="read logs")
+        restoring = asyncio.create_task(self._restore_deploys(), name="restore deploys")
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -143,6 +148,7 @@ class Fleet:
                     self._globbed.take(matches)
         finally:
             logs.cancel()
+            restoring.cancel()
             for task in tasks.values():
                 task.cancel()
 

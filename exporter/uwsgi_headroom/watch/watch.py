@@ -118,7 +118,7 @@ class Watch:
         self.other_programs = OtherPrograms()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(self)
+        self.deploys = DeployWatch(self, is_restored=writer is None)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None

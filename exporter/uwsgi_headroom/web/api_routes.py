@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
-from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_times, describe_last
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_last, compare_times
 from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.errors import HistoryFileError
@@ -259,7 +259,7 @@ async def _compare(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
 
     async def make() -> bytes:
         if is_last:
-            return msgspec.json.encode(describe_last(watch, fleet.clock.epoch()))
+            return msgspec.json.encode(await compare_last(watch, fleet.clock))
         try:
             return msgspec.json.encode(await compare_times(watch, fleet.clock, times))
         except HistoryFileError as error:

@@ -167,10 +167,14 @@ LONGEST_FUNCTION = 50
 """In characters: of a longer name, the end is written."""
 
 
+def short_function(function: str) -> str:
+    """The name of a function, or its end."""
+    return function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"
+
+
 def code_place(function: str, file: str, line: int) -> str:
     """A line of code, with the last two parts of the path: `query_orders (shop/orders.py:3)`."""
-    short = function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"
-    return f"{short} ({'/'.join(file.split('/')[-2:])}:{line})"
+    return f"{short_function(function)} ({'/'.join(file.split('/')[-2:])}:{line})"
 
 
 def counted(count: int, noun: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tools.bench import table
-from tools.bench.deploys import real
+from tools.bench.deploys import application, real
 from tools.bench.deploys.simulated import Deploy, Fault, Server, follow
 from uwsgi_headroom.analysis.deploys.judgement import Subject
 
@@ -27,6 +27,8 @@ BEGIN, END = "<!-- bench:deploys -->", "<!-- /bench:deploys -->"
 
 MOST_FALSE = 1 / 200
 LEAST_POWER = 0.9
+MINUTES_BEFORE = 2400
+"""Seconds that an exporter takes of its history file."""
 
 
 def draw_server(random: np.random.Generator) -> Server:
@@ -47,6 +49,11 @@ def draw_server(random: np.random.Generator) -> Server:
 
 def draw_unchanged(random: np.random.Generator) -> Deploy:
     return Deploy(draw_server(random), int(random.uniform(900, 1800)), 1800)
+
+
+def draw_minutes(random: np.random.Generator) -> Deploy:
+    """As `draw_unchanged`, and what was before it is in the history file of an exporter that was restarted."""
+    return Deploy(draw_server(random), MINUTES_BEFORE, 1800, step=60)
 
 
 def draw_day(random: np.random.Generator) -> Deploy:
@@ -145,13 +152,20 @@ def main() -> int:
     parser.add_argument(
         "--real", type=int, default=0, metavar="ROUNDS", help="rounds of twenty real deploys (default 0)"
     )
+    parser.add_argument("--application", action="store_true", help="only deploy versions of a real one, for 23 minutes")
     options = parser.parse_args()
+    if options.application:
+        head = "versions | a request, as clients see it | judged | after | sentence"
+        print(table.render_table(head, application.run()))
+        return 0
     kept = True
     with ProcessPoolExecutor(options.jobs) as pool:
         everything = partial(run_all, pool)
         unchanged = everything(1, options.unchanged, draw_unchanged)
         kept &= sum(outcome.status == "worse" for outcome in unchanged) <= MOST_FALSE * len(unchanged)
-        rows = [count_unchanged("steady load", unchanged)]
+        minutes = everything(5, options.unchanged, draw_minutes)
+        kept &= sum(outcome.status == "worse" for outcome in minutes) <= MOST_FALSE * len(minutes)
+        rows = [count_unchanged("steady load", unchanged), count_unchanged("steady load, minutes before it", minutes)]
         rows.append(count_unchanged("the drift of a day", everything(2, options.unchanged // 3, draw_day)))
         first = table.render_table("without a change | deploys | worse | better | no change | too early", rows)
         print(first, flush=True)

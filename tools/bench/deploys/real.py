@@ -83,12 +83,14 @@ class Found:
 
 
 class Surroundings(threading.Thread):
-    """The backend of all servers, and the load of each. The backend answers each line, a number of seconds, after so
-    many seconds."""
+    """The backend of all servers, and the load of each, one of the paths at a time. The backend answers each line, a
+    number of seconds, after so many seconds. seconds: of the requests that were answered, by port, as clients see
+    them."""
 
-    def __init__(self, ports: Sequence[int]) -> None:
+    def __init__(self, ports: Sequence[int], paths: Sequence[str] = ("/",)) -> None:
         super().__init__(daemon=True)
-        self._ports = ports
+        self._ports, self._paths = ports, paths
+        self.seconds: dict[int, list[float]] = {port: [] for port in ports}
         self.port = real_uwsgi.free_port()
         self._loop = asyncio.new_event_loop()
         self.sent = self.failed = 0
@@ -131,21 +133,23 @@ class Surroundings(threading.Thread):
         while True:
             due += chance.expovariate(RATE)
             await asyncio.sleep(max(0.0, due - loop.time()))
-            request = asyncio.create_task(self._request(port))
+            request = asyncio.create_task(self._request(port, chance.choice(self._paths)))
             requests.add(request)
             request.add_done_callback(requests.discard)
 
-    async def _request(self, port: int) -> None:
+    async def _request(self, port: int, path: str) -> None:
         self.sent += 1
+        began = time.perf_counter()
         try:
-            await asyncio.wait_for(_ask(port), 30)
+            await asyncio.wait_for(_ask(port, path), 30)
+            self.seconds[port].append(time.perf_counter() - began)
         except (OSError, asyncio.TimeoutError):
             self.failed += 1
 
 
-async def _ask(port: int) -> None:
+async def _ask(port: int, path: str) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n")
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n".encode())
     await reader.read()
     writer.close()
 
@@ -183,7 +187,7 @@ def run_round(planted: Sequence[Planted], before: float = BEFORE_SECONDS, after:
                 time.sleep(before)
                 for each, server in zip(planted, servers, strict=True):
                     _deploy(each, server, around.port)
-                return _follow(watching, dict(zip(names, planted, strict=True)), after)
+                return follow(watching, dict(zip(names, planted, strict=True)), after)
     finally:
         around.stop()
 
@@ -196,7 +200,8 @@ def _deploy(planted: Planted, server: Uwsgi, port: int) -> None:
         os.kill(server.pid, signal.SIGHUP)
 
 
-def _follow(watching: Exporter, planted: Mapping[str, Planted], seconds: float) -> list[Found]:
+def follow(watching: Exporter, planted: Mapping[str, Planted], seconds: float) -> list[Found]:
+    """What the exporter says of each of these servers, by name, in the next seconds, from when it was certain on."""
     found = {name: Found(each) for name, each in planted.items()}
     began = time.monotonic()
     while time.monotonic() < began + seconds:

@@ -65,6 +65,8 @@ class Deploy:
     size: float = 0.0
     """By which part the time of a request grows (`cpu`: the CPU time); exceptions in parts of the requests; bytes a
     second of a mean worker."""
+    step: int = 1
+    """Seconds of a batch before it: 60, if those are from the history file of an exporter that was not running."""
 
     @property
     def changed(self) -> Server:
@@ -152,6 +154,12 @@ def _grow(server: Server, seconds: int, age: int, random: np.random.Generator) -
     return [float(each) for each in np.diff(pages)]
 
 
+def _join(batches: list[Batch], number: int) -> list[Batch]:
+    """Each `number` of neighbours as one; a rest is left out. What a simulated server does is always known."""
+    groups = zip(*[iter(batches)] * number, strict=False)
+    return batches if number == 1 else [Batch(*map(math.fsum, zip(*group, strict=True))) for group in groups]
+
+
 LOOKS = (*range(120, 600, int(LOOK_SECONDS)), *range(600, 3601, int(LATER_LOOK_SECONDS)))
 """Seconds after the start at which a deploy is looked at, as by the exporter."""
 
@@ -159,7 +167,7 @@ LOOKS = (*range(120, 600, int(LOOK_SECONDS)), *range(600, 3601, int(LATER_LOOK_S
 def follow(deploy: Deploy, random: np.random.Generator) -> Iterator[tuple[int, Judgement]]:
     """What is judged at each look, with the seconds since the reload. Ends when it is worse, or better."""
     drift = _find_drift(deploy.server, deploy.before + deploy.after, random)
-    before = Sides(run_server(deploy.server, deploy.before, 7200, random, drift))
+    before = Sides(_join(run_server(deploy.server, deploy.before, 7200, random, drift), deploy.step))
     whole = run_server(deploy.changed, deploy.after, 0, random, drift, deploy.before)
     start = _find_start(whole)
     for look in LOOKS:

@@ -5,7 +5,7 @@ What is here is not judged: it says where a judged change comes from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,12 +13,15 @@ from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.routes import RouteFigures
 from uwsgi_headroom.analysis.wait_states import compute_waits
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.states import WAITS
 
 FULL = 0.2
 """The share of the time with every thread busy from which on a side is overloaded."""
+
+_MOST_OF_PART = 0.5
+"""The least share of a part's growth that a function makes which is named."""
 
 
 class Part(NamedTuple):
@@ -27,6 +30,9 @@ class Part(NamedTuple):
     name: str
     before: float
     after: float
+    function: str = ""
+    """In which most of its growth is, if the code was looked at on both sides."""
+    function_growth: float = 0.0
 
     @property
     def growth(self) -> float:
@@ -36,11 +42,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What explains one side. routes: of the same window, None where they are off."""
+    """What explains one side. routes, code: of the same window, or of its end; None where they are off."""
 
     window: Window
     response_times: ResponseTimes | None = None
     routes: RouteFigures | None = None
+    code: CodeWindow | None = None
+    headroom: float | None = None
+    """The factor by which the load can grow until a limit, and until requests wait."""
+    usable: float | None = None
 
     @property
     def is_full(self) -> bool:
@@ -50,7 +60,9 @@ class Side:
 
 def list_parts(before: Side, after: Side) -> tuple[Part, ...]:
     """What a mean request spends its time on, the part that changed most first; empty if it is not known."""
-    return _compare(_find_parts(before.window), _find_parts(after.window))
+    functions = _find_functions(before), _find_functions(after)
+    parts = _compare(_find_parts(before.window), _find_parts(after.window))
+    return tuple(_name_function(part, *functions) for part in parts)
 
 
 def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
@@ -76,6 +88,32 @@ def _find_parts(window: Window) -> dict[str, float]:
     if rest in parts:
         parts[rest] = max(0.0, parts[rest] - sum(backends.values()))
     return {**parts, **backends}
+
+
+def _find_functions(side: Side) -> dict[tuple[str, str], float]:
+    """Seconds of a mean request, by the name of what it waits for and the function of the application."""
+    code, time = side.code, compute_flow(side.window).response_time
+    seconds: dict[tuple[str, str], float] = {}
+    if code is None or code.off is not None or not code.threads or time is None:
+        return seconds
+    for use in code.lines:
+        for state, looks in use.states.items():
+            place = WAITS[state].name, use.line.function
+            seconds[place] = seconds.get(place, 0.0) + time * looks / code.threads
+    return seconds
+
+
+def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: Mapping[tuple[str, str], float]) -> Part:
+    """The part with the function in which most of its growth is; one that makes less than half of it is not named."""
+    growths = {
+        function: after.get((name, function), 0.0) - before.get((name, function), 0.0)
+        for name, function in {**before, **after}
+        if name == part.name and function
+    }
+    function = max(growths, key=lambda each: growths[each] * (1 if part.growth > 0 else -1), default="")
+    if not before or not after or not function or growths[function] / (part.growth or 1.0) < _MOST_OF_PART:
+        return part
+    return part._replace(function=function, function_growth=growths[function])
 
 
 def _find_routes(side: Side) -> dict[str, float]:

@@ -57,6 +57,13 @@ wholly in one such drift, which nothing in it shows."""
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
 
+_KNOWN = 0.9
+"""The least share of a side's time in which a quantity has to be known."""
+
+_FINE_SECONDS = 5.0
+"""Batches of one second and more are compared as they are; if half of the time is in batches longer than this, as those
+of a history file are, all are joined to that length: sides whose batches differ in length differ in their spread."""
+
 _FILLS_SECONDS = 120.0
 """The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on: half
 of what it will take in ten minutes is there after two."""
@@ -128,10 +135,12 @@ _PAIRS: Mapping[Subject, Callable[[Batch], Pair | None]] = {
 
 
 class Sides:
-    """The batches of one side, by quantity. What is known of a side is computed once."""
+    """The batches of one side, by quantity. What is known of a side is computed once. least: the length in seconds to
+    which batches are joined."""
 
-    def __init__(self, batches: Sequence[Batch]) -> None:
+    def __init__(self, batches: Sequence[Batch], least: float = 0.0) -> None:
         self.batches = batches
+        self.least = least
         self.seconds = sum([batch.seconds for batch in batches])
         self.requests = sum([batch.requests for batch in batches])
         self._sides: dict[Subject, Side | None] = {}
@@ -142,38 +151,58 @@ class Sides:
         return self.requests / self.seconds if self.seconds else 0.0
 
     def of(self, subject: Subject) -> Side | None:
-        """The side of a quantity; None if that is not known throughout."""
+        """The side of a quantity; None if that is not known for nearly all of the time."""
         if subject not in self._sides:
-            pairs = [_PAIRS[subject](batch) for batch in self.batches]
-            known = [pair for pair in pairs if pair is not None]
-            if subject == "memory":
-                known = _join_to(MEMORY_SECONDS, known)
-            # A worker that was just replaced has no growth; a time is known always or never.
-            is_known = len(known) == len(pairs) or subject == "memory"
-            self._sides[subject] = Side(known, relative=subject in _SPENT) if known and is_known else None
+            pairs = [(batch.seconds, _PAIRS[subject](batch)) for batch in self.batches]
+            known = [(seconds, pair) for seconds, pair in pairs if pair is not None]
+            # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
+            # none.
+            is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
+            joined = _join_to(max(self.least, MEMORY_SECONDS if subject == "memory" else 0.0), known)
+            self._sides[subject] = Side(joined, relative=subject in _SPENT) if joined and is_known else None
         return self._sides[subject]
+
+    @property
+    def step(self) -> float:
+        """The length in seconds of the batches, or of longer ones, in which half of the time is."""
+        passed = 0.0
+        for seconds in sorted([batch.seconds for batch in self.batches], reverse=True):
+            passed += seconds
+            if 2 * passed >= self.seconds:
+                return seconds
+        return 0.0
 
     def half(self, place: int) -> Sides:
         """The first half of the batches (0), or the second one (1)."""
         middle = len(self.batches) // 2
-        return Sides(self.batches[middle:] if place else self.batches[:middle])
+        return Sides(self.batches[middle:] if place else self.batches[:middle], self.least)
 
 
-def _join_to(seconds: float, pairs: Sequence[Pair]) -> list[Pair]:
-    """Neighbouring pairs of an amount and a time, joined to such a length; a shorter rest is left out."""
+def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
+    """Neighbouring pairs, each with its seconds, joined to such a length; a shorter rest is left out."""
     joined: list[Pair] = []
-    amount = length = 0.0
-    for each, time in pairs:
-        amount, length = amount + each, length + time
-        if length >= seconds:
-            joined.append((amount, length))
-            amount = length = 0.0
+    length = amount = weight = 0.0
+    for seconds, (more, heavier) in pairs:
+        length, amount, weight = length + seconds, amount + more, weight + heavier
+        if length >= least:
+            joined.append((amount, weight))
+            length = amount = weight = 0.0
     return joined
+
+
+def _make_alike(before: Sides, after: Sides) -> tuple[Sides, Sides]:
+    """Both sides with batches of the length of the longer ones, if these are long."""
+    step = max(before.step, after.step)
+    if step <= _FINE_SECONDS:
+        return before, after
+    least = 0.8 * step  # a minute of a history file may be a second short
+    return Sides(before.batches, least), Sides(after.batches, least)
 
 
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
     """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
     of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
+    before, after = _make_alike(before, after)
     judgement = Judgement(
         "early",
         requests=(round(before.requests), round(after.requests)),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, name_growth
+from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.words.formats import byte_size, counted, duration, fine_percent, percent
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, percent, short_function
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
+
+_NOTED_ROOM = 0.1
+"""The least change of the headroom that is named. Longer requests may also wait longer, so it need not shrink."""
 
 _BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
@@ -32,8 +35,25 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
     return f"{opening} {first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
 
 
+def describe_room(judgement: Judgement, before: Side | None, after: Side | None) -> str:
+    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not, or is
+    not known on both sides."""
+    if judgement.status not in ("worse", "better") or before is None or after is None:
+        return ""
+    rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)
+    sign = -1 if judgement.status == "worse" else 1
+    changed = [
+        f"{factor(then)} → {factor(now)} {name}"
+        for name, then, now in rooms
+        if then and now and sign * (now / then - 1) >= _NOTED_ROOM
+    ]
+    return f" Headroom {', '.join(changed)}." if changed else ""
+
+
 def _too_early(judgement: Judgement) -> str:
     done = judgement.requests[1]
+    if not done and judgement.seconds[1]:
+        return "there was no request since then"
     if not done:
         return "the start stands apart, a minute and 100 requests"
     if judgement.needed is None:
@@ -70,11 +90,16 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
     word = "longer" if longer else "less"
     text = f"a request takes {_size(change)} {word} ({_span(change)})"
     growth = change.after - change.before
-    reasons = [", ".join(f"{part.name} {_signed(part.growth)}" for part in name_growth(parts, growth))]
+    reasons = [", ".join(map(_describe_part, name_growth(parts, growth)))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {_signed((judgement.expected - 1) * change.before)}")
     why = "; ".join(filter(None, reasons))
     return f"{text}: {why}" if why else text
+
+
+def _describe_part(part: Part) -> str:
+    text = f"{part.name} {_signed(part.growth)}"
+    return f"{text} (`{short_function(part.function)}` {_signed(part.function_growth)})" if part.function else text
 
 
 def _size(change: Change) -> str:
