@@ -68,7 +68,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                         (24, 12),
                         {
                             "server": Column(links=links.to_server(), width=130),
-                            "instance": Column(width=165),
+                            "instance": Column(width=140),
                             **verdicts.columns(),
                             "limit": Column(),
                             "job": hidden,
@@ -79,7 +79,7 @@ def dashboard(t: Thresholds) -> Dashboard:
                             "Users wait": Column("s", width=95),
                             "Rank": hidden,
                         },
-                        called={**called, "verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
+                        called={**called, **verdicts.CALLED},
                         tall=True,
                     ),
                 ],

@@ -71,11 +71,24 @@ def _first_screen(t: Thresholds) -> Panels:
             (24, 4),
             verdicts.columns(),
             {"Since": Column("dateTimeFromNow", words=verdicts.BEFORE_WATCH, width=150)},
-            called={"verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
+            called=verdicts.CALLED,
             empty="not judged yet",
         ),
-        figure(verdict.USERS_WAIT, 6, threshold_colours.none(), named=True),
-        figure(verdict.SERVED, 4, threshold_colours.none(), named=True, decimals=1),
+        figure(
+            verdict.USERS_WAIT,
+            6,
+            threshold_colours.none(),
+            named=True,
+            overrides=[named("in the queue", ("thresholds", threshold_colours.queue_wait(t).build()))],
+        ),
+        figure(
+            verdict.SERVED,
+            4,
+            threshold_colours.none(),
+            named=True,
+            decimals=1,
+            overrides=[named("refused", ("thresholds", threshold_colours.refused().build()))],
+        ),
         figure(
             objective.NOW,
             6,
@@ -86,6 +99,7 @@ def _first_screen(t: Thresholds) -> Panels:
             overrides=[
                 *(named(share, ("unit", "percentunit")) for share in ("good", "asked for")),
                 *coloured(dict.fromkeys(("good", "asked for"), threshold_colours.PLAIN)),
+                named("budget burns", ("unit", "suffix:x allowed")),
             ],
         ),
         figure(
