@@ -99,7 +99,6 @@ def _first_screen(t: Thresholds) -> Panels:
             overrides=[
                 *(named(share, ("unit", "percentunit")) for share in ("good", "asked for")),
                 *coloured(dict.fromkeys(("good", "asked for"), threshold_colours.PLAIN)),
-                named("budget burns", ("unit", "suffix:x allowed")),
             ],
         ),
         figure(

@@ -25,8 +25,8 @@ def columns() -> dict[str, Column]:
     """The columns of `uwsgi_verdict_info`, with the label `do` for what to do. Words have the width that is left."""
     words = {code: (STATUSES[code].word if code in STATUSES else code.upper(), at) for code, at in COLOURS.items()}
     return {
-        "verdict": Column(words=words, width=90),
-        "harm": Column(words={code: (word, _felt(code)) for code, word in HARMS.items()}, width=85),
+        "verdict": Column(words=words, width=85),
+        "harm": Column(words={code: (word, _felt(code)) for code, word in HARMS.items()}, width=80),
         "cause": Column(words={code: (each.name, "text") for code, each in CAUSES.items()}, wraps=True),
         "do": Column(words={code: (each.act or "-", "text") for code, each in CAUSES.items()}, wraps=True),
     }

@@ -309,9 +309,9 @@ def explain_saturation(figures: Figures) -> Explanation | None:
     which = "" if named else " Give your backends names (`--backends`) to see which one."
     return Explanation(
         f"{what} is saturated",
-        f"{see_backends(list_saturated(figures, saturation))}. If this began with a deploy, roll it back. Then make the "
-        f"queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or processes "
-        f"would wait in it as well{_say_most(figures, saturation)}.{which}",
+        f"{see_backends(list_saturated(figures, saturation))}. If this began with a deploy, roll it back. Then make "
+        f"the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
+        f"processes would wait in it as well{_say_most(figures, saturation)}.{which}",
     )
 
 
@@ -491,8 +491,8 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 def _say_demand(figures: Figures) -> str:
     """The offered work, to follow the change; empty if it is unknown."""
     if overload := find_overload(figures):
-        retries = ", counting retries" if count_refused(figures.window, figures.server.queues) else ""
-        return f": about {overload:.1f} times as many requests arrive as are served{retries}"
+        about = "with retries," if count_refused(figures.window, figures.server.queues) else "about"
+        return f": {about} {overload:.1f} times as many requests arrive as are served"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
         return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0}"

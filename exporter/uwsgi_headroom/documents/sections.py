@@ -54,7 +54,11 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
 def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
     flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(flow, waiting=judge_waiting(figures.longest_wait[0]), refused=count_refused(figures.window, figures.server.queues))
+    return msgspec.structs.replace(
+        flow,
+        waiting=judge_waiting(figures.longest_wait[0]),
+        refused=count_refused(figures.window, figures.server.queues),
+    )
 
 
 def build_balance(balance: evenness.Balance) -> schema.Balance:

@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.journal.events import KINDS, Kind
 from uwsgi_headroom.journal.recorder import Verdict
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
@@ -151,15 +151,13 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
         (server.observation, server.observation.verdict, server.observation.verdict.since) for server in scrape.servers
     ]
     judged += [
-        (observation, None, observation.down_since)
-        for _, observation in scrape.observations
-        if not observation.reading
+        (observation, None, observation.down_since) for _, observation in scrape.observations if not observation.reading
     ]
     yield gauge(
         "uwsgi_verdict_info",
         "The verdict on which two judgements agree (ok, warning, critical, unknown or down), and its cause: the code "
-        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it most, down, or "
-        "none; always 1.",
+        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it, down, or none; "
+        "always 1.",
         [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(
@@ -170,10 +168,8 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def _label_verdict(observation: Observation, verdict: Verdict | None) -> tuple[str, ...]:
+def _label_verdict(observation: Observation, verdict: Verdict | None) -> LabelSet:
     """The labels of a verdict; None if the server is down."""
     if verdict is None:
         return labels_of(observation, verdict="down", cause="down", harm="down")
-    return labels_of(
-        observation, verdict=verdict.status, cause=verdict.code or NO_CAUSE, harm=verdict.harm or NO_CAUSE
-    )
+    return labels_of(observation, verdict=verdict.status, cause=verdict.code or NO_CAUSE, harm=verdict.harm or NO_CAUSE)

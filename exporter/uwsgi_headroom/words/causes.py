@@ -28,7 +28,9 @@ CAUSES: Mapping[str, Cause] = {
     NO_CAUSE: Cause("Nothing is wrong"),
     "down": Cause("The server does not answer", "Open a page through the web server; if it fails, start uWSGI"),
     "accept_blocked": Cause("Workers idle while requests wait", f"{CHECK}: it names who holds the lock"),
-    "application_lock": Cause("Threads wait for a lock of the application", "Run `uwsgi-headroom check --code` on the host: it names the line"),
+    "application_lock": Cause(
+        "Threads wait for a lock of the application", "Run `uwsgi-headroom check --code`: it names the line"
+    ),
     "backend_saturated": Cause("A backend is saturated", f"{CHECK}: it names the backend"),
     "cache_full": Cause("A cache of uWSGI is full", "Give the cache more items or blocks, or let items expire sooner"),
     "cheaper_does_not_scale": Cause("Cheaper mode keeps workers in reserve while requests wait", "Raise `cheaper`"),

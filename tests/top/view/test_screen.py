@@ -177,7 +177,7 @@ def test_what_is_old_says_so() -> None:
     drawn = lines(screen_model(watch.document()), AT_IT)
     assert "down, last read 65 s ago" in drawn[0]
     assert drawn[1].startswith("DOWN  connection refused: nothing listens here")
-    assert any(line.startswith("served       nothing: the server is down; 5.0/s before") for line in drawn)
+    assert any(line.startswith("served       nothing: the server is down; 5.00/s before") for line in drawn)
     assert any("last figures, before the server went down" in line for line in drawn)
     assert not any(re.search(r"\bbusy\b|\bidle\b|\d/\d|^queue|^in service", line) for line in drawn[1:-1])
     assert "headroom     not known: the server is down" in [line.rstrip(" ▁▂▃▄▅▆▇█0123456789sm") for line in drawn]
