@@ -156,8 +156,8 @@ def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_verdict_info",
         "The verdict on which two judgements agree (ok, warning, critical, unknown or down), and its cause: the code "
-        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it, down, or none; "
-        "always 1.",
+        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it, down, or "
+        "none; always 1.",
         [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(

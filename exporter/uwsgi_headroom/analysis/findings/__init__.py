@@ -95,5 +95,6 @@ __all__ = [
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
+    "find_harm",
     "first_act",
 ]
