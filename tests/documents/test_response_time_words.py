@@ -45,12 +45,12 @@ def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> No
         (
             percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.0, high=0.3)),
             True,
-            ["p50 to p90 - (only 2400 requests)", "p95 under 240 ms", "p99 under 300 ms"],
+            ["p50 to p90 - (only 2,400 requests)", "p95 under 240 ms", "p99 under 300 ms"],
         ),
         (
             percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.19, high=0.3)),
             False,
-            ["p50 to p90 - (only 2400 requests)", "p95 under 240 ms", "p99 190 ms to 300 ms"],
+            ["p50 to p90 - (only 2,400 requests)", "p95 under 240 ms", "p99 190 ms to 300 ms"],
         ),
     ],
 )
