@@ -17,8 +17,8 @@ _UNSEEN = (
 )
 
 _BY_STATE = {
-    "lock": "Hold the lock of the application for less time, or make its pool of connections larger: {} wait for it. "
-    "More threads would wait as well.",
+    "lock": "See with `uwsgi-headroom check --code` which line has the lock of the application: {} wait for it. Hold "
+    "it for less time, or make its pool of connections larger. More threads would wait as well.",
     "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
     "wait as well.",
     "backend": "See whether the backend is full: {} wait for it. If it is, make it faster, or let it take more at "

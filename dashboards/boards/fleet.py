@@ -19,7 +19,7 @@ from dashboards.signal import TIMES
 from dashboards.signals import fleet, verdict
 from dashboards.variables import variables, window
 
-NARROW = {"First limit": 110, "Headroom": 85, "Threads busy": 115, "Requests": 90}
+NARROW = {"First limit": 100, "Headroom": 88, "Threads busy": 113, "Requests": 85}
 """Widths in pixels of columns beside the words of verdicts: on a screen of 1440 pixels, no column is cut off."""
 
 
@@ -67,8 +67,8 @@ def dashboard(t: Thresholds) -> Dashboard:
                         fleet.SERVERS,
                         (24, 12),
                         {
-                            "server": Column(links=links.to_server(), width=130),
-                            "instance": Column(width=165),
+                            "server": Column(links=links.to_server(), width=110),
+                            "instance": Column(width=120),
                             **verdicts.columns(),
                             "limit": Column(),
                             "job": hidden,
@@ -76,10 +76,10 @@ def dashboard(t: Thresholds) -> Dashboard:
                         },
                         {
                             **{name: replace(columns[name], width=width) for name, width in NARROW.items()},
-                            "Users wait": Column("s", width=95),
+                            "Users wait": Column("s", width=93),
                             "Rank": hidden,
                         },
-                        called={**called, "verdict": "Verdict", "cause": "What is wrong", "do": "Do"},
+                        called={**called, **verdicts.CALLED},
                         tall=True,
                     ),
                 ],

@@ -38,7 +38,7 @@ def figure(
     *,
     named: bool = False,
     decimals: int | None = None,
-    empty: str = "unknown",
+    empty: str = "-",
     overrides: Sequence[Override] = (),
     height: int = HEIGHT,
 ) -> stat.Panel:

@@ -99,8 +99,20 @@ def spent() -> ThresholdsConfig:
 
 
 def ever_full(t: Thresholds) -> ThresholdsConfig:
-    """The part of the time with a full queue: a ticket if there is any, a page from `queue_full` on."""
-    return _steps(FINE, (0.0001, WARNING), (t.queue_full, CRITICAL))
+    """The part of the time with a full queue: a ticket if there is any, a page from `queue_full` on. No verdict at 0:
+    requests may wait in a queue that is never full."""
+    return _steps(PLAIN, (0.0001, WARNING), (t.queue_full, CRITICAL))
+
+
+def refused() -> ThresholdsConfig:
+    """Refused connections: each is a client without an answer, or with a late one."""
+    return _steps(PLAIN, (0.0001, CRITICAL))
+
+
+def queue_wait(t: Thresholds) -> ThresholdsConfig:
+    """The wait in the listen queue: a warning where users notice it however long a request takes, critical where it may
+    be a page."""
+    return _steps(PLAIN, (t.queue_wait_seconds, WARNING), (t.queue_wait_severe_seconds, CRITICAL))
 
 
 def cpu(t: Thresholds) -> ThresholdsConfig:

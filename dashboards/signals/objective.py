@@ -51,7 +51,7 @@ NOW = signal(
     budget burns: at 1x, the budget of 30 days lasts 30 days, and the objective is just met. {_NO_OBJECTIVE}""",
     Series(f"1 - {_bad('5m')} and {_OBJECTIVE}", "good", now=True),
     Series(_OBJECTIVE, "asked for", now=True),
-    Series(f"{_bad('5m')} / (1 - {_OBJECTIVE})", "burns", now=True),
+    Series(f"{_bad('5m')} / (1 - {_OBJECTIVE})", "budget burns", now=True),
 )
 _LOOKS = 12
 """In an hour."""

@@ -8,6 +8,8 @@ from dashboards.signal import PER_SECOND, Series, signal
 
 RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
 """The verdicts of `uwsgi_verdict_info`, the worst first in a table."""
+FELT = {"clients_refused": 0.9, "queue_wait|saturation|cheaper_does_not_scale": 0.6, "objective_missed": 0.3}
+"""What users feel, among servers of one verdict: who is refused comes before who waits."""
 
 _TCP = f'socket=~"{TCP}"'
 _INFO, _SINCE = "uwsgi_verdict_info", "uwsgi_verdict_since_time_seconds"
@@ -24,9 +26,9 @@ def _since(scope: Scope) -> str:
     return f"({info} * 0 + on ({', '.join(IDENTITY)}) group_left () 1000 * {scope.of(_SINCE)}) or {info} * 0"
 
 
-def _with(verdict: str) -> str:
+def _with(verdict: str, *more: str) -> str:
     """The servers with a verdict."""
-    return FLEET.of(_INFO, f'verdict="{verdict}"')
+    return FLEET.of(_INFO, f'verdict="{verdict}"', *more)
 
 
 VERDICT = signal(
@@ -34,14 +36,16 @@ VERDICT = signal(
     "none",
     """What the exporter judges, and the first thing to do. `uwsgi-headroom check` and the exporter's page say more:
     which worker, which backend, which number. The words are those of the code in `uwsgi_verdict_info`.""",
-    Series(f"max by (verdict, cause, do) ({_with_act(_since(ONE))})", "Since", now=True),
+    Series(f"max by (verdict, harm, cause, do) ({_with_act(_since(ONE))})", "Since", now=True),
 )
-_RANKED = "\nor ".join(f"{rank} * {_with(name)}" for name, rank in RANKS.items())
-RANKED = Series(
-    f"sort_desc(max {BY_SERVER.replace(')', ', verdict, cause, do)')} ({with_service(_with_act(f'({_RANKED})'))}))",
-    "Rank",
-    now=True,
-)
+_FELT = [
+    f"{RANKS[name] + more} * " + _with(name, f'harm=~"{codes}"')
+    for name in ("critical", "warning")
+    for codes, more in FELT.items()
+]
+_RANKED = "\nor ".join([*_FELT, *(f"{rank} * {_with(name)}" for name, rank in RANKS.items())])
+_LABELS = BY_SERVER.replace(")", ", verdict, harm, cause, do)")
+RANKED = Series(f"sort_desc(max {_LABELS} ({with_service(_with_act(f'({_RANKED})'))}))", "Rank", now=True)
 """Each server with its verdict, the worst first."""
 
 NUMBERS = signal(
@@ -74,13 +78,14 @@ SERVED = signal(
     Series(f"sum({ONE.over('uwsgi_listen_overflows_total', '5m')}) and on () {_FULL} > 0", "refused", now=True),
 )
 _LONGEST = f"max({ONE.of('uwsgi_socket_queue_length')})"
+_FIT = f"max({ONE.of('uwsgi_socket_max_queue_length')} > 0)"
 QUEUE = signal(
     "Queue",
     "none",
     """Connections that wait in the longest listen queue now, how many fit, and for which part of the last 5 minutes a
     queue was full. Empty if the queue cannot be measured: the exporter's page shows the reason.""",
-    Series(_LONGEST, "wait", now=True),
-    Series(f"max({ONE.of('uwsgi_socket_max_queue_length')} > 0)", "fit", now=True),
+    Series(f"clamp_max({_LONGEST}, scalar({_FIT})) or {_LONGEST}", "wait", now=True),
+    Series(_FIT, "fit", now=True),
     Series(
         f"max({ONE.over('uwsgi_socket_queue_full_seconds_total', '5m')})"
         f" / max({ONE.over('uwsgi_exporter_observed_seconds_total', '5m')}) and {_LONGEST}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from uwsgi_headroom.analysis.destinations import (
     list_main,
     name_service,
 )
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.record import Destination
 
 
@@ -134,3 +136,19 @@ def test_the_advice_is_that_of_the_kind() -> None:
     assert "`pg_stat_activity`" in advise([postgres])
     assert "faster or fewer. More `threads` help only if b can take more" in advise([figures("b", 1)])
     assert not any("raise" in advise(each).lower() for each in ([silent], [dns], [postgres]))
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "act"),
+    [
+        ("postgres", "10.0.0.5:5432", "`pg_stat_activity` what postgres at 10.0.0.5:5432 runs, and what waits"),
+        ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` what listens there"),
+        ("", "[::1]:80", "`ss -ltnp src [::1]:80` what listens there"),
+        ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` what listens there"),
+        ("", "10.0.0.5:8080", "See what listens at 10.0.0.5:8080, and whether it is overloaded"),
+        ("", "", "Find out which backend it is"),
+    ],
+)
+def test_the_first_act_is_to_look(name: str, address: str, act: str) -> None:
+    """At night nobody makes a query faster: what goes on comes first, with the command that shows it."""
+    assert act in first_act(advise([replace(figures("a", 1), name=name, address=address)]))

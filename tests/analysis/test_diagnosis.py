@@ -13,7 +13,7 @@ from tests.analysis.test_findings import AT
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -283,3 +283,17 @@ def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:
     assert first.settings == (("cheaper", 3), ("cheaper-initial", 3))
     assert "Raise `cheaper` and `cheaper-initial` to 3" in first.change
     assert "Raise `processes`" not in first.change
+
+
+def test_the_worst_harm_is_that_of_the_verdict() -> None:
+    """A refusal comes before a wait, as harm or as the finding itself; full threads are a harm only while they hurt."""
+
+    def found(code: str, severity: Severity = "critical", *harms: Finding) -> Finding:
+        return Finding(code=code, severity=severity, title="It is.", evidence="So.", harms=harms)
+
+    refused, waits, full = found("clients_refused"), found("queue_wait"), found("saturation", "warning")
+    assert find_harm([found("saturation", "critical", waits, refused), found("exceptions")]) == "clients_refused"
+    assert find_harm([found("application_lock", "warning", full)]) is None
+    assert find_harm([found("exceptions"), waits]) is None
+    assert find_harm([waits]) == "queue_wait"
+    assert find_harm([]) is None

@@ -24,7 +24,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Waits
+from uwsgi_headroom.record import Backlog, Waits
 
 TCP = "127.0.0.1:8000"
 MB = 1_000_000
@@ -148,6 +148,19 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
     assert f"about {arrive:.1f} times as many requests arrive as are served" in add_capacity(overloaded)
     always = figures(replace(full, queue_full_seconds={"app.sock": 60.0}), SINGLE, memory(100))
     assert more_processes(always).wanted == 59
+
+
+@pytest.mark.parametrize(("refused", "factor", "threads"), [(2334, "2.0", 11), (20_000, "4.5", 24)])
+def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threads: int) -> None:
+    """2x4 serve 40/s beside a TCP queue that is full for 95 % of the time, and 39/s are refused: that is 2.0 times as
+    many attempts, whatever keeps the queue full. Many retries bound nothing. The retries are the reserve for growth."""
+    window_ = replace(minute(2, 8.0, 41.0, full_seconds=60.0), queue_full_seconds={TCP: 57.0}, overflows=refused)
+    known = figures(window_, SMALL)
+    of_tcp = msgspec.structs.replace(known.server, queues={TCP: Backlog(41, 40, None)})
+    overloaded = compute_figures(replace(window_, refused=refused), of_tcp)
+    assert more_threads(overloaded, 4).threads == threads
+    arrive = f"with retries, {factor} times as many requests arrive as are served"
+    assert f"to {threads}: {arrive}. It then" in add_capacity(overloaded)
 
 
 def test_memory_without_room_is_said() -> None:

@@ -228,7 +228,7 @@ def test_the_sentence_of_a_healthy_server() -> None:
     )
     assert verdict_sentence(known, (), usable=Usable(2.4, "threads")) == "Headroom 2.4x: threads run out first."
     assert verdict_sentence(known, (), usable=Usable(0.9, "threads")) == (
-        "Requests wait only briefly at this load; headroom 2.4x until threads run out."
+        "Requests wait with more load; headroom 2.4x until threads run out."
     )
     assert verdict_sentence(room, (), usable=Usable(1.6, "threads")) == (
         "Headroom at most 1.6x until requests wait; 2.4x until threads run out (CPU is not visible from here)."

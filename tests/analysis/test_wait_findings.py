@@ -288,7 +288,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
     [
         ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more at once"),
         ({"client": 15.0, "cpu": 0.5}, "in front buffer"),
-        ({"lock": 15.0, "sleep": 0.5}, "Find the lock with"),
+        ({"lock": 15.0, "sleep": 0.5}, "See with `py-spy dump"),
         ({"sleep": 15.5}, "Raise `threads` from 8 to 16"),
     ],
 )

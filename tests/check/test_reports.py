@@ -11,6 +11,7 @@ import pytest
 
 from tests.check.documents import busy_server, emperor, unreadable
 from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with_waits
+from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.nagios_report import render_report
@@ -49,19 +50,22 @@ def test_a_worker_that_cannot_be_compared(changes: dict[str, object], state: str
 
 
 @pytest.mark.parametrize(
-    ("usable", "line"),
+    ("usable", "waiting", "line"),
     [
-        (1.6, "  usable       1.6x, then requests begin to wait"),
-        (1.0, "  usable       none: requests begin to wait"),
-        (None, None),
+        (1.6, "none", "  usable       1.6x, then requests begin to wait"),
+        (1.0, "none", "  usable       none: requests wait with more load"),
+        (1.0, "noticed", "  usable       none: requests wait already"),
+        (None, "none", None),
     ],
 )
-def test_usable_headroom_stands_below_the_limits(usable: float | None, line: str | None) -> None:
+def test_usable_headroom_stands_below_the_limits(usable: float | None, waiting: Waiting, line: str | None) -> None:
     """It says how far load can grow until requests wait; it has no line where it is not known."""
     server = busy_server()
     assert server.headroom
+    assert server.flow
     room = msgspec.structs.replace(server.headroom, usable=usable)
-    lines = list(reports.render_lines(msgspec.structs.replace(server, headroom=room)))
+    flow = msgspec.structs.replace(server.flow, waiting=waiting)
+    lines = list(reports.render_lines(msgspec.structs.replace(server, headroom=room, flow=flow)))
     assert [text for text in lines if text.startswith("  usable")] == ([line] if line else [])
     if line:
         assert lines[lines.index(line) - 1].startswith(15 * " ")
@@ -106,7 +110,7 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         "  DO           Raise `threads` from 4 to 16: there are at least 48.0 requests at",
         "               once for 8 threads; at least 74.0/s are served then",
         "  users wait   1.3 s = 1.1 s in the listen queue + 209 ms in service",
-        "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away",
+        "  served       37.0/s; 48 at once for 8 threads; 43.0/s turned away with retries",
     ]
     assert lines[7].startswith("  time ")
     young = msgspec.structs.replace(server, sampling=msgspec.structs.replace(server.sampling, observed_seconds=250.0))

@@ -15,6 +15,7 @@ from alerts import files
 from alerts.thresholds import Thresholds
 from dashboards.signals.verdict import RANKS
 from tools.support.dashboard_queries import NAMES, OUT, board, panels, queries
+from uwsgi_headroom.analysis.findings import OF_WAITING
 from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -301,7 +302,7 @@ def test_the_first_screen_is_the_answer(name: str) -> None:
     figures within a screen (1440x900), all else folded, and no more variables than fit on a line."""
     document = board(name)
     shown = [panel for panel in document["panels"] if panel["type"] != "row"]
-    assert any({"verdict", "cause", "do"} <= _columns(panel) for panel in shown)
+    assert any({"verdict", "harm", "cause", "do"} <= _columns(panel) for panel in shown)
     visible = [each["label"] for each in document["templating"]["list"] if not each.get("hide")]
     assert len(visible) <= 6, visible
     assert len([mark for mark in document["annotations"]["list"] if not mark.get("hide")]) <= 4
@@ -324,6 +325,7 @@ def test_a_verdict_has_the_words_of_the_other_faces(name: str) -> None:
     assert {code: each["text"] for code, each in words["cause"].items()} == {code: c.name for code, c in CAUSES.items()}
     assert {code for code, each in words["do"].items() if each["text"] != "-"} == CAUSES.keys() - {NO_CAUSE}
     assert words["verdict"].keys() == RANKS.keys()
+    assert words["harm"].keys() == {*OF_WAITING, "down", NO_CAUSE}
 
 
 def _columns(panel: dict[str, Any]) -> set[str]:

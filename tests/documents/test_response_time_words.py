@@ -8,6 +8,8 @@ from tests.support.documents_with_response_times import EXAMPLE, LONG, SHORT, UN
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.sentences import describe_objective, describe_percentile, list_percentiles
 
+BOUND = Percentile(share=0.95, seconds=None, low=0.0, high=0.24, under=0.24)
+
 
 @pytest.mark.parametrize(
     ("percentile", "text"),
@@ -40,10 +42,21 @@ def test_a_percentile_with_its_interval(percentile: Percentile, text: str) -> No
             ["p50 to p90 - (only 20 requests)", "p95 480 ms", "p99 - (only 20 requests)"],
         ),
         (percentiles(requests=1), False, ["p50 to p99 - (only 1 request)"]),
+        (
+            percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.0, high=0.3)),
+            True,
+            ["p50 to p90 - (only 2,400 requests)", "p95 under 240 ms", "p99 under 300 ms"],
+        ),
+        (
+            percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.19, high=0.3)),
+            False,
+            ["p50 to p90 - (only 2,400 requests)", "p95 under 240 ms", "p99 190 ms to 300 ms"],
+        ),
     ],
 )
 def test_percentiles_of_a_server(section: ResponseTimes, short: bool, texts: list[str]) -> None:
-    """Only estimates of two sampling intervals and more go without their interval; the others say why there is none."""
+    """Only estimates of two sampling intervals and more go without their interval; the others say why there is none.
+    No percentile is written as less than the bound of a lower one."""
     assert list(list_percentiles(section, short=short)) == texts
 
 

@@ -193,7 +193,7 @@ class TestVerdicts:
         for time, found in enumerate([True, True, False, False, False]):
             verdicts.judge(float(time), "critical" if found else "ok", "So it is.", [finding] if found else [])
             seen.append(verdicts.current)
-        slow = Verdict("critical", "queue_wait", 0.0)
+        slow = Verdict("critical", "queue_wait", 0.0, "queue_wait")
         assert seen == [NO_VERDICT, slow, slow, Verdict("ok", None, 2.0), Verdict("ok", None, 2.0)]
         verdicts.interrupt()
         verdicts.judge(9.0, "ok", "So it is.", [])

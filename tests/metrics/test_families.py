@@ -107,19 +107,19 @@ def no_events(name: str) -> dict[str, float]:
 
 
 def is_down(name: str) -> dict[str, float]:
-    return {f'uwsgi_verdict_info{{cause="down",server="{name}",verdict="down"}}': 1.0}
+    return {f'uwsgi_verdict_info{{cause="down",harm="down",server="{name}",verdict="down"}}': 1.0}
 
 
 def test_a_verdict_is_one_series() -> None:
-    """It names status and cause, and says since when, if that is known; so does a server that is down."""
+    """It names status, cause and harm, and says since when, if that is known; so does a server that is down."""
     shop, since = up("shop", document("minified")), 1_780_000_000.0
-    name = 'uwsgi_verdict_info{cause="%s",server="shop",verdict="%s"}'
+    name = 'uwsgi_verdict_info{cause="%s",harm="%s",server="shop",verdict="%s"}'
     at = 'uwsgi_verdict_since_time_seconds{server="shop"}'
     said = []
     for observation in (
         shop,
         replace(shop, verdict=Verdict("ok")),
-        replace(shop, verdict=Verdict("critical", "queue_wait", since), loaded_at=since - 60),
+        replace(shop, verdict=Verdict("critical", "saturation", since, "clients_refused"), loaded_at=since - 60),
         replace(down("shop"), down_since=since, verdict=Verdict("ok")),
     ):
         found = {key: value for key, value in series(observation).items() if "verdict_" in key and "events" not in key}
@@ -127,10 +127,10 @@ def test_a_verdict_is_one_series() -> None:
         loaded = series(observation).get('uwsgi_last_reload_time_seconds{server="shop"}')
         assert loaded == observation.loaded_at
     assert said == [
-        (None, (name % ("none", "unknown"), 1.0)),
-        (None, (name % ("none", "ok"), 1.0)),
-        (since, (name % ("queue_wait", "critical"), 1.0)),
-        (since, (name % ("down", "down"), 1.0)),
+        (None, (name % ("none", "none", "unknown"), 1.0)),
+        (None, (name % ("none", "none", "ok"), 1.0)),
+        (since, (name % ("saturation", "clients_refused", "critical"), 1.0)),
+        (since, (name % ("down", "down", "down"), 1.0)),
     ]
 
 

@@ -143,7 +143,7 @@ def proven(name: str, called: str = "") -> Observation:
         ),
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
-    verdict = Verdict("critical", "queue_wait", WHEN - 600)
+    verdict = Verdict("critical", "queue_wait", WHEN - 600, "queue_wait")
     return replace(up(called or name, body, host, ROUTES, SLO), code=CODE, verdict=verdict, loaded_at=WHEN - 900)
 
 

@@ -14,8 +14,16 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED, fits
-from uwsgi_headroom.analysis.demand import describe_demand
-from uwsgi_headroom.analysis.destinations import UNKNOWN, advise, describe, list_hanging, list_main
+from uwsgi_headroom.analysis.demand import count_refused, describe_demand
+from uwsgi_headroom.analysis.destinations import (
+    UNKNOWN,
+    DestinationFigures,
+    advise,
+    describe,
+    list_hanging,
+    list_main,
+    see_backends,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
@@ -301,18 +309,25 @@ def explain_saturation(figures: Figures) -> Explanation | None:
     which = "" if named else " Give your backends names (`--backends`) to see which one."
     return Explanation(
         f"{what} is saturated",
-        f"Make the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
+        f"{see_backends(list_saturated(figures, saturation))}. If this began with a deploy, roll it back. Then make "
+        f"the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
         f"processes would wait in it as well{_say_most(figures, saturation)}.{which}",
     )
 
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
+    found = list_saturated(figures, saturation)
+    return found[0].label if found else saturation.name or ""
+
+
+def list_saturated(figures: Figures, saturation: Saturation) -> list[DestinationFigures]:
+    """The saturated backend, as what threads wait for; empty if it is not known which one it is."""
     found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
     if saturation.name:
-        return next((each.label for each in found if each.name == saturation.name), saturation.name)
+        return [each for each in found if each.name == saturation.name][:1]
     main = list_main(found)
-    return main[0].label if len(main) == 1 and main[0].label != UNKNOWN else ""
+    return main if len(main) == 1 and main[0].label != UNKNOWN else []
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
@@ -476,7 +491,8 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 def _say_demand(figures: Figures) -> str:
     """The offered work, to follow the change; empty if it is unknown."""
     if overload := find_overload(figures):
-        return f": about {overload:.1f} times as many requests arrive as are served"
+        about = "with retries," if count_refused(figures.window, figures.server.queues) else "about"
+        return f": {about} {overload:.1f} times as many requests arrive as are served"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
         return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0}"

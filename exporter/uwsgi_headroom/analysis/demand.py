@@ -17,7 +17,7 @@ again. So they are kept apart, as a rate, and only from windows in which a TCP q
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, judge_waiting, ratio, shows_a_limit
@@ -107,6 +107,15 @@ def was_full(window: Window, socket: str) -> bool:
     """Whether a socket's queue was at its limit for a part of the window, so that it turned clients away. A TCP queue
     that reached its limit without an overflow did not."""
     return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
+
+
+def count_refused(window: Window, sockets: Collection[str]) -> float | None:
+    """Connections per second that were refused at these sockets of a server, and clients' further attempts; None if
+    unknown: the kernel counts none at UNIX sockets."""
+    is_uncounted = any(not is_tcp(name) and was_full(window, name) for name in sockets)
+    if window.refused is None or is_uncounted or not any(map(is_tcp, sockets)):
+        return None
+    return ratio(window.refused, window.seconds)
 
 
 def _refused_attempts(window: Window, full: Sequence[str]) -> float | None:

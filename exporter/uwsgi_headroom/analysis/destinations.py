@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -262,19 +263,36 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
             "Run a resolver with a cache on this host, check the name servers in /etc/resolv.conf, and keep "
             "connections open, which need no lookup: more `threads` would wait as well."
         )
-    hints = [_HINTS[each.name] for each in destinations if each.name in _HINTS][:1]
+    named = join_labels(destinations)
     return (
-        f"Make the queries to {join_labels(destinations)} faster or fewer{': ' if hints else ''}{''.join(hints)}. More "
-        f"`threads` help only if {join_labels(destinations)} can take more at once; otherwise they wait as well. More "
-        "CPU does not help."
+        f"{see_backends(destinations)}. If this began with a deploy, roll it back. Then make the queries to {named} "
+        f"faster or fewer. More `threads` help only if {named} can take more at once; otherwise they wait as well. "
+        "More CPU does not help."
     )
 
 
-_HINTS: Mapping[str, str] = {
-    "postgres": "`pg_stat_activity` shows what runs there, and what waits for a lock",
-    "pgbouncer": "`SHOW POOLS` shows how many clients wait for one of its connections",
-    "mysql": "`SHOW FULL PROCESSLIST` shows what runs there, and what waits for a lock",
-    "redis": "`SLOWLOG GET` shows what holds it up, since it runs one command at a time",
-    "mongodb": "`db.currentOp()` shows what runs there",
+def see_backends(destinations: Sequence[DestinationFigures]) -> str:
+    """Where to look first, as a sentence without its full stop: what the first of them is doing, or what it is."""
+    known = next((each for each in destinations if each.name in _LOOKS), None)
+    if known is not None:
+        return f"See in {_LOOKS[known.name].format(label=known.label)}"
+    address = next((each.address for each in destinations if each.address), "")
+    if not address:
+        return "Find out which backend it is, and whether it is overloaded or waits for a lock"
+    what = "and whether it is overloaded or waits for a lock"
+    if address.startswith(("/", "@")):
+        return f"See with `ss -lxp src {shlex.quote(address)}` what listens there, {what}"
+    host = address.rpartition(":")[0]
+    if host.startswith("127.") or host == "[::1]":
+        return f"See with `ss -ltnp src {address}` what listens there, {what}"
+    return f"See what listens at {address}, {what}"
+
+
+_LOOKS: Mapping[str, str] = {
+    "postgres": "`pg_stat_activity` what {label} runs, and what waits for a lock",
+    "pgbouncer": "`SHOW POOLS` how many clients wait for a connection of {label}",
+    "mysql": "`SHOW FULL PROCESSLIST` what {label} runs, and what waits for a lock",
+    "redis": "`SLOWLOG GET` what holds up {label}: it runs one command at a time",
+    "mongodb": "`db.currentOp()` what {label} runs",
 }
 """Where to look first, by the name of the service."""

@@ -117,6 +117,9 @@ WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
 """From the least to the worst."""
 
 
+NOTICED: tuple[Waiting, ...] = ("noticed", "severe")
+
+
 def noticed_wait(response_time: float | None) -> float:
     """The mean wait in seconds from which on requests of a response time in seconds wait noticeably."""
     return min(MOST_WAIT, max(LEAST_WAIT, WAIT_RATIO * (response_time or 0.0)))
@@ -142,7 +145,7 @@ def is_standing(flow: Flow) -> bool:
 
 def shows_a_limit(flow: Flow) -> bool:
     """Whether requests wait in the queue because a resource is scarce."""
-    return judge_waiting(flow) in ("noticed", "severe")
+    return judge_waiting(flow) in NOTICED
 
 
 IDLE_WHILE_WAITING = 0.2

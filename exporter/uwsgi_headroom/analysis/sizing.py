@@ -20,7 +20,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
-from uwsgi_headroom.analysis.demand import SATURATED, was_full
+from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait, shows_a_limit
 from uwsgi_headroom.analysis.usable import erlang_wait
@@ -201,7 +201,9 @@ def count_needed_threads(figures: Figures) -> float | None:
     if demand.is_floor:
         overload = find_overload(figures)
         at_once = demand.at_once + demand.retrying
-        return max((at_once if overload is None else GROWTH * overload * (figures.ceiling or 0)) / RESERVE, in_bursts)
+        if overload is not None:
+            at_once = _growth(figures) * overload * (figures.ceiling or 0)
+        return max(at_once / RESERVE, in_bursts)
     offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
     needed = max(1, ceil(GROWTH * offered / RESERVE))
     if flow.response_time:
@@ -219,7 +221,8 @@ def find_overload(figures: Figures) -> float | None:
     the rate of service, a long queue is in its last state for the part 1 - 1/r of the time, and in its last two for
     1 - 1/r² (the limit of the M/M/c/K queue for large K and r above 1: D. Gross et al., "Fundamentals of Queueing
     Theory", 2008, chapter 2). A queue counts as full in its last two states: Linux lets one more request in than its
-    limit. Clients who were refused and try again count as arrivals, so the factor can be too large.
+    limit. Clients who were refused and try again count as arrivals, and those that wait for a place in a TCP queue take
+    it at once, so the factor can be too large: where the kernel counts refusals, it is at most that of all attempts.
     """
     window, busy, demand = figures.window, figures.flow.observed, figures.demand
     if busy is None or not figures.ceiling or busy < SATURATED * figures.ceiling or not window.observed_seconds:
@@ -230,7 +233,16 @@ def find_overload(figures: Figures) -> float | None:
         return None
     overload = 1 / sqrt(1 - full)
     at_once = (demand.at_once or 0.0) + demand.retrying
-    return overload if GROWTH * overload * figures.ceiling < at_once else None
+    if GROWTH * overload * figures.ceiling >= at_once:
+        return None
+    refused, served = count_refused(window, figures.server.queues), figures.flow.throughput
+    return min(overload, 1 + refused / served) if refused is not None and served else overload
+
+
+def _growth(figures: Figures) -> float:
+    """How much more to expect than `find_overload` says. Counted attempts have the retries in them, which end once all
+    are served; an estimate may be too small."""
+    return GROWTH if count_refused(figures.window, figures.server.queues) is None else 1.0
 
 
 def count_at_once_in_bursts(figures: Figures) -> float:
@@ -289,6 +301,6 @@ def _find_wanted_rate(figures: Figures, model: Model) -> float:
     if not demand.is_floor or demand.at_once is None:
         return GROWTH * throughput / RESERVE
     if overload := find_overload(figures):
-        return GROWTH * overload * throughput / RESERVE
+        return _growth(figures) * overload * throughput / RESERVE
     at_once = (demand.at_once + demand.retrying) / RESERVE
     return max(throughput / RESERVE, at_once / (model.computing + model.waiting))

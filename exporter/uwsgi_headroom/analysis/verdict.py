@@ -24,12 +24,18 @@ def gives_out(limit: Limit, slots: str = "threads") -> str:
     return f"{slots} run out" if limit == "threads" else LIMITS[limit].outcome
 
 
-def usable_clause(usable: float | None, hard: float | None) -> str:
+WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
+"""Where there is no usable headroom. It ends where a wait would be noticed, so that the queue may be empty now."""
+
+
+def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = False) -> str:
     """The usable headroom as a clause, to stand beside the headroom until a limit is reached (`hard`); empty if it is
-    not known or the same."""
+    not known or the same. waiting: whether requests wait noticeably now."""
     if usable is None or hard is None or factor(usable) == factor(hard):
         return ""
-    return f"{factor(usable)} until requests wait" if usable > 1 else "requests begin to wait"
+    if usable > 1:
+        return f"{factor(usable)} until requests wait"
+    return ALREADY if waiting else WITH_MORE
 
 
 def worst_status(findings: Sequence[Finding]) -> Status:
@@ -71,5 +77,5 @@ def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable |
     if usable is None or not until:
         return f"Headroom {most}{factor(hard)}: {first} first"
     if usable.factor <= 1:
-        return f"Requests wait only briefly at this load; headroom {most}{factor(hard)} until {first}"
+        return f"{WITH_MORE.capitalize()}; headroom {most}{factor(hard)} until {first}"
     return f"Headroom {most}{until}; {factor(hard)} until {first}"

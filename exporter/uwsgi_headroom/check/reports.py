@@ -16,7 +16,8 @@ import msgspec
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.capacity import LIMITS
-from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.analysis.littles_law import NOTICED
+from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.request import WORST_FIRST, find_worst
 from uwsgi_headroom.documents import (
@@ -57,6 +58,7 @@ from uwsgi_headroom.words.formats import (
     duration,
     factor,
     fit_duration,
+    in_queue,
     mean_count,
     percent,
     rate,
@@ -138,10 +140,10 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         others = [limit.replace(" ", "\u00a0") for limit in others]
         yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
     if room.usable is not None:
-        yield f"  usable       {_usable(room.usable)}"
+        yield f"  usable       {_usable(room.usable, waiting=flow.waiting in NOTICED)}"
     for socket in server.sockets:
         if socket.mean_queue is not None:
-            waiting = f"{mean_count(socket.mean_queue)} waiting on average, {socket.limit} fit"
+            waiting = f"{in_queue(socket.mean_queue, socket.limit)} waiting on average, {socket.limit} fit"
             yield f"  queue        {waiting}   {socket.name}"
 
 
@@ -154,9 +156,11 @@ def _headroom(room: Headroom, slots: str) -> str | None:
     return "nearly idle" if room.far else None
 
 
-def _usable(factor_: float) -> str:
-    """The usable headroom, as the end of a line."""
-    return f"{factor(factor_)}, then requests begin to wait" if factor_ > 1 else "none: requests begin to wait"
+def _usable(factor_: float, *, waiting: bool) -> str:
+    """The usable headroom, as the end of a line. waiting: whether requests wait noticeably now."""
+    if factor_ > 1:
+        return f"{factor(factor_)}, then requests begin to wait"
+    return f"none: {ALREADY if waiting else WITH_MORE}"
 
 
 def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ import msgspec
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.capacity import count_more_workers
-from uwsgi_headroom.analysis.demand import was_full
+from uwsgi_headroom.analysis.demand import count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.usable import Usable
@@ -24,7 +24,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
-from uwsgi_headroom.record import ServerRecord, Setup, is_tcp
+from uwsgi_headroom.record import ServerRecord, Setup
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
@@ -54,16 +54,11 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
 def build_flow(figures: Figures) -> schema.Flow:
     """Build the section about throughput, times and concurrency of requests."""
     flow = msgspec.convert(figures.flow, schema.Flow, from_attributes=True)
-    return msgspec.structs.replace(flow, waiting=judge_waiting(figures.longest_wait[0]), refused=_refused(figures))
-
-
-def _refused(figures: Figures) -> float | None:
-    """The rate of refused connections; None if unknown: the kernel counts none at UNIX sockets."""
-    window, sockets = figures.window, figures.server.queues
-    is_uncounted = any(not is_tcp(name) and was_full(window, name) for name in sockets)
-    if window.refused is None or is_uncounted or not any(map(is_tcp, sockets)):
-        return None
-    return littles_law.ratio(window.refused, window.seconds)
+    return msgspec.structs.replace(
+        flow,
+        waiting=judge_waiting(figures.longest_wait[0]),
+        refused=count_refused(figures.window, figures.server.queues),
+    )
 
 
 def build_balance(balance: evenness.Balance) -> schema.Balance:

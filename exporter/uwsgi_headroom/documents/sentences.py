@@ -188,11 +188,20 @@ def list_percentiles(
     section: ResponseTimes, shares: Collection[float] = SHARES, *, short: bool = False
 ) -> Iterator[str]:
     """Write these percentiles, such as `p95 480 ms (450 to 520)`. Neighbours with the same text are one. short: without
-    the interval of those that are long enough for a point estimate, and with the others as `300-360`."""
+    the interval of those that are long enough for a point estimate, and with the others as `300-360`. Beside a lower
+    percentile that is only known to be below a bound, a higher one has no estimate below that bound, but its range."""
     texts: list[tuple[str, list[str]]] = []
+    bound = 0.0
     for share in sorted(shares):
         percentile = find_percentile(section, share)
-        text = _describe_missing(section) if percentile is None else _describe(percentile, section, short)
+        if percentile is None:
+            text = _describe_missing(section)
+        elif percentile.seconds is None or percentile.seconds >= bound:
+            text = _describe(percentile, section, short)
+        else:
+            text = _describe_range(percentile, short)
+        if percentile is not None and percentile.seconds is None:
+            bound = max(bound, percentile.under or percentile.high)
         if texts and texts[-1][0] == text:
             texts[-1][1].append(percentile_name(share))
         else:
@@ -230,8 +239,8 @@ def describe_total_time(flow: Flow) -> str:
 
 
 def describe_served(server: Server) -> str:
-    """Write what is served and what is not, such as `37.0/s; 48 at once for 8 threads; 43.0/s turned away`;
-    empty if it is not known."""
+    """Write what is served and what is not, such as `37.0/s; 48 at once for 8 threads; 43.0/s turned away with
+    retries`; empty if it is not known."""
     flow, threads = server.flow, server.threads
     if flow is None or flow.throughput is None:
         return ""
@@ -243,7 +252,7 @@ def describe_served(server: Server) -> str:
         parts.append(f"{write_at_once(flow.observed + waiting)} at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:
-        parts.append(f"{rate(flow.refused)} turned away")
+        parts.append(f"{rate(flow.refused)} turned away with retries")
     elif full and full.full:
         parts.append(f"queue full {percent(full.full)} of the time")
     elif flow.refused == 0:
@@ -311,6 +320,11 @@ def describe_objective(objective: Objective) -> str:
 def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> str:
     is_point = percentile.seconds is None or percentile.seconds >= POINT_INTERVALS * section.interval
     return describe_percentile(percentile, interval=not (short and is_point), to="-" if short else " to ")
+
+
+def _describe_range(percentile: Percentile, short: bool) -> str:
+    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    return f"{low}{'-' if short else ' to '}{high}" if percentile.low else f"under {high}"
 
 
 def _describe_missing(section: ResponseTimes) -> str:

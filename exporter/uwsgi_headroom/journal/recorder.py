@@ -6,10 +6,10 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import localtime, strftime
 
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings import Finding, find_harm
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import ReadError
@@ -226,11 +226,13 @@ AFTER_RELOAD_SECONDS = 900.0
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A verdict that two consecutive judgements agree on. status: `unknown` until there is one; code: of the finding
-    that it is about, None if all is well; since: when the status began (epoch seconds), None if it was the first."""
+    that it is about, None if all is well; since: when the status began (epoch seconds), None if it was the first; harm:
+    the code of the worst harm of waiting that this finding explains, None without one."""
 
     status: Status
     code: str | None = None
     since: float | None = None
+    harm: str | None = None
 
 
 NO_VERDICT = Verdict("unknown")
@@ -247,6 +249,7 @@ class Verdicts:
         self._sentence = ""
         self._candidate: tuple[tuple[Status, str | None], float] | None = None
         self._judgements = 0
+        self._harm: str | None = None
         self.before_outage: frozenset[str] = frozenset()
         """The codes of the findings that there were when the server was last lost."""
         self._findings: dict[str, tuple[float, int]] = {}  # by code: its start (epoch seconds), and its last judgement
@@ -258,18 +261,22 @@ class Verdicts:
         for code, so_far in since.items():
             self._findings[code] = time if so_far is None else so_far, self._judgements
         verdict = status, findings[0].code if status != "ok" else None
+        harm = find_harm(findings) if status != "ok" else None
         if verdict == self._verdict:
             self._sentence, self._candidate = sentence, None
             if self.current.status == "unknown":
-                self.current = Verdict(*verdict, time if self._judgements > 1 else None)
+                self.current = Verdict(*verdict, time if self._judgements > 1 else None, harm)
+            elif harm == self._harm:
+                self.current = replace(self.current, harm=harm)
         elif self._candidate is None or self._candidate[0] != verdict:
             self._candidate = verdict, time
         else:
             before = f"Before: {self._verdict[0]}. {self._sentence}" if self._sentence else ""
             self._journal.add(self._candidate[1], "verdict_changed", f"Verdict: {status}. {sentence}", before)
             same = self.current.status == status
-            self.current = Verdict(*verdict, self.current.since if same else self._candidate[1])
+            self.current = Verdict(*verdict, self.current.since if same else self._candidate[1], harm)
             self._verdict, self._sentence, self._candidate = verdict, sentence, None
+        self._harm = harm
 
     def interrupt(self) -> None:
         """Forget all findings because the server cannot be read: a later finding is a new one."""

@@ -10,7 +10,8 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.journal.events import KINDS, Kind
-from uwsgi_headroom.metrics.family import counter, gauge
+from uwsgi_headroom.journal.recorder import Verdict
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
@@ -146,24 +147,29 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 def _verdicts(scrape: Scrape) -> Iterator[Metric]:
     """The verdict of each server, but not of an emperor or a router: one series, of few labels' values."""
-    judged: list[tuple[Observation, str, str, float | None]] = [
-        (observation, observation.verdict.status, observation.verdict.code or NO_CAUSE, observation.verdict.since)
-        for observation in [server.observation for server in scrape.servers]
+    judged: list[tuple[Observation, Verdict | None, float | None]] = [
+        (server.observation, server.observation.verdict, server.observation.verdict.since) for server in scrape.servers
     ]
     judged += [
-        (observation, "down", "down", observation.down_since)
-        for _, observation in scrape.observations
-        if not observation.reading
+        (observation, None, observation.down_since) for _, observation in scrape.observations if not observation.reading
     ]
     yield gauge(
         "uwsgi_verdict_info",
         "The verdict on which two judgements agree (ok, warning, critical, unknown or down), and its cause: the code "
-        "of the worst finding (docs/severity.md), down, or none; always 1.",
-        [(labels_of(observation, verdict=verdict, cause=cause), 1.0) for observation, verdict, cause, _ in judged],
+        "of the worst finding (docs/severity.md), down, or none; harm: the code of what users feel of it, down, or "
+        "none; always 1.",
+        [(_label_verdict(observation, verdict), 1.0) for observation, verdict, _ in judged],
     )
     yield gauge(
         "uwsgi_verdict_since_time_seconds",
         "Since when the verdict has been what it is, whatever its cause, in epoch seconds. Absent if that was before "
         "the exporter began to watch the server.",
-        [(labels_of(observation), since) for observation, _, _, since in judged],
+        [(labels_of(observation), since) for observation, _, since in judged],
     )
+
+
+def _label_verdict(observation: Observation, verdict: Verdict | None) -> LabelSet:
+    """The labels of a verdict; None if the server is down."""
+    if verdict is None:
+        return labels_of(observation, verdict="down", cause="down", harm="down")
+    return labels_of(observation, verdict=verdict.status, cause=verdict.code or NO_CAUSE, harm=verdict.harm or NO_CAUSE)

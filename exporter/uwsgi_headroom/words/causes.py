@@ -28,8 +28,10 @@ CAUSES: Mapping[str, Cause] = {
     NO_CAUSE: Cause("Nothing is wrong"),
     "down": Cause("The server does not answer", "Open a page through the web server; if it fails, start uWSGI"),
     "accept_blocked": Cause("Workers idle while requests wait", f"{CHECK}: it names who holds the lock"),
-    "application_lock": Cause("Threads wait for a lock of the application", "Hold the lock for less time"),
-    "backend_saturated": Cause("A backend is saturated", "Make the backend faster, or let it take more at once"),
+    "application_lock": Cause(
+        "Threads wait for a lock of the application", "Run `uwsgi-headroom check --code`: it names the line"
+    ),
+    "backend_saturated": Cause("A backend is saturated", f"{CHECK}: it names the backend"),
     "cache_full": Cause("A cache of uWSGI is full", "Give the cache more items or blocks, or let items expire sooner"),
     "cheaper_does_not_scale": Cause("Cheaper mode keeps workers in reserve while requests wait", "Raise `cheaper`"),
     "cheaper_starts_slowly": Cause("Cheaper mode starts workers too late", "Raise `cheaper` and `cheaper-initial`"),
@@ -84,3 +86,14 @@ CAUSES: Mapping[str, Cause] = {
     "workers_stopped": Cause("Workers are stopped", f"{CHECK}: it has the command to resume"),
 }
 """By the codes of findings that can be a warning or critical, and of verdicts without a finding."""
+
+HARMS: Mapping[str, str] = {
+    "down": "not served",
+    "clients_refused": "refused",
+    "queue_wait": "wait",
+    "saturation": "wait",
+    "cheaper_does_not_scale": "wait",
+    "objective_missed": "wait",
+    NO_CAUSE: "-",
+}
+"""What users feel, by the code of a harm, the worst first; they wait where an objective is missed, too."""

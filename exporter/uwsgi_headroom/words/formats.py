@@ -123,6 +123,12 @@ def signed_percent(part: float) -> str:
     return f"{'+' if part >= 0 else ''}{percent(part)}"
 
 
+def in_queue(waiting: float, limit: int | None) -> str:
+    """How many connections wait in a listen queue: at most as many as fit, since Linux lets one more in."""
+    fitting = waiting if limit is None else min(waiting, limit)
+    return str(fitting) if isinstance(fitting, int) else mean_count(fitting)
+
+
 def rate(value: float) -> str:
     """A rate per second: 62.41 is `62.4/s`."""
     return f"{amount(value)}/s"

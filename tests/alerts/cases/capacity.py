@@ -100,8 +100,9 @@ NOT_SEEN = (
     "slow clients, more of them may only wait as well."
 )
 BY_STATE = {
-    "lock": "Hold the lock of the application for less time, or make its pool of connections larger: 4.5 of 7.5 "
-    "threads in service wait for it. More threads would wait as well.",
+    "lock": "See with `uwsgi-headroom check --code` which line has the lock of the application: 4.5 of 7.5 threads in "
+    "service wait for it. Hold it for less time, or make its pool of connections larger. More threads would wait as "
+    "well.",
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
     "clients. More threads would wait as well.",
     "backend": "See whether the backend is full: 4.5 of 7.5 threads in service wait for it. If it is, make it faster, "

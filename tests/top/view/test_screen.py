@@ -74,7 +74,7 @@ def test_the_top_answers_the_questions() -> None:
     ("usable", "width", "line"),
     [
         (1.6, 80, "headroom     2.4x, first limit: threads; 1.6x until requests wait"),
-        (1.0, 80, "headroom     2.4x, first limit: threads; requests begin to wait"),
+        (1.0, 80, "headroom     2.4x, first limit: threads; requests wait with more load"),
         (2.4, 80, "headroom     2.4x, first limit: threads"),
         (None, 80, "headroom     2.4x, first limit: threads"),
         (1.6, 64, "headroom     2.4x, first limit: threads"),
@@ -177,6 +177,9 @@ def test_what_is_old_says_so() -> None:
     drawn = lines(screen_model(watch.document()), AT_IT)
     assert "down, last read 65 s ago" in drawn[0]
     assert drawn[1].startswith("DOWN  connection refused: nothing listens here")
+    assert any(line.startswith("served       nothing: the server is down; 5.00/s before") for line in drawn)
+    assert any("last figures, before the server went down" in line for line in drawn)
+    assert not any(re.search(r"\bbusy\b|\bidle\b|\d/\d|^queue|^in service", line) for line in drawn[1:-1])
     assert "headroom     not known: the server is down" in [line.rstrip(" ▁▂▃▄▅▆▇█0123456789sm") for line in drawn]
     drawn = lines(replace(screen_model(hot()), troubles={0: "http://h:1: nothing listens there"}), AT_IT)
     assert drawn[1] == "STALE  http://h:1: nothing listens there"

@@ -28,7 +28,7 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
 from uwsgi_headroom.record import EmperorRecord
@@ -95,5 +95,6 @@ __all__ = [
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
+    "find_harm",
     "first_act",
 ]

@@ -24,6 +24,14 @@ OF_WAITING = ("clients_refused", "queue_wait", "saturation", "cheaper_does_not_s
 """The harms that waiting does, in the order in which users feel them, worst first. `saturation` is one only while
 requests wait."""
 
+
+def find_harm(findings: Sequence[Finding]) -> str | None:
+    """The code of the worst harm of waiting in the finding that a verdict is about, the first one; None without."""
+    found = [each for finding in findings[:1] for each in (finding, *finding.harms)]
+    codes = {each.code for each in found if each.severity == "critical" or each.code != "saturation"}
+    return next((code for code in OF_WAITING if code in codes), None)
+
+
 CAUSES = (
     "workers_paused",
     "reload_waits",

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, in_queue, mean_count, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -98,7 +98,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
-        f"{mean_count(mean)} waiting on average, {backlog.queue} now; {counted_}.",
+        f"{in_queue(mean, backlog.limit)} waiting on average, {in_queue(backlog.queue or 0, backlog.limit)} now; "
+        f"{counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )

@@ -183,7 +183,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "the threads of all processes wait for the lock of one file"
         if is_file
         else "the threads wait for a lock of the application",
-        change=f"Find the lock with {show_calls(figures.server)} and hold it for less time. {_who_waits(figures.lock)}",
+        change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the one inside does. "
+        f"If this began with a deploy, roll it back. Then hold the lock for less time. {_who_waits(figures.lock)}",
     )
 
 

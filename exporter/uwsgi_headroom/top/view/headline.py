@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.littles_law import NOTICED
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.verdict import usable_clause
 from uwsgi_headroom.documents.response_times import find_percentile
@@ -33,7 +34,7 @@ from uwsgi_headroom.documents.sentences import (
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
 from uwsgi_headroom.top.view.figures import age, cut_middle, use_of
-from uwsgi_headroom.words.formats import chosen, duration, factor, mean_count, mean_threads
+from uwsgi_headroom.words.formats import chosen, duration, factor, in_queue, mean_count, mean_threads, rate
 from uwsgi_headroom.words.states import DOWN_STYLE, LIMITS, STATUSES, WAITS
 
 _LABEL = 13  # columns of the name of a line
@@ -104,6 +105,7 @@ class Part:
 
 def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
     """Build the lines below the verdict: what users feel, where the time goes, then limits and details."""
+    is_down = server.state == "down"
     return [
         *(Part(rank, line) for rank, line in enumerate(_felt(server, width))),
         *_time(server, width),
@@ -115,7 +117,7 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
         *(Part(7, line) for line in route_lines(server, width)),
         *(Part(4 if place == 0 else 11, line) for place, line in enumerate(_queues(server))),
         *(Part(9, line) for line in _identity(server, width)),
-        Part(6, Text()),
+        Part(6, _label("workers").append("their last figures, before the server went down:") if is_down else Text()),
     ]
 
 
@@ -124,7 +126,8 @@ def _felt(server: Server, width: int) -> Iterator[Text]:
     if server.kind != "server":
         return
     if server.state == "down":
-        yield _label("served").append("not known: the server is down. Its last figures:")
+        last = server.flow and server.flow.throughput
+        yield _label("served").append("nothing: the server is down" + (f"; {rate(last)} before" if last else ""))
         return
     waited = describe_total_time(server.flow) if server.flow else ""
     yield _label("users wait").append(waited or "not known", "bold" if waited else "")
@@ -149,7 +152,8 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
             f", first limit: {LIMITS[room.first].name}"
         )
-        usable = usable_clause(room.usable, room.factor)
+        waiting = server.flow is not None and server.flow.waiting in NOTICED
+        usable = usable_clause(room.usable, room.factor, waiting=waiting)
         line.append(f"; {usable}" if usable and line.cell_len + len(usable) + 2 <= width else "")
     yield _with_spark(line, [use_of(value) for value in trend.headroom.factor], 1.0, trend.step, width)
 
@@ -179,7 +183,7 @@ def _limits(server: Server) -> Iterator[Text]:
 
 def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     threads, flow = server.threads, server.flow
-    if threads is None:
+    if threads is None or server.state == "down":
         return
     line = _label("in service")
     if flow and flow.observed is not None:
@@ -300,6 +304,8 @@ def _part_name(part: TimePart) -> str:
 
 
 def _time(server: Server, width: int) -> Iterator[Part]:
+    if server.state == "down":
+        return
     lines = time_lines(server, width)
     if lines:
         yield from (Part(rank, line) for rank, line in zip((2, 8), lines, strict=True))
@@ -329,6 +335,8 @@ def route_lines(server: Server, width: int) -> Iterator[Text]:
 def _queues(server: Server) -> Iterator[Text]:
     """Build the lines of the queues: longest first, then those that are not known. A percentile is of all requests, so
     it stands beside an only queue."""
+    if server.state == "down":
+        return
     p95 = find_percentile(server.queue_waits, 0.95)
     for socket in sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else socket.queue, reverse=True):
         line = _label("queue")
@@ -336,9 +344,10 @@ def _queues(server: Server) -> Iterator[Text]:
             line.append(f"not known: {socket.reason}", "magenta")
         else:
             full = socket.limit is not None and socket.queue >= socket.limit
-            line.append(f"{socket.queue} of {socket.limit}", "bold red" if full else "bold")
+            line.append(f"{in_queue(socket.queue, socket.limit)} of {socket.limit}", "bold red" if full else "bold")
             line.append(", full" if full else "")
-        line.append("" if socket.mean_queue is None else f" ({mean_count(socket.mean_queue)} on average)")
+        mean = socket.mean_queue
+        line.append("" if mean is None else f" ({in_queue(mean, socket.limit)} on average)")
         line.append(f", oldest {duration(socket.oldest_wait)}" if socket.oldest_wait else "")
         line.append(f", p95 {duration(p95.seconds)}" if p95 and p95.seconds and len(server.sockets) == 1 else "")
         yield line.append(f"  {socket.name}", "dim")

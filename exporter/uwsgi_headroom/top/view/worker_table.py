@@ -96,7 +96,9 @@ def _total_lock(server: Server) -> str:
     return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':3}"
 
 
-def _state(worker: Worker, _: Server) -> Text:
+def _state(worker: Worker, server: Server) -> Text:
+    if server.state == "down":
+        return Text(UNKNOWN)
     words = WORKERS[worker.state]
     return Text(f"{words.narrow:5}", words.terminal)
 
@@ -124,7 +126,13 @@ def _restarts(worker: Worker) -> float | None:
     return None if worker.respawns is None else max(0, worker.respawns - 1)
 
 
+def _busy(worker: Worker, server: Server, width: int) -> Text:
+    return Text(f"{UNKNOWN:{width}}") if server.state == "down" else busy_bar(worker, width)
+
+
 def _total_busy(server: Server) -> str:
+    if server.state == "down":
+        return UNKNOWN
     busy = sum_known(server.workers, lambda worker: worker.busy_threads)
     threads = sum_known(server.workers, lambda worker: worker.threads if worker.pid else None)
     return f"{number(busy)}/{number(threads)}" if busy is not None else ""
@@ -167,7 +175,7 @@ SCROLLED = (
         "BUSY      ",
         10,
         lambda worker: worker.busy_threads,
-        lambda worker, _: busy_bar(worker, 10),
+        lambda worker, server: _busy(worker, server, 10),
         lambda server: f"{_total_busy(server):10}",
         "busy",
     ),
@@ -242,7 +250,7 @@ COMPACT = (
         "BUSY     ",
         9,
         lambda worker: worker.busy_threads,
-        lambda worker, _: busy_bar(worker, 9),
+        lambda worker, server: _busy(worker, server, 9),
         lambda server: f"{_total_busy(server):9}",
         "busy",
     ),
