@@ -48,7 +48,7 @@ function queue({ sockets, status }) {
   if (!fullest) return { text: format.NOT_KNOWN, note: sockets.length ? "not measurable" : "no socket is known" };
   const { queue: waiting, limit, mean_queue: mean, full, oldest_wait: oldest } = fullest;
   const notes = [full ? `full ${format.percent(full)} of the time` : `${format.mean(mean)} on average`, oldest ? `oldest ${format.duration(oldest)}` : ""];
-  return { text: `${format.count(waiting)} of ${format.count(limit)}`, note: notes.filter(Boolean).join(", "), tone: waiting >= limit ? status : null };
+  return { text: `${format.count(Math.min(waiting, limit))} of ${format.count(limit)}`, note: notes.filter(Boolean).join(", "), tone: waiting >= limit ? status : null };
 }
 
 const FELT = [
