@@ -85,7 +85,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What will hurt, and how to prevent it. warning: it will, on what is known; info: it may.
+    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
     rule: a stable name; title: what hurts, as one sentence; reason: why; seen: the evidence; lines: to write into the
     configuration; change: what to do if a line is not enough; needs: the first version that has the lines, empty if all

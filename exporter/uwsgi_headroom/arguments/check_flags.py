@@ -6,15 +6,10 @@ from uwsgi_headroom.arguments.parser import Parser, number_between, parse_span, 
 from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
-_STATUSES = (
-    "Exit status, as for a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown: the server could not be read, "
-    "an argument is wrong, or check failed or was interrupted before the first reading. With several servers, the "
-    "worst status counts, in the order critical, warning, unknown, ok."
-)
-
 DESCRIPTION = (
-    "Watch servers, then print a verdict and what to change. With several servers, print a line for "
-    f"each, worst first, then the details of those that are not ok. {_STATUSES}"
+    "Watch servers, then print a verdict and what to change. With several servers, print a line for each, worst first, "
+    "then the details of those that are not OK. The exit status is that of a monitoring plugin. With several servers, "
+    "it is the worst of theirs: critical before warning, warning before unknown, unknown before OK."
 )
 
 

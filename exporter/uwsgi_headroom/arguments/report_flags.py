@@ -8,9 +8,7 @@ from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, p
 DESCRIPTION = (
     "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
     "what users feel, how the load grows, and what to change. The history is in a Prometheus that scrapes the "
-    "exporter, or in the file that `serve --history` writes. Needs the extra `report`. Exit status: 0 if the report is "
-    "written, 3 if it is written, but partial, because the source failed halfway, 1 if nothing is written, 2 if an "
-    "argument is wrong."
+    "exporter, or in the file that `serve --history` writes. Needs the extra `report`."
 )
 
 

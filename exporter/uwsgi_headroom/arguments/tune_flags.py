@@ -17,11 +17,10 @@ from uwsgi_headroom.tune.request import (
 )
 
 DESCRIPTION = (
-    "Find the processes and threads for an application by experiment: start it under a uWSGI of its own on loopback, "
-    "apply a load to a few settings in turn, and recommend the smallest one that is not worse than the best. It never "
-    "loads a server that it did not start, and never changes a file of yours. The application uses its own databases "
-    "and other backends, as always: use test ones. Exit status: 0 with a recommendation, 1 without one or if tune was "
-    "interrupted, 2 if an argument is wrong."
+    "Find the best processes and threads for an application by experiment. tune starts the application under a uWSGI "
+    "of its own on loopback, applies a load to a few settings in turn, and recommends the smallest setting that is not "
+    "worse than the best. It sends requests only to the uWSGI that it started, and changes none of your files. The "
+    "application connects to its databases and other backends as always: give it test ones."
 )
 
 

@@ -77,7 +77,7 @@ def _settings(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="settings_hurt",
             severity="info",
-            title="Settings of this uWSGI will hurt one day.",
+            title="Some settings of this uWSGI will cause trouble later.",
             evidence=" ".join(advice.title for advice in warnings[:_MOST_SETTINGS]),
             change=f"Run `uwsgi-headroom review{f' {server.address}' if server.address else ''}`: it prints the lines "
             "to write.",
