@@ -139,8 +139,8 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=f"Requests are then in service for {answer(served, DURATION)}. Users wait for both; uWSGI's own "
-        "response times do not include the queue.",
+        evidence=f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of "
+        "both. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -163,7 +163,7 @@ def _wait_of_few(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: one in twenty requests waits {value(DURATION)} or longer in the listen "
         "queue",
         acts=(
-            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request fill the threads.",
+            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
             more_capacity(t),
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
         ),

@@ -66,8 +66,9 @@ def _rejected(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
         acts=(
-            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
-            f"Run {CHECK}: it has the line of the log and the option.",
+            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
+            "set.",
+            f"Run {CHECK}: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         ),
         evidence="By the reason: "
@@ -111,7 +112,8 @@ def _descriptors(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
         acts=(
-            f"Restart {workers(fullest)} to gain time: {pids(fullest)} prints the command, and what is lost by it.",
+            f"Restart {workers(fullest)} to buy time: {pids(fullest)} prints the command and says which requests that "
+            "loses.",
             "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
             "If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
         ),
@@ -160,13 +162,14 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads are blocked writing to a pipe that nobody reads",
         acts=(
-            "Restart the program at the other end: the log collector, the service manager's journal, or the "
-            "container's runtime.",
+            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
+            "the container's runtime.",
             f"If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; {pids(f'{ids}{{$self}}')} prints "
             "the PIDs.",
-            "For good, write the log to a file (`logto`), and log less.",
+            "To prevent this permanently, write the log to a file (`logto`), and log less.",
         ),
-        evidence="These threads are in a write to their standard output or error, which is a pipe that takes nothing. "
+        evidence="These threads are writing to their standard output or error. That is a pipe, it is full, and nobody "
+        "reads it. "
         + answer(behind.replace('"}', '",$self}'), TENTH)
         + " threads wait for a pipe, or for a lock that such a thread may hold.",
         dashboard=SERVER_DASHBOARD,
@@ -194,7 +197,8 @@ def _lock_bound(t: Thresholds) -> Alert:
                 "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
                 "`processes` help; more threads only wait as well.",
             ),
-            evidence="Whatever holds the lock is done by one request at a time. It is not the interpreter lock.",
+            evidence="Only one request at a time can run the code that holds this lock. It is not the interpreter "
+            "lock.",
             dashboard=SERVER_DASHBOARD,
             deploys=True,
         ),

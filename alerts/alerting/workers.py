@@ -60,8 +60,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         acts=(
             f"See what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints its PID and the commands.",
             "Give what it waits for a timeout: the calls of the application to databases and services.",
-            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it ends all requests of "
-            "the worker.",
+            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it kills the worker "
+            "with all of its requests.",
         ),
         evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
         "s by default.",
@@ -71,8 +71,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and what is lost by it. New ones get "
-        "stuck again unless the database, service or lock that they wait for is back."
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command and says which requests that loses. New "
+        "requests get stuck as well until the database, service or lock that they wait for works again."
     )
     page = replace(
         ticket,
@@ -160,7 +160,7 @@ def _harakiri(t: Thresholds) -> Alert:
             "If it is always the same one, fix it, or set timeouts on what it calls.",
             "Raise `harakiri` only for requests that are meant to take that long.",
         ),
-        evidence=f"It ended {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is killed is "
+        evidence=f"It killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is killed is "
         "lost, and no counter includes it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
@@ -225,10 +225,10 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting, {value(WHOLE)} times in {r}",
         acts=(
-            "See in uWSGI's log why they end: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
-            "Fault` (a C extension), `HARAKIRI`, or an import error.",
+            "Read in uWSGI's log why the workers exit: `died, killed by signal 9` (out of memory: see `dmesg`), "
+            "`Segmentation Fault` (a C extension), `HARAKIRI`, or an import error.",
             "If memory ran out, use fewer `processes`, or raise the cgroup's limit.",
-            "If `max-requests` or `reload-on-rss` end the workers, raise them.",
+            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise that limit.",
         ),
         evidence=f"In a loop: {workers(_of_self(looping))}; harakiris: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
@@ -367,14 +367,15 @@ max without (worker_id) (
         summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours",
         acts=(
             "Set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do not all restart at "
-            "once: it gains time.",
+            "once. This buys time.",
             "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
             "If it began with a release, compare what that changed.",
         ),
         evidence=f"It is {workers(f'topk(1, {growth})')}, and has "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and has grown all the time "
-        "since. Caches are full by now, so this is likely a leak. When memory runs out, the kernel kills a process.",
+        "since. The workers have run long enough for the application's caches to fill, so this is likely a leak. When "
+        "memory runs out, the kernel kills a process.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )

@@ -233,7 +233,8 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that are never completed hold the {slots}",
-            f"Find out first what the requests wait for with which workers end: more {slots} would wait as well.",
+            f"Workers are killed while they serve requests. Find out first what these requests wait for: more {slots} "
+            "would wait as well.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(

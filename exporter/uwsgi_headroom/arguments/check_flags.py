@@ -51,7 +51,7 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--stuck",
         metavar="AGE",
-        help=f"the age from which on a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
+        help=f"the age at which a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--read-locks",

@@ -248,7 +248,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_stuck,
         flag="--stuck",
         metavar="AGE",
-        help="the age from which on a request in service counts as stuck, 1s to 24h, for every server without its own "
+        help="the age at which a request in service counts as stuck, 1s to 24h, for every server without its own "
         "(default {default})",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),

@@ -127,7 +127,7 @@ CASES = [
                     "critical",
                     "uWSGI api on web1:9238 fails its users: 21.0 % of its requests are slow or fail now",
                     acts(
-                        "Follow another alert on this server, if there is one: it names the cause.",
+                        "If there is another alert on this server, do what that one says first: it names the cause.",
                         "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
                         "to do.",
                         "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask "

@@ -160,8 +160,9 @@ CASES = [
         refuses(5, 300),
         "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
         acts(
-            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
-            "Run `uwsgi-headroom check` on the host: it has the line of the log and the option.",
+            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
+            "set.",
+            "Run `uwsgi-headroom check` on the host: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         )
         + "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
@@ -229,14 +230,14 @@ CASES = [
         blocks(1, 3, 0.1),
         "uWSGI api on INSTANCE: 1.0 threads are blocked writing to a pipe that nobody reads",
         acts(
-            "Restart the program at the other end: the log collector, the service manager's journal, or the "
-            "container's runtime.",
+            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
+            "the container's runtime.",
             "If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; `uwsgi-headroom pids api --stuck` "
             "prints the PIDs.",
-            "For good, write the log to a file (`logto`), and log less.",
+            "To prevent this permanently, write the log to a file (`logto`), and log less.",
         )
-        + "These threads are in a write to their standard output or error, which is a pipe that takes nothing. 4.0 "
-        "threads wait for a pipe, or for a lock that such a thread may hold.",
+        + "These threads are writing to their standard output or error. That is a pipe, it is full, and nobody reads "
+        "it. 4.0 threads wait for a pipe, or for a lock that such a thread may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
@@ -256,8 +257,8 @@ CASES = [
             "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
             "`processes` help; more threads only wait as well.",
         )
-        + "Whatever holds the lock is done by one request at a time. It is not the interpreter lock. A mean request "
-        "spends 300 ms of its 400 ms so.",
+        + "Only one request at a time can run the code that holds this lock. It is not the interpreter lock. A mean "
+        "request spends 300 ms of its 400 ms so.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",

@@ -68,7 +68,7 @@ CASES = [
         throttles(2),
         "The emperor api on INSTANCE throttles 2 vassals, which fail to start",
         acts(
-            "Read in the emperor's log why a vassal ends at its start: `journalctl -u UNIT --since -15min`.",
+            "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
             "Correct its release or its configuration; the emperor starts it at its next attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         )
@@ -83,8 +83,8 @@ CASES = [
         waits(0.8),
         "uWSGI api on INSTANCE: one in twenty requests waits 800 ms or longer in the listen queue",
         acts(
-            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request fill "
-            "the threads.",
+            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
+            "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
             "exporter may not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, "
             "a full backend or slow clients, more of them may only wait as well.",

@@ -186,6 +186,6 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
         evidence=evidence,
-        meaning="Users wait for both; uWSGI's own response times do not include the queue.",
+        meaning="Users wait for the sum of both. uWSGI's own response times do not include the wait in the queue.",
         **advise_capacity(figures)._asdict(),
     )
