@@ -69,11 +69,10 @@ or
         evidence="{{ if lt $value 0.0 }}"
         "The exporter restarted, and has not found the server since."
         "{{ else }}"
-        f'Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
-        "{{ else }}unknown{{ end }}. "
-        "`refused` and `not_found`: it is not running, or has not finished loading the application. `timeout`: the "
-        "master is held up; workers may still serve. `permission`: it runs, but the exporter is not allowed to connect."
-        "{{ end }}",
+        f'Most reads fail with the reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
+        "{{ else }}unknown{{ end }}. `refused` and `not_found`: it is not running, or has not finished loading the "
+        "application. `timeout`: the master is blocked; workers may still serve. `permission`: it runs, but the "
+        "exporter is not allowed to connect.{{ end }}",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -107,8 +106,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "there is no uWSGI here, remove the exporter.{{ end }}",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
-        "watched: more match than `sampling.max_servers` allows (400 by default). Servers that have answered keep "
-        "their places.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
+        "watched: more match than `sampling.max_servers` allows (400 by default). Servers that have answered before "
+        "are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
         "exporter's user may not see them. No alert about these servers can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )

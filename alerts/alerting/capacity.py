@@ -103,7 +103,7 @@ min without (limit) (
             '{{ else if eq $limit "interpreters" }}Add `processes` while CPUs are free.'
             "{{ else }}Use more `processes` and fewer `threads`.{{ end }}{{ else }}"
             f"Run {CHECK}.{{{{ end }}}}",
-            f"Run {CHECK} at the busiest time: it says what to raise, and how much that serves.",
+            f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests are then served.",
             "If the peak is a job or one client, move it to another time, or limit it.",
         ),
         evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "

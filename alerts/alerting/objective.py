@@ -105,8 +105,8 @@ def _figures(t: Thresholds, *windows: str) -> str:
 ACTS = (
     "If there is another alert on this server, do what that one says first: it names the cause.",
     f"Run {CHECK}: it says what requests spend their time on, and what to do.",
-    "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask for more than the "
-    "server can do, limit them in the web server.",
+    "If a backend or one kind of request is slow, tell the people who run the backend or wrote the code; if clients "
+    "ask for more than the server can do, limit them in the web server.",
 )
 
 

@@ -356,7 +356,7 @@ LESS_CHILDREN = "Start fewer of these programs at once, for example from a queue
 """The advice about programs that requests start and wait for."""
 
 GET_CPU = (
-    "Find out who has the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
+    "Find out what uses the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
     "uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""
@@ -424,9 +424,9 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests last by "
-        "nature (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If they wait "
-        "for a lock or a full backend, make that faster: more of them would wait as well."
+        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests are meant "
+        "to stay open (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If "
+        "they wait for a lock or a full backend, make that faster: more of them would wait as well."
     )
 
 

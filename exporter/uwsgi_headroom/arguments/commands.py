@@ -203,8 +203,8 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument(
         "--stuck",
         action="store_true",
-        help="the workers with requests that are stuck: in service for "
-        f"{STUCK_SECONDS:g} s or longer, or for the exporter's own --stuck",
+        help=f"only the workers with stuck requests, which have been in service for {STUCK_SECONDS:g} s or longer, or "
+        "for the exporter's own --stuck",
     )
     add_http_config_flag(parser)
     return parser

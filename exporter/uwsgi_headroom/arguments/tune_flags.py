@@ -76,7 +76,7 @@ def _add_load(parser: Parser) -> None:
         metavar="METHODS",
         type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
-        help="replay the paths of these methods of the log, as GET (default GET)",
+        help="take the requests of the log that have these methods, and send each as GET (default GET)",
     )
     parser.add_argument(
         "--clients",

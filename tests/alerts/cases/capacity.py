@@ -87,8 +87,10 @@ def waits(**threads: float) -> list[dict[str, str]]:
 
 
 LIMITED = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
-HOW_MUCH = "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many "
-"requests the server then serves."
+HOW_MUCH = (
+    "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
+    "server then serves."
+)
 PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
@@ -116,8 +118,8 @@ def _low(factor: str, act: str, by_limit: str) -> str:
     return (
         acts(
             act,
-            "Run `uwsgi-headroom check` on the host at the busiest time: it says what to raise, and how much "
-            "that serves.",
+            "Run `uwsgi-headroom check` on the host at the busiest time: it says which setting to raise, and how many "
+            "requests are then served.",
             "If the peak is a job or one client, move it to another time, or limit it.",
         )
         + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. By limit: "

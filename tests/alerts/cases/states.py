@@ -43,7 +43,7 @@ CASES = [
         "uWSGI api on INSTANCE: all 4 workers are paused, and serve nobody",
         acts(
             "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do so once: the same pauses them again.",
+            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses them again.",
             "Check that requests are served again: `uwsgi-headroom check` on the host.",
             "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
         )
@@ -91,7 +91,7 @@ CASES = [
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
         )
         + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer; the oldest one in the queue has "
-        "waited 0 ms now. A mean over all requests hides it.",
+        "waited 0 ms now. The mean over all requests does not show this.",
         "00:00",
     ),
 ]

@@ -55,8 +55,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity=_judge(figures, held),
         title=f"{title}.",
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
-        meaning="With coroutines, one thread serves all requests of a worker: while a call holds it, none of them goes "
-        "on.",
+        meaning="With coroutines, one thread serves all requests of a worker: while a call occupies it, all of them "
+        "stand still.",
         clause=f"t{title[1:]}" if makes_wait else "",
         change=_advise(figures, worst),
     )
@@ -114,7 +114,8 @@ def _advise(figures: Figures, worst: _Held) -> str:
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
             f"{find_it}, and move what it computes out of the loop: into another process, such as a spooler or a mule. "
-            "Where that cannot be, let it yield between steps (`gevent.sleep(0)`). More async cores would wait as well."
+            "If that is not possible, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
+            "wait as well."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (

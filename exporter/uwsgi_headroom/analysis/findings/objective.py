@@ -105,8 +105,8 @@ def _advise(figures: Figures, burn: Burn) -> str:
                 f"{duration(figures.window.seconds)}, with the requests in service there."
             )
         return (
-            "Read in uWSGI's log why workers exited, and do what the finding about lost requests says: the workers "
-            "exited while they served these requests."
+            "Read in uWSGI's log why workers exited while they served requests, and do what the finding about lost "
+            "requests says."
         )
     return (
         "Do what the finding about threads, interpreters, CPU or a backend says: most of these requests were slow in "

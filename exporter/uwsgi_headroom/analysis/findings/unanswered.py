@@ -29,7 +29,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="requests_unanswered",
         severity="critical",
-        title="Requests end at once, without an answer: no application gets them.",
+        title="uWSGI closes requests at once, without an answer: no application gets them.",
         evidence=f"At least {unanswered} of {counted(requests, 'request')} in the last "
         f"{duration(figures.window.seconds)}: uWSGI sent not a byte to their clients, counted no exception, and spent "
         f"less than {duration(INSTANT)} on each on average.",
