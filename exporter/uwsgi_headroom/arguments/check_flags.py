@@ -82,8 +82,8 @@ def add_check_flags(parser: Parser) -> None:
         "--log",
         metavar="[NAME=]PATH",
         action="append",
-        help="read uWSGI's log, too (a regular file), and name causes that only the log shows. NAME is that of the "
-        "server, and may be left out for a single one; repeatable",
+        help="also read uWSGI's log (a regular file), and name causes that only the log shows. NAME is the server's "
+        "name; you may omit it if there is only one server. Repeatable",
     )
     parser.add_argument(
         "--what-if",
@@ -103,7 +103,7 @@ def add_check_flags(parser: Parser) -> None:
         metavar="TIME",
         type=parse_span(0, 3600),
         default=0.0,
-        help="with --since-reload: wait so long for a verdict, such as 10m (default 0)",
+        help="with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
     )
     parser.add_argument(
         "--not-before",
@@ -145,6 +145,6 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the same for the 99th percentile, which needs 100 requests. Thresholds add to the checks that always "
-        "apply, and never improve a verdict",
+        help="the same for the 99th percentile; at least 100 requests are needed. Thresholds add to the checks that "
+        "always apply, and never improve a verdict",
     )

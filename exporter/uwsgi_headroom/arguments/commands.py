@@ -184,9 +184,9 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "pids",
         summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server. It has their current PIDs. Beside it "
-        "stand the age of the requests that each worker is serving, and what a restart loses. This command sends no "
-        "signal and changes nothing. Without --worker and --stuck, it lists all workers.",
+        description="Print the command that restarts some workers of a server. The command contains their current "
+        "PIDs. It also prints how old the requests are that each worker is serving, and what a restart loses. This "
+        "command sends no signal and changes nothing. Without --worker and --stuck, it lists all workers.",
     )
     parser.add_argument(
         "server",
@@ -219,9 +219,9 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "compare",
         summary="say what a deploy changed",
-        description="Compare how requests did before and after a reload, or another moment: response time, CPU time, "
-        "errors, growth of memory, and what requests wait for. A running exporter answers, from its last hour or from "
-        "its history file. A change is named only if chance alone would cause one as large in at most one of 200 "
+        description="Compare requests before and after a reload, or another moment: response time, CPU time, errors, "
+        "growth of memory, and what requests wait for. A running exporter answers, from its last hour or from its "
+        "history file. A change is named only if chance alone would cause one as large in at most one of 200 "
         "comparisons.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
@@ -285,7 +285,10 @@ def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "machine. Of the values of options, print numbers only: others may be secret.",
     )
     parser.add_argument(
-        "subjects", metavar="INI|STATS|PID", nargs="*", help="an ini file, the address of a stats server, or a master"
+        "subjects",
+        metavar="INI|STATS|PID",
+        nargs="*",
+        help="an ini file, the address of a stats server, or the PID of a master",
     )
     parser.add_argument("--json", action="store_true", help="print the review as JSON")
     return parser
@@ -304,7 +307,9 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
     parser.add_argument("--config", metavar="FILE", help="the exporter's configuration file, which names its history")
-    parser.add_argument("--force", action="store_true", help="retire it although the history does not have it")
+    parser.add_argument(
+        "--force", action="store_true", help="retire the server even if the history does not contain it"
+    )
     return parser
 
 

@@ -38,7 +38,7 @@ def _add_choice(parser: Parser) -> None:
         metavar="TIME",
         type=parse_range,
         default=DEFAULT_RANGE,
-        help="how far to look back, such as 36h, 30d or 12w (default 30d)",
+        help="how much time to review, up to now or to --until, such as 36h, 30d or 12w (default 30d)",
     )
     parser.add_argument(
         "--until",
@@ -55,7 +55,9 @@ def _add_choice(parser: Parser) -> None:
 def _add_access(parser: Parser) -> None:
     parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user. The URL may name it, too")
     parser.add_argument(
-        "--prometheus-password-file", metavar="FILE", help="the user's password, which is then not in the process list"
+        "--prometheus-password-file",
+        metavar="FILE",
+        help="a file with the user's password: a password in an argument would be visible in the process list",
     )
     parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
     parser.add_argument(

@@ -36,7 +36,7 @@ class Settings:
     """Whether to read every thread of the workers too, for workers x CPUs more series."""
 
     waits: bool = True
-    """Whether to read what request threads wait for, where the kernel permits it."""
+    """Whether to read from the kernel what request threads wait for, where it permits that."""
 
     backends: tuple[tuple[str, str], ...] = ()
     """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
@@ -273,7 +273,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read what request threads wait for, where the kernel permits it (default {default})",
+        help="read from the kernel what request threads wait for, where it permits that (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,
@@ -312,7 +312,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.routes",
         flag="--routes",
         help="show which routes hold the busy threads, from the method and path of requests in service (default "
-        "{default}). Paths are other people's data: only on loopback",
+        "{default}). Paths may contain personal data, so they are shown only on loopback",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,
