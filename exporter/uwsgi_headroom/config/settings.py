@@ -311,7 +311,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.routes",
         flag="--routes",
-        help="show which routes hold the busy threads, from the method and path of requests in service (default "
+        help="show which routes keep the threads busy, from the method and path of requests in service (default "
         "{default}). Paths may contain personal data, so they are shown only on loopback",
         default="`false`",
         key="routes.enabled",

@@ -95,7 +95,7 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
     return (
-        f"Calls held the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
+        f"Calls occupied the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
         f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")

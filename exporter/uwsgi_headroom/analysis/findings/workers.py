@@ -147,8 +147,8 @@ def _say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker before that ({least} s), and these end "
-        f"after {duration(life)} on average."
+        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker that is younger than that ({least} s), and "
+        f"these exit after {duration(life)} on average."
     )
 
 
