@@ -33,7 +33,10 @@ _BY_STATE = {
 _OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
 
 
-HOW_MUCH = "See how much to change: `uwsgi-headroom check` on the host has the number, and what the server then serves."
+HOW_MUCH = (
+    "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
+    "server then serves."
+)
 
 LIMIT_CLIENTS = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
 

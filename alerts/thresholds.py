@@ -403,8 +403,8 @@ class Thresholds:
     )
     connection_shared_threads: float = knob(
         0.05,
-        "Mean number of threads that wait for an answer over a connection that workers share, from which on requests "
-        "use it. As in `check`.",
+        "Mean number of threads that wait for an answer over a connection that workers share, at which an alert fires. "
+        "As in `check`.",
     )
     connection_shared_hold: str = knob("5m", "How long requests must use it before it is a ticket.")
     descriptors: float = knob(

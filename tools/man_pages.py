@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from uwsgi_headroom.arguments.commands import PROGRAM, CommandLine, make_command_line
+from uwsgi_headroom.arguments.exit_statuses import EXIT_STATUSES
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.settings import FLAGS
 
@@ -80,45 +81,6 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 """Examples by command: the arguments, and what they do."""
 
-_EXIT_STATUSES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "serve": (("0", "Stopped by SIGINT."), ("1", "No server was found."), ("2", "A setting is wrong.")),
-    "check": (
-        ("0", "OK."),
-        ("1", "Warning."),
-        ("2", "Critical."),
-        ("3", "Not judged: no server could be read, an argument is wrong, or check was interrupted or failed."),
-    ),
-    "compare": (("0", "There is a comparison."), ("1", "There is no answer."), ("2", "An argument is wrong.")),
-    "top": (("0", "You quit, or the snapshot shows every server."), ("3", "A server could not be read.")),
-    "pids": (
-        ("0", "The workers are listed, with the command for those that you chose."),
-        ("1", "There is nothing to restart: no such worker or stuck request, or the PIDs are not known."),
-        ("2", "An argument is wrong."),
-    ),
-    "report": (
-        ("0", "The report is written."),
-        ("1", "Nothing is written: the source has no data or cannot be read, or report was interrupted."),
-        ("2", "An argument is wrong."),
-        ("3", "A partial report is written, because the source failed halfway."),
-    ),
-    "tune": (
-        ("0", "There is a recommendation, if only to keep the present setting."),
-        ("1", "There is none: the application does not run, nothing is within the limits, or tune was interrupted."),
-        ("2", "An argument, the ini file or the access log is wrong."),
-    ),
-    "review": (
-        ("0", "No setting is known to hurt."),
-        ("1", "A setting will hurt, or there is nothing to review."),
-        ("2", "An argument is wrong."),
-    ),
-    "hash-password": (
-        ("0", "The hash is printed."),
-        ("1", "The Python package bcrypt is missing."),
-        ("2", "An argument is wrong, or bcrypt would not keep the whole password."),
-    ),
-    "discover": (("0", "A stats server was found."), ("1", "No stats server was found.")),
-}
-
 _LINE = 78
 """Characters per line of a page, the limit of mandoc's lint."""
 
@@ -153,10 +115,10 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
     yield from (".SH DESCRIPTION", _text(parser.description or ""))
     yield ".SH OPTIONS"
     yield from _arguments(parser)
-    if statuses := _EXIT_STATUSES.get(name):
+    if statuses := EXIT_STATUSES.get(name):
         yield ".SH EXIT STATUS"
         for status, meaning in statuses:
-            yield from (".TP", f".B {status}", _text(meaning))
+            yield from (".TP", f".B {status}", _text(_as_sentence(meaning)))
     if name == "serve":
         yield ".SH ENVIRONMENT"
         for setting in FLAGS:

@@ -69,11 +69,10 @@ or
         evidence="{{ if lt $value 0.0 }}"
         "The exporter restarted, and has not found the server since."
         "{{ else }}"
-        f'Reads fail mostly with: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
-        "{{ else }}unknown{{ end }}. "
-        "`refused` and `not_found`: it is not running, or has not finished loading the application. `timeout`: the "
-        "master is held up; workers may still serve. `permission`: it runs, but the exporter is not allowed to connect."
-        "{{ end }}",
+        f'Most reads fail with the reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
+        "{{ else }}unknown{{ end }}. `refused` and `not_found`: it is not running, or has not finished loading the "
+        "application. `timeout`: the master is blocked; workers may still serve. `permission`: it runs, but the "
+        "exporter is not allowed to connect.{{ end }}",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -107,8 +106,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "there is no uWSGI here, remove the exporter.{{ end }}",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
-        "watched, because more than `sampling.max_servers` (400 unless set) match. Servers that have answered keep "
-        "their places.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
+        "watched: more match than `sampling.max_servers` allows (400 by default). Servers that have answered before "
+        "are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
         "exporter's user may not see them. No alert about these servers can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )
@@ -117,8 +116,8 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         expr=f'sum without (state) ({servers}{{state="expected"}}) - {there} > 0',
         hold=t.down_hold,
         severity="critical",
-        summary=f"uWSGI servers are missing on {INSTANCE}: {value(WHOLE)} of those that match "
-        "{{ $labels.pattern }}",
+        summary=f"{value(WHOLE)} uWSGI server{{{{ if gt $value 1.0 }}}}s are{{{{ else }}}} is{{{{ end }}}} missing on "
+        f"{INSTANCE}, of those that should match {{{{ $labels.pattern }}}}",
         acts=(
             "Run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'` on the host, and start what is "
             "not running.",
@@ -142,7 +141,7 @@ def _vassal_throttled(t: Thresholds) -> Alert:
         summary=f"The emperor {SERVER} on {INSTANCE} throttles {value(WHOLE)} vassal"
         "{{ if gt $value 1.0 }}s{{ end }}, which fail{{ if eq $value 1.0 }}s{{ end }} to start",
         acts=(
-            "Read in the emperor's log why a vassal ends at its start: `journalctl -u UNIT --since -15min`.",
+            "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
             "Correct its release or its configuration; the emperor starts it at its next attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         ),
@@ -162,7 +161,7 @@ or
 up{{job=~"{t.exporter_job}"}} == 0""",
         hold=t.exporter_down_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers behind it are not monitored",
+        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers that it watches are not monitored",
         acts=(
             "Check that the host is up, and on it the exporter: `systemctl restart uwsgi-headroom`, then "
             "`journalctl -u uwsgi-headroom -n 50`.",
@@ -195,8 +194,9 @@ and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         summary=f"uWSGI {SERVER} on {INSTANCE} is not sampled for {percent()} of the time",
         acts=(
             "Read in the exporter's log why reads fail: `journalctl -u uwsgi-headroom -n 50`.",
-            "If none fail, the exporter got no CPU or was paused: see its cgroup's quota, and how busy the host is.",
-            "If the host is too busy, let the exporter sample less often (`--sampling.interval`).",
+            "If no read fails, the exporter gets too little CPU time or was paused. See its cgroup's quota, and how "
+            "busy the host is.",
+            "If the host is too busy, let the exporter sample less often (`--samples-per-second`).",
         ),
         evidence=f"{percent()} of the last {r} is not covered by samples although the server was up, so that observed "
         "concurrency, queue wait and full occupancy may miss what happened then. Requests, response times and shares "

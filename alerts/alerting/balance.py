@@ -88,7 +88,7 @@ def _workers_uneven(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share",
         acts=(
-            "If the cost below is under 10 %, leave it: the unevenness is harmless.",
+            "If the cost below is under 10 %, do nothing: the unevenness is harmless.",
             "If `map-socket` binds sockets to workers, spread the load over the sockets.",
             EVEN_OUT,
         ),

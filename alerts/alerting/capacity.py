@@ -103,7 +103,7 @@ min without (limit) (
             '{{ else if eq $limit "interpreters" }}Add `processes` while CPUs are free.'
             "{{ else }}Use more `processes` and fewer `threads`.{{ end }}{{ else }}"
             f"Run {CHECK}.{{{{ end }}}}",
-            f"Run {CHECK} at the busiest time: it says what to raise, and how much that serves.",
+            f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests are then served.",
             "If the peak is a job or one client, move it to another time, or limit it.",
         ),
         evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "
@@ -142,7 +142,7 @@ and ({count} - 2) * {explained}
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
         '{{ ($value | toTime).Format "2 January 2006" }}',
         acts=(
-            "Look at the capacity review: does load grow as before, or was it one event?",
+            "Look at the capacity review: does the load grow steadily, or did it grow by one event?",
             "Plan for more `processes` and CPUs, or another host.",
             "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
         ),
@@ -266,10 +266,9 @@ count without (server) (
         summary=f"The CPUs of {INSTANCE} are full, and {value(WHOLE)} uWSGI server"
         "{{ if gt $value 1.0 }}s{{ end }} on it lack{{ if eq $value 1.0 }}s{{ end }} CPU",
         acts=(
-            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it, if it is none that "
-            "users need.",
-            "Move a server to another host, or give the host more CPUs.",
-            "Keep what matters first: give the unit of that uWSGI a higher CPUWeight (systemd).",
+            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it if users do not need it.",
+            "Move a uWSGI server to another host, or give the host more CPUs.",
+            "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         ),
         evidence="CPUs in use by server: "
         f"{{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
@@ -290,8 +289,8 @@ and {by_server("max", f"worker:uwsgi_interpreter_load:rate{t.window}")} >= {t.sh
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker",
         acts=(
             "Remove `cpu-affinity`, and reload uWSGI.",
-            "If it has to be, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
-            "In a container, leave it out: uWSGI counts the host's CPUs, not the container's.",
+            "If you need `cpu-affinity`, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
+            "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         ),
         evidence=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as well. "
         "These workers wait for each other even if other CPUs are idle.",

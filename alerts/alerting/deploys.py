@@ -54,11 +54,11 @@ def _slower(t: Thresholds) -> Alert:
         acts=(
             "Roll back, if that reload was a deploy.",
             f"Run `uwsgi-headroom compare {SHELL_NAME}` on the host: it says by how much, and what requests wait for.",
-            "If it must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
+            "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
         ),
-        evidence=f"Since then {{{{ range $place, $each := {asked(worse)} }}}}"
-        f"{{{{ if $place }}}}, and {{{{ end }}}}{named}{{{{ end }}}}. At most one of 200 deploys without a change is "
-        "judged so.",
+        evidence=f"Since then {{{{ range $place, $each := {asked(worse)} }}}}{{{{ if $place }}}}, and "
+        f"{{{{ end }}}}{named}{{{{ end }}}}. For a deploy that changed nothing, this alert fires by chance in at most "
+        "one of 200 cases.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,
     )
@@ -95,7 +95,7 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
             "If the load is higher than on other days, see its headroom: `uwsgi-headroom check` on the host.",
         ),
         evidence=f"A mean request of the last hour took {milliseconds(f'{hour}{{$self}}')}; at the same hour of the "
-        f"{DAYS} days before it was {milliseconds(f'{_MEAN}{{$self}}')}, and days differed by "
+        f"{DAYS} days before it was {milliseconds(f'{_MEAN}{{$self}}')}, and it differed between days by "
         f"{milliseconds(f'{_SPREAD}{{$self}}')}.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,

@@ -103,10 +103,10 @@ def _figures(t: Thresholds, *windows: str) -> str:
 
 
 ACTS = (
-    "Follow another alert on this server, if there is one: it names the cause.",
+    "If there is another alert on this server, do what that one says first: it names the cause.",
     f"Run {CHECK}: it says what requests spend their time on, and what to do.",
-    "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask for more than the "
-    "server can do, limit them in the web server.",
+    "If a backend or one kind of request is slow, tell the people who run the backend or wrote the code; if clients "
+    "ask for more than the server can do, limit them in the web server.",
 )
 
 

@@ -139,8 +139,8 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=f"Requests are then in service for {answer(served, DURATION)}. Users wait for both; uWSGI's own "
-        "response times do not include the queue.",
+        evidence=f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of "
+        "both. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -163,14 +163,14 @@ def _wait_of_few(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: one in twenty requests waits {value(DURATION)} or longer in the listen "
         "queue",
         acts=(
-            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request fill the threads.",
+            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
             more_capacity(t),
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
         ),
-        evidence=f"Half of the requests wait less than {_percentile('50')}, one in a hundred "
-        f"{_percentile('99')} or longer; the oldest one in the queue has waited "
-        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. A mean over all requests "
-        f"hides it.",
+        evidence=f"Half of the requests wait less than {_percentile('50')}, one in a hundred {_percentile('99')} or "
+        "longer; the oldest one in the queue has waited "
+        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. The mean over all requests "
+        "does not show this.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -190,7 +190,7 @@ def _not_measurable(t: Thresholds) -> Alert:
         acts=(
             f"Run {CHECK}: it shows the reason. The exporter's page does, too.",
             "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
-            "Let it read `stats` over a UNIX socket.",
+            "Let the exporter read `stats` over a UNIX socket.",
         ),
         evidence="Requests that wait in this queue are not visible, and alerts on the queue stay silent. uWSGI itself "
         "reports 0 for UNIX sockets.",

@@ -66,8 +66,9 @@ def _rejected(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
         acts=(
-            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
-            f"Run {CHECK}: it has the line of the log and the option.",
+            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
+            "set.",
+            f"Run {CHECK}: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         ),
         evidence="By the reason: "
@@ -91,7 +92,7 @@ and uwsgi_shared_connections > 0""",
         f"{value(HUNDREDTH)} threads waiting for it",
         acts=(
             f"Run {CHECK}: it names the connection.",
-            "Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+            "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
             "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
         ),
         evidence="The connection was opened before uWSGI forked the workers. Their requests wait for each other there, "
@@ -111,13 +112,14 @@ def _descriptors(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
         acts=(
-            f"Restart {workers(fullest)} to gain time: {pids(fullest)} prints the command, and what is lost by it.",
+            f"Restart {workers(fullest)} to buy time: {pids(fullest)} prints the command and says which requests that "
+            "loses.",
             "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
-            "If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+            "If the worker needs all of them, raise `max-fd`, and LimitNOFILE of the service manager.",
         ),
         evidence=f"It has {answer(f'max({fds}{{$self}})', WHOLE)} open, of "
-        f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free one, a worker accepts no request, and what "
-        "the application opens fails with `Too many open files`.",
+        f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free descriptor, a worker accepts no request, and "
+        "the application gets `Too many open files` when it opens a file or a connection.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -139,8 +141,8 @@ def _loop_held(t: Thresholds) -> Alert:
             "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
             "If it computes, move it into a thread beside the loop or into another process.",
         ),
-        evidence="With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of "
-        "them goes on. More async cores would wait as well.",
+        evidence="With coroutines (gevent), one thread serves all requests of a worker: while a call occupies it, all "
+        "of them stand still. More async cores would wait as well.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -160,13 +162,14 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads are blocked writing to a pipe that nobody reads",
         acts=(
-            "Restart the program at the other end: the log collector, the service manager's journal, or the "
-            "container's runtime.",
-            f"If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; {pids(f'{ids}{{$self}}')} prints "
-            "the PIDs.",
-            "For good, write the log to a file (`logto`), and log less.",
+            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
+            "the container's runtime.",
+            "If you do not know which program that is, `lsof +E -a -p PID -d 1,2` with the PID of a worker names it; "
+            f"{pids(f'{ids}{{$self}}')} prints the PIDs.",
+            "To prevent this permanently, write the log to a file (`logto`), and log less.",
         ),
-        evidence="These threads are in a write to their standard output or error, which is a pipe that takes nothing. "
+        evidence="These threads are writing to their standard output or error. That is a pipe, it is full, and nobody "
+        "reads it. "
         + answer(behind.replace('"}', '",$self}'), TENTH)
         + " threads wait for a pipe, or for a lock that such a thread may hold.",
         dashboard=SERVER_DASHBOARD,
@@ -190,11 +193,12 @@ def _lock_bound(t: Thresholds) -> Alert:
             summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads wait for a lock of the application",
             acts=(
                 f"See which lock it is: {CHECK} names the worker, and `py-spy dump --native` on it the line.",
-                "Hold it for less time: no call to a database or a service while it is held.",
+                "Change the code so that it holds the lock for less time, and calls no database or service meanwhile.",
                 "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
-                "`processes` help; more threads only wait as well.",
+                "`processes` help; more threads would only wait as well.",
             ),
-            evidence="Whatever holds the lock is done by one request at a time. It is not the interpreter lock.",
+            evidence="Only one request at a time can run the code that holds this lock. It is not the interpreter "
+            "lock.",
             dashboard=SERVER_DASHBOARD,
             deploys=True,
         ),
@@ -232,7 +236,7 @@ def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
     per_request = f"server:uwsgi_wait_seconds_per_request:ratio_rate{t.window}"
     part = milliseconds(f'{per_request}{{state="{state}",$self}}')
     whole = milliseconds(f"sum({per_request}{{$self}})")
-    return replace(alert, evidence=f"{alert.evidence} A mean request spends {part} of its {whole} so.")
+    return replace(alert, evidence=f"{alert.evidence} A mean request spends {part} of its {whole} like this.")
 
 
 def _in(state: str, t: Thresholds) -> str:

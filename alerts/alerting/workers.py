@@ -59,9 +59,9 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
         acts=(
             f"See what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints its PID and the commands.",
-            "Give what it waits for a timeout: the calls of the application to databases and services.",
-            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it ends all requests of "
-            "the worker.",
+            "Set a timeout on what it waits for: the application's calls to databases and services.",
+            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it kills the worker "
+            "with all of its requests.",
         ),
         evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
         "s by default.",
@@ -71,8 +71,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and what is lost by it. New ones get "
-        "stuck again unless the database, service or lock that they wait for is back."
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command and says which requests that loses. New "
+        "requests get stuck as well until the database, service or lock that they wait for works again."
     )
     page = replace(
         ticket,
@@ -88,10 +88,10 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             if_any(SOME_STUCK, f"See what they wait for: {CHECK}.")
             + if_any(
                 NONE_STUCK,
-                "Resume paused workers: send SIGTSTP to the master, once. End a reload that waits: "
+                "Resume paused workers: send SIGTSTP to the master, once. Finish a reload that waits: "
                 f"{pids(f'{age}{{$self}}')} prints the command.",
             ),
-            "Give what they wait for a timeout, or set `worker-reload-mercy` if it was a reload.",
+            "Set a timeout on what they wait for, or set `worker-reload-mercy` if it was a reload.",
         ),
         evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
         + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
@@ -136,7 +136,7 @@ def _paused(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve nobody",
         acts=(
             "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do so once: the same pauses them again.",
+            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses them again.",
             f"Check that requests are served again: {CHECK}.",
             "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
         ),
@@ -160,8 +160,8 @@ def _harakiri(t: Thresholds) -> Alert:
             "If it is always the same one, fix it, or set timeouts on what it calls.",
             "Raise `harakiri` only for requests that are meant to take that long.",
         ),
-        evidence=f"It ended {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is killed is "
-        "lost, and no counter includes it.",
+        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is "
+        "killed is lost, and no counter includes it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -180,15 +180,16 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         expr=f"{lost} > 0\nunless round({by_server('sum', harakiris)}) > 0",
         hold=t.lost_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers ended",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers exited or were "
+        "killed",
         acts=(
             "See in uWSGI's log which signal killed them: `died, killed by signal`.",
             "If it was 9, see whether memory ran out: `dmesg | grep -i 'out of memory'`. Then use fewer workers.",
             "If it was 11 (a crash), roll back the C extension that changed last.",
         ),
-        evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} ended with requests in service: at least "
-        f"{answer(part, TENTH)} % of all requests got no response, and no counter includes them. Workers ended by "
-        "harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
+        evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed with requests in "
+        f"service: at least {answer(part, TENTH)} % of all requests got no response, and no counter includes them. "
+        "Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -225,10 +226,10 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting, {value(WHOLE)} times in {r}",
         acts=(
-            "See in uWSGI's log why they end: `died, killed by signal 9` (out of memory: see `dmesg`), `Segmentation "
-            "Fault` (a C extension), `HARAKIRI`, or an import error.",
+            "Read in uWSGI's log why the workers exit: `died, killed by signal 9` (out of memory: see `dmesg`), "
+            "`Segmentation Fault` (a C extension), `HARAKIRI`, or an import error.",
             "If memory ran out, use fewer `processes`, or raise the cgroup's limit.",
-            "If `max-requests` or `reload-on-rss` end the workers, raise them.",
+            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise that limit.",
         ),
         evidence=f"In a loop: {workers(_of_self(looping))}; harakiris: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
@@ -367,14 +368,15 @@ max without (worker_id) (
         summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours",
         acts=(
             "Set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do not all restart at "
-            "once: it gains time.",
+            "once. This buys time.",
             "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
-            "If it began with a release, compare what that changed.",
+            "If the growth began with a release, see what that release changed.",
         ),
-        evidence=f"It is {workers(f'topk(1, {growth})')}, and has "
-        f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, "
+        evidence=f"It is {workers(f'topk(1, {growth})')}. It has "
+        f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, which is "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and has grown all the time "
-        "since. Caches are full by now, so this is likely a leak. When memory runs out, the kernel kills a process.",
+        "since. The workers have run long enough for the application's caches to fill, so this is likely a leak. When "
+        "memory runs out, the kernel kills a process.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )

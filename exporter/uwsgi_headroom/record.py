@@ -138,7 +138,7 @@ DISTRIBUTIONS_FILES = "/usr/share/"
 
 
 AdviceSeverity = Literal["warning", "info"]
-"""How a rule of the review of settings speaks. warning: this setting will hurt; info: it may."""
+"""How a rule of the review of settings speaks. warning: this setting will cause trouble; info: it may."""
 
 
 ConcurrencyKind = Literal["threads", "async", "single"]

@@ -137,7 +137,7 @@ def test_coroutines_are_not_advised_blindly() -> None:
     off = Waits(off="a worker of this uWSGI serves all its requests on one thread")
     change = judged(full(), off, setup=coroutines())["saturation"].change
     assert change.startswith("Raise `gevent` (or `async`), the number of requests")
-    assert "if the requests last by nature (event streams, WebSockets, long polls)" in change
+    assert "if the requests are meant to stay open (event streams, WebSockets, long polls)" in change
     blocked = window(
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )

@@ -31,8 +31,8 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
     assert finding.title == (
-        "Clients leave before they have their answer: the timeout of the clients, or of the web server in front, is "
-        "shorter than the response time."
+        "Clients disconnect before they have their answer: the timeout of the clients, or of the web server in front, "
+        "is shorter than the response time."
     )
     assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
     assert "10 ms" in finding.evidence
@@ -67,7 +67,7 @@ def test_a_few_people_always_leave(number: int, severity: str) -> None:
 def test_uploads_that_break_off() -> None:
     """Bodies that cannot be read are named as such; a request that has both errors counts once."""
     finding = findings_by_code(left(200, 200, exceptions=200))["clients_left"]
-    assert finding.title == "Clients leave, or stop sending, before uWSGI has read their request."
+    assert finding.title == "Clients disconnect, or stop sending, before uWSGI has read their request."
     assert finding.evidence.startswith("At least 200 of")
     assert "request_buffering" in finding.change
 

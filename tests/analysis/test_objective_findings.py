@@ -55,9 +55,9 @@ def test_a_young_history_warns() -> None:
         (
             both(waited=900),
             ("90 %", "were slower than 1 s with the wait in the listen queue"),
-            "Follow the finding about the listen queue, or about what keeps the threads busy: in service",
+            "Do what the finding about the listen queue says, or the one about what keeps the threads busy",
         ),
-        (both(lost=61), ("6.1 %", "were lost"), "See uWSGI's log"),
+        (both(lost=61), ("6.1 %", "were lost"), "Read in uWSGI's log"),
         (both(refused=500), ("50 %", "were refused"), "the full listen queue"),
         (both(slower=100, lost=90), ("19 %", "were slower than 1 s or were lost"), "slow in service"),
         (both(slower=2, lost=90), ("9.2 %", "were lost"), "uWSGI's log"),
@@ -75,6 +75,6 @@ def test_the_advice_follows_what_was_missed(missed: list[SlowRequests], title: t
 def test_lost_to_harakiri() -> None:
     """The advice is not about slow requests when harakiri ended all of them."""
     (finding,) = found(both(lost=61), harakiris=3)
-    assert "it ended 3 workers" in finding.change
+    assert "`harakiri` killed 3 workers" in finding.change
     assert "threads, interpreters" not in finding.change
     assert "0 of 1000 requests too slow, 61 lost (burn rate 6.1)" in finding.evidence

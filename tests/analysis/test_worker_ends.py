@@ -153,8 +153,8 @@ def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
     early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
     change = judged(early)["out_of_memory"].change
     assert change.endswith(
-        "Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker before that (10 s), and these end after 15 s "
-        "on average."
+        "Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker that is younger than that (10 s), and these "
+        "exit after 15 s on average."
     )
     assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 

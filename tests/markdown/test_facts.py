@@ -81,15 +81,13 @@ def test_versions_of_python_and_uwsgi() -> None:
 def test_the_cost_in_the_readme_is_what_was_measured() -> None:
     """The share of a CPU and the memory, from the table of the benchmark."""
     measured = [cells for cells in rows("docs/measured/benchmarks.md", "server") if cells[1] == "ours, everything on"]
-    shares = {row[0]: float(row[5].rstrip("%")) for row in measured}
-    small, large = (
-        max(share for server, share in shares.items() if server.startswith(size)) for size in ("8x8", "64x16")
-    )
-    memory = max(float(row[7]) for row in measured)
-    expected = (
-        f"{small:.1f} % of one CPU beside 8 processes of 8 threads, {large:.1f} % beside 64 of 16, and {memory:.0f} MB"
-    )
-    assert expected in text_of("README.md")
+    for size, words in (
+        ("8x8", "8 processes with 8 threads each, it takes {share:.1f} % of one CPU and {memory:.0f} MB of memory"),
+        ("64x16", "64 processes with 16 threads each, {share:.1f} % and {memory:.0f} MB"),
+    ):
+        of_size = [row for row in measured if row[0].startswith(size)]
+        share, memory = (max(float(row[place].rstrip("%")) for row in of_size) for place in (5, 7))
+        assert words.format(share=share, memory=memory) in text_of("README.md")
 
 
 def test_scenarios() -> None:

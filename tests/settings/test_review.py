@@ -105,7 +105,7 @@ def test_a_file_with_parts_that_cannot_be_followed(tmp_path: Path, capsys: pytes
     file.write_text("[uwsgi]\ninclude = missing.ini\nevil-reload-on-rss = 100\n")
     assert cli.main(["review", str(file)]) == 1
     output = capsys.readouterr().out
-    assert "1 setting will hurt." in output.splitlines()[0]
+    assert "1 setting will cause trouble." in output.splitlines()[0]
     assert "Not every option is known" in output
 
 

@@ -24,7 +24,7 @@ class Complaint:
 
 
 WAITS = "the right of [waits](../waits.md#rights)"
-REVIEW = "[review](../settings.md#review-the-settings-that-will-hurt)"
+REVIEW = "[review](../settings.md#review-the-settings-that-will-cause-trouble)"
 
 COMPLAINTS = (
     Complaint(

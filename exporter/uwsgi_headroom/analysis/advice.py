@@ -241,7 +241,8 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that are never completed hold the {slots}",
-            f"Find out first what the requests wait for with which workers end: more {slots} would wait as well.",
+            f"Workers are killed while they serve requests. Find out first what these requests wait for: more {slots} "
+            "would wait as well.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(
@@ -370,7 +371,7 @@ LESS_CHILDREN = "Start fewer of these programs at once, for example from a queue
 """The advice about programs that requests start and wait for."""
 
 GET_CPU = (
-    "Find out who has the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
+    "Find out what uses the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
     "uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""
@@ -438,9 +439,9 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests last by "
-        "nature (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If they wait "
-        "for a lock or a full backend, make that faster: more of them would wait as well."
+        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests are meant "
+        "to stay open (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If "
+        "they wait for a lock or a full backend, make that faster: more of them would wait as well."
     )
 
 

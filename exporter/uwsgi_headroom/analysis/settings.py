@@ -85,7 +85,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What will hurt, and how to prevent it. warning: it will, on what is known; info: it may.
+    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
     rule: a stable name; title: what hurts, as one sentence; reason: why; seen: the evidence; lines: to write into the
     configuration; change: what to do if a line is not enough; needs: the first version that has the lines, empty if all
@@ -219,7 +219,7 @@ _FLAGS = (
     Advice(
         "vacuum",
         "info",
-        "UNIX sockets stay behind when uWSGI ends.",
+        "UNIX sockets stay behind when uWSGI exits.",
         "A proxy or an exporter then finds a socket that nobody serves, instead of none.",
         ("vacuum = true",),
         "the sockets are in a directory that the service manager empties, or are TCP.",
@@ -390,7 +390,7 @@ def _harakiri(options: Options, seen: Evidence) -> Iterator[Advice]:
         yield Advice(
             "harakiri_with_threads",
             "warning",
-            "`harakiri` may never end a request that hangs, and when it does, it ends all requests of the worker.",
+            "`harakiri` may never end a request that hangs, and when it does, it kills all requests of the worker.",
             "A worker has one timer for all its threads, and each request that completes on any thread stops it.",
             (),
             "each worker has one thread.",
@@ -471,7 +471,7 @@ def _listen(options: Options, seen: Evidence) -> Iterator[Advice]:
             "listen_above_somaxconn",
             "warning",
             "uWSGI does not start on this machine: `listen` is above the kernel's limit.",
-            "uWSGI ends if a queue would be longer than net.core.somaxconn, that of a UNIX socket as well.",
+            "uWSGI exits if a queue would be longer than net.core.somaxconn, that of a UNIX socket as well.",
             (f"listen = {seen.somaxconn}",),
             "you raise net.core.somaxconn first, in the container's network namespace.",
             OPTIONS,

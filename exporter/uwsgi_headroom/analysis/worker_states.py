@@ -22,8 +22,8 @@ FAILING = 3
 """A worker that ends this often without serving a request in between cannot start."""
 
 RESUME = (
-    "Resume them: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. "
-    "Do so once: the same pauses them again."
+    "Resume them: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master. Do this only once: a second "
+    "signal, or a second `p`, pauses them again."
 )
 """The advice about paused workers."""
 

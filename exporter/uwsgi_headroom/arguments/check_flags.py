@@ -6,15 +6,10 @@ from uwsgi_headroom.arguments.parser import Parser, number_between, parse_span, 
 from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_maximum, parse_minimum
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
-_STATUSES = (
-    "Exit status, as for a monitoring plugin: 0 ok, 1 warning, 2 critical, 3 unknown: the server could not be read, "
-    "an argument is wrong, or check failed or was interrupted before the first reading. With several servers, the "
-    "worst status counts, in the order critical, warning, unknown, ok."
-)
-
 DESCRIPTION = (
-    "Watch servers, then print a verdict and what to change. With several servers, print a line for "
-    f"each, worst first, then the details of those that are not ok. {_STATUSES}"
+    "Watch servers, then print a verdict and what to change. With several servers, print a line for each, worst first, "
+    "then the details of those that are not OK. The exit status is that of a monitoring plugin. With several servers, "
+    "it is the worst of theirs: critical before warning, warning before unknown, unknown before OK."
 )
 
 
@@ -56,7 +51,7 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--stuck",
         metavar="AGE",
-        help=f"the age from which on a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
+        help=f"the age at which a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--read-locks",
@@ -87,8 +82,8 @@ def add_check_flags(parser: Parser) -> None:
         "--log",
         metavar="[NAME=]PATH",
         action="append",
-        help="read uWSGI's log, too (a regular file), and name causes that only the log shows. NAME is that of the "
-        "server, and may be left out for a single one; repeatable",
+        help="also read uWSGI's log (a regular file), and name causes that only the log shows. NAME is the server's "
+        "name; you may omit it if there is only one server. Repeatable",
     )
     parser.add_argument(
         "--what-if",
@@ -108,7 +103,7 @@ def add_check_flags(parser: Parser) -> None:
         metavar="TIME",
         type=parse_span(0, 3600),
         default=0.0,
-        help="with --since-reload: wait so long for a verdict, such as 10m (default 0)",
+        help="with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
     )
     parser.add_argument(
         "--not-before",
@@ -150,6 +145,6 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the same for the 99th percentile, which needs 100 requests. Thresholds add to the checks that always "
-        "apply, and never improve a verdict",
+        help="the same for the 99th percentile; at least 100 requests are needed. Thresholds add to the checks that "
+        "always apply, and never improve a verdict",
     )

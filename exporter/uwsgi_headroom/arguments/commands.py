@@ -10,6 +10,7 @@ from typing import Any
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.check_flags import DESCRIPTION as CHECKING
 from uwsgi_headroom.arguments.check_flags import add_check_flags, add_http_config_flag
+from uwsgi_headroom.arguments.exit_statuses import describe_exit_statuses
 from uwsgi_headroom.arguments.parser import Parser, UsageError, parse_span, seconds_between, suggest, whole_between
 from uwsgi_headroom.arguments.report_flags import DESCRIPTION, add_report_flags
 from uwsgi_headroom.arguments.tune_flags import DESCRIPTION as TUNING
@@ -106,7 +107,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, description: str) -> Parser:
-    parser = commands.add_parser(name, help=summary, description=description)
+    parser = commands.add_parser(
+        name, help=summary, description=description, epilog=describe_exit_statuses(name) or None
+    )
     parser.summary = summary
     return parser
 
@@ -120,15 +123,16 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "serve",
         summary="export metrics over HTTP (the default)",
-        description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. On an address that "
-        "other machines can reach, give --web.config.file with TLS and a login: without it, there is neither.",
+        description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
+        "reach the address on which serve listens, give --web.config.file a file with TLS and a login: without that "
+        "file, everything is unencrypted and open to everybody.",
     )
     _add_version(parser)
     parser.add_argument(
         "--check-config",
         action="store_true",
         help="print what the exporter would do with these settings, the environment and the configuration file, and "
-        "what is wrong with them; read no uWSGI, and serve nothing. Exit status: 0, or 1 if something is wrong",
+        "what is wrong with them; read no uWSGI, and serve nothing. Exit status: 0 if nothing is wrong, else 1",
     )
     add_settings(parser)
     return parser
@@ -147,12 +151,12 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "top",
         summary="watch servers in a terminal",
-        description="Watch servers in a terminal. Each argument is a stats server, as for --stats, which top reads "
-        "itself, or the URL of a running exporter or of one of its pages (.../servers/NAME opens that server), which "
-        "answers from its history; top asks an http:// address or a host:port which of the two it is. Without "
-        f"arguments, top watches the exporter on {LISTEN_ADDRESS}, or else the servers found on this machine. If "
-        "standard output is not a terminal, top prints one snapshot. Exit status of a snapshot: 0, or 3 if a server "
-        "could not be read.",
+        description="Watch servers in a terminal. An argument may be the address of a stats server, as for --stats: "
+        "top then reads that server itself. It may also be the URL of a running exporter, or of a page of it "
+        "(.../servers/NAME opens that server): the exporter then answers from its history. Of an http:// address or a "
+        "host:port, top finds out which of the two it is. Without arguments, top watches the exporter on "
+        f"{LISTEN_ADDRESS}; if there is none, it watches the servers found on this machine. If standard output is not "
+        "a terminal, top prints one snapshot.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)
@@ -180,9 +184,9 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "pids",
         summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server, with their current PIDs, the age of the "
-        "requests in service in each, and what is lost by it. Sends no signal and changes nothing. Without --worker "
-        "and --stuck, list all workers. Exit status: 0, or 1 if there is nothing to restart.",
+        description="Print the command that restarts some workers of a server. The command contains their current "
+        "PIDs. It also prints how old the requests are that each worker is serving, and what a restart loses. This "
+        "command sends no signal and changes nothing. Without --worker and --stuck, it lists all workers.",
     )
     parser.add_argument(
         "server",
@@ -199,8 +203,8 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument(
         "--stuck",
         action="store_true",
-        help="the workers with requests that are stuck: in service for "
-        f"{STUCK_SECONDS:g} s or longer, or for the exporter's own --stuck",
+        help=f"only the workers with stuck requests, which have been in service for {STUCK_SECONDS:g} s or longer, or "
+        "for the exporter's own --stuck",
     )
     add_http_config_flag(parser)
     return parser
@@ -215,10 +219,10 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "compare",
         summary="say what a deploy changed",
-        description="Compare the time after a reload, or after another moment, with the time before it: time and CPU "
-        "time of a request, errors, growth of memory, and what requests wait for. It asks a running exporter, which "
-        "answers from its last hour or from its history file. It names a change that chance alone "
-        "would bring about in at most one of 200 comparisons. Exit status: 0, or 1 if there is no answer.",
+        description="Compare requests before and after a reload, or another moment: response time, CPU time, errors, "
+        "growth of memory, and what requests wait for. A running exporter answers, from its last hour or from its "
+        "history file. A change is named only if chance alone would cause one as large in at most one of 200 "
+        "comparisons.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
@@ -259,9 +263,8 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "discover",
         summary="find the uWSGI masters on this machine",
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
-        "watches them. For a uWSGI without a stats server, print the steps that turn it on, after trying as uWSGI's "
-        "user whether they will work; run it as root for that. Changes nothing in uWSGI. Exit status: 0, or 1 if there "
-        "is no stats server.",
+        "watches them. For a uWSGI without a stats server, print the steps that turn one on. If you run discover as "
+        "root, it first tests, as uWSGI's user, that these steps work. It changes nothing in uWSGI.",
     )
     parser.add_argument(
         "--user",
@@ -276,13 +279,16 @@ def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "review",
-        summary="list the settings of a uWSGI that will hurt",
-        description="Review the settings of uWSGI: what in its configuration will hurt one day, why, the line that "
-        "prevents it, and when it does not matter. Without arguments, review every uWSGI on this machine. Of the "
-        "values of options, it shows numbers only. Exit status: 0, or 1 if a setting will hurt.",
+        summary="list the settings of a uWSGI that will cause trouble",
+        description="Review the configuration of uWSGI: list the settings that can cause trouble later. For each, say "
+        "why, which line prevents it, and when it does not matter. Without arguments, review every uWSGI on this "
+        "machine. Of the values of options, print numbers only: others may be secret.",
     )
     parser.add_argument(
-        "subjects", metavar="INI|STATS|PID", nargs="*", help="an ini file, the address of a stats server, or a master"
+        "subjects",
+        metavar="INI|STATS|PID",
+        nargs="*",
+        help="an ini file, the address of a stats server, or the PID of a master",
     )
     parser.add_argument("--json", action="store_true", help="print the review as JSON")
     return parser
@@ -292,15 +298,18 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser = _add_command(
         commands,
         "retire",
-        summary="stop expecting a server that is gone for good",
-        description="Tell the exporter that a server which a pattern found is gone for good, so that it is no longer "
-        "reported as down. Appends a line to a text file beside the exporter's history file; a running exporter reads "
-        f"it. Run it as root. The history file is that of --config, or else {SHIPPED_HISTORY}.",
+        summary="stop expecting a server that you removed",
+        description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
+        "server that it found by a pattern, and would report this one as down. Run it as root: it appends a line to a "
+        "text file beside the exporter's history file. A running exporter reads that line. The history file is that "
+        f"of --config, or else {SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
     parser.add_argument("--config", metavar="FILE", help="the exporter's configuration file, which names its history")
-    parser.add_argument("--force", action="store_true", help="retire it although the history does not have it")
+    parser.add_argument(
+        "--force", action="store_true", help="retire the server even if the history does not contain it"
+    )
     return parser
 
 
@@ -309,8 +318,9 @@ def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "hash-password",
         summary="hash a password for the exporter's login",
-        description="Read a password, twice from the terminal without showing it, or one line of standard input, and "
-        "print its bcrypt hash for basic_auth_users in the file of --web.config.file. Needs the extra `login`.",
+        description="Ask for a password and print its bcrypt hash, for basic_auth_users in the file of "
+        "--web.config.file. You type the password twice, and the terminal does not show it. If standard input is not a "
+        "terminal, its first line is the password. Needs the extra `login`.",
     )
     parser.add_argument(
         "--cost",
@@ -328,9 +338,10 @@ def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "completion",
         summary="print a shell completion script",
-        description="Print a script that completes the commands and options of uwsgi-headroom. Put it where your shell "
-        "finds it: bash: ~/.local/share/bash-completion/completions/uwsgi-headroom, zsh: a file _uwsgi-headroom in a "
-        "directory of $fpath, fish: ~/.config/fish/completions/uwsgi-headroom.fish.",
+        description="Print a script that completes the commands and options of uwsgi-headroom. Save it as the file "
+        "that your shell reads. For bash, that is ~/.local/share/bash-completion/completions/uwsgi-headroom. For zsh, "
+        "it is a file with the name _uwsgi-headroom in a directory of $fpath. For fish, it is "
+        "~/.config/fish/completions/uwsgi-headroom.fish.",
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return parser

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -27,6 +28,22 @@ class UsageError(HeadroomError):
         self.program, self.usage = program, usage
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wraps help between words only, never within the name of a file or an option, and keeps the lines of a list."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _wrap(" ".join(text.split()), width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + part for line in text.splitlines() for part in _wrap(line, width - len(indent)))
+
+
+def _wrap(line: str, width: int) -> list[str]:
+    """Wrap a line; of one that is indented, as an entry of a list, the further lines begin below its text."""
+    indent = "     " if line.startswith(" ") else ""
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises UsageError where argparse would print and exit, and that knows options by their
     whole names only: an abbreviation would become ambiguous with the next option of a similar name.
@@ -38,7 +55,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.arguments: list[argparse.Action] = []
         self.summary = ""
-        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False, "formatter_class": _HelpFormatter})
 
     def add_argument(self, *args: Any, **kwargs: Any) -> argparse.Action:
         action = super().add_argument(*args, **kwargs)

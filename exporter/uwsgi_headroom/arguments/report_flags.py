@@ -8,9 +8,7 @@ from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, p
 DESCRIPTION = (
     "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
     "what users feel, how the load grows, and what to change. The history is in a Prometheus that scrapes the "
-    "exporter, or in the file that `serve --history` writes. Needs the extra `report`. Exit status: 0 if the report is "
-    "written, 3 if it is written, but partial, because the source failed halfway, 1 if nothing is written, 2 if an "
-    "argument is wrong."
+    "exporter, or in the file that `serve --history` writes. Needs the extra `report`."
 )
 
 
@@ -40,7 +38,7 @@ def _add_choice(parser: Parser) -> None:
         metavar="TIME",
         type=parse_range,
         default=DEFAULT_RANGE,
-        help="how far to look back, such as 36h, 30d or 12w (default 30d)",
+        help="how much time to review, up to now or to --until, such as 36h, 30d or 12w (default 30d)",
     )
     parser.add_argument(
         "--until",
@@ -57,7 +55,9 @@ def _add_choice(parser: Parser) -> None:
 def _add_access(parser: Parser) -> None:
     parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user. The URL may name it, too")
     parser.add_argument(
-        "--prometheus-password-file", metavar="FILE", help="the user's password, which is then not in the process list"
+        "--prometheus-password-file",
+        metavar="FILE",
+        help="a file with the user's password: a password in an argument would be visible in the process list",
     )
     parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
     parser.add_argument(

@@ -17,11 +17,10 @@ from uwsgi_headroom.tune.request import (
 )
 
 DESCRIPTION = (
-    "Find the processes and threads for an application by experiment: start it under a uWSGI of its own on loopback, "
-    "apply a load to a few settings in turn, and recommend the smallest one that is not worse than the best. It never "
-    "loads a server that it did not start, and never changes a file of yours. The application uses its own databases "
-    "and other backends, as always: use test ones. Exit status: 0 with a recommendation, 1 without one or if tune was "
-    "interrupted, 2 if an argument is wrong."
+    "Find the best processes and threads for an application by experiment. tune starts the application under a uWSGI "
+    "of its own on loopback, applies a load to a few settings in turn, and recommends the smallest setting that is not "
+    "worse than the best. It sends requests only to the uWSGI that it started, and changes none of your files. The "
+    "application connects to its databases and other backends as always: give it test ones."
 )
 
 
@@ -33,8 +32,8 @@ def add_tune_flags(parser: Parser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIRECTORY",
-        help="where the recommended ini file and the evidence go (default: a new directory tune-DATE-TIME). With that "
-        "of an interrupted tune, its runs are not repeated",
+        help="where the recommended ini file and the evidence go (default: a new directory tune-DATE-TIME). If you "
+        "give the directory of an interrupted tune, its runs are not repeated",
     )
     parser.add_argument("--yes", action="store_true", help="start without asking")
 
@@ -43,8 +42,8 @@ def _add_application(parser: Parser) -> None:
     parser.add_argument(
         "--ini",
         metavar="FILE",
-        help="the ini file of your server. Crons, daemons, mules, spoolers, log files and sockets in it are left out; "
-        "tune prints what it leaves out",
+        help="the ini file of your server. tune leaves out its crons, daemons, mules, spoolers, log files and sockets, "
+        "and prints what it leaves out",
     )
     parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application without an ini file")
     parser.add_argument("--chdir", metavar="DIRECTORY", help="where to start uWSGI (default: the working directory)")
@@ -65,7 +64,7 @@ def _add_load(parser: Parser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="a path to request, such as '/items?page=2' (default /). Several are requested in turn",
+        help="a path to request, such as '/items?page=2' (default /). If you give several, they are requested in turn",
     )
     parser.add_argument(
         "--access-log",
@@ -77,7 +76,7 @@ def _add_load(parser: Parser) -> None:
         metavar="METHODS",
         type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
-        help="replay the paths of these methods of the log, as GET (default GET)",
+        help="take the requests of the log that have these methods, and send each as GET (default GET)",
     )
     parser.add_argument(
         "--clients",
@@ -97,7 +96,7 @@ def _add_load(parser: Parser) -> None:
         metavar="SECONDS",
         type=seconds_between(*SECONDS_RANGE),
         default=DEFAULT_SECONDS,
-        help=f"how long a run is measured (default {DEFAULT_SECONDS:g})",
+        help=f"how many seconds each run is measured (default {DEFAULT_SECONDS:g})",
     )
     parser.add_argument(
         "--most-runs",
@@ -113,14 +112,15 @@ def _add_limits(parser: Parser) -> None:
         "--max-memory",
         metavar="SIZE",
         type=expecting("a size, such as 800M or 1.5G", parse_size),
-        help="recommend no setting whose processes take more together, such as 800M (default: what is available)",
+        help="recommend only settings whose processes together take at most this much memory, such as 800M (default: "
+        "what is available)",
     )
     parser.add_argument(
         "--max-p99",
         metavar="TIME",
         type=expecting("a time, such as 250ms or 2s", _parse_limit),
-        help="recommend no setting whose 99th percentile of response times, as the clients see it, is above this, such "
-        "as 250ms",
+        help="recommend only settings with a 99th percentile of response times, as the clients see it, of at most "
+        "this, such as 250ms",
     )
 
 

@@ -36,7 +36,7 @@ class Settings:
     """Whether to read every thread of the workers too, for workers x CPUs more series."""
 
     waits: bool = True
-    """Whether to read what request threads wait for, where the kernel permits it."""
+    """Whether to read from the kernel what request threads wait for, where it permits that."""
 
     backends: tuple[tuple[str, str], ...] = ()
     """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
@@ -248,7 +248,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_stuck,
         flag="--stuck",
         metavar="AGE",
-        help="the age from which on a request in service counts as stuck, 1s to 24h, for every server without its own "
+        help="the age at which a request in service counts as stuck, 1s to 24h, for every server without its own "
         "(default {default})",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
@@ -273,7 +273,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read what request threads wait for, where the kernel permits it (default {default})",
+        help="read from the kernel what request threads wait for, where it permits that (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,
@@ -311,8 +311,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.routes",
         flag="--routes",
-        help="show which routes hold the busy threads, from the method and path of requests in service (default "
-        "{default}). Paths are other people's data: only on loopback",
+        help="show which routes keep the threads busy, from the method and path of requests in service (default "
+        "{default}). Paths may contain personal data, so they are shown only on loopback",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,

@@ -135,8 +135,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_settings_advice",
-        "What a rule of `uwsgi-headroom review` (docs/settings.md) says about the settings: 2 if they will hurt, 1 if "
-        "they may. Absent for rules that have nothing to say.",
+        "What a rule of `uwsgi-headroom review` (docs/settings.md) says about the settings: 2 if they will cause "
+        "trouble, 1 if they may. Absent for rules that have nothing to say.",
         [
             (labels_of(server.observation, rule=each.rule), 2.0 if each.severity == "warning" else 1.0)
             for server, advice in reviews

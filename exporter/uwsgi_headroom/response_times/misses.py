@@ -9,7 +9,7 @@ has missed the objective if
   independent. Where single waits are not known, each is taken to have waited the mean of its batch;
 * it was lost with its worker (`lost`), unless it had been in service beyond the threshold before;
 * the kernel dropped its connection at this server's full queue (`refused`). A client tries again after 1 s, then 2 s,
-  and each attempt counts, as a request and as a miss. Refusals at a UNIX socket are counted nowhere.
+  and each attempt counts, as a request and as a miss. Nothing counts refusals at a UNIX socket.
 
 A request in service beyond the threshold is counted when it gets there; what ends later is subtracted from what was
 counted so. Some of these turn out to be no requests: a client that connects and sends nothing occupies a thread, and

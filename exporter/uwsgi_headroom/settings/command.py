@@ -1,4 +1,4 @@
-"""Runs `review`: prints what will hurt in the settings of a uWSGI, and returns the exit status."""
+"""Runs `review`: prints what will cause trouble in the settings of a uWSGI, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTLY = (
 
 
 def run(words: Sequence[str], *, as_json: bool = False) -> int:
-    """Review each subject and return the exit status: 0 if nothing will hurt, else 1. Raises HeadroomError."""
+    """Review each subject and return the exit status: 0 if nothing will cause trouble, else 1. Raises HeadroomError."""
     subjects = read_subjects(list(words))
     reviews = [(subject, [] if subject.problem else review(subject.options, subject.seen)) for subject in subjects]
     print_lines(_render_json(reviews) if as_json else _render(reviews))
@@ -70,8 +70,8 @@ def _summarize(warnings: int, others: int, subject: Subject) -> str:
     if subject.problem:
         return f"no review: {subject.problem.rstrip('.')}."
     if not warnings and not others:
-        return "no setting that is known will hurt."
-    will = f"{counted(warnings, 'setting')} will hurt" if warnings else "no setting is known to hurt"
+        return "no setting that is known will cause trouble."
+    will = f"{counted(warnings, 'setting')} will cause trouble" if warnings else "no setting is known to cause trouble"
     return f"{will}, {others} may." if others else f"{will}."
 
 

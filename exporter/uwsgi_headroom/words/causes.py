@@ -65,7 +65,7 @@ CAUSES: Mapping[str, Cause] = {
     "recycled_together": Cause("All workers are recycled together", "Set `max-requests-delta`"),
     "reload_waits": Cause("A reload waits for a request, and nobody is served", "Set `worker-reload-mercy`"),
     "request_stuck": Cause("Requests are stuck", "Restart the stuck workers: `uwsgi-headroom pids NAME --stuck`"),
-    "requests_lost": Cause("Requests were lost", f"{CHECK}: it says what ended the workers"),
+    "requests_lost": Cause("Requests were lost", f"{CHECK}: it says why the workers exited"),
     "requests_rejected": Cause("uWSGI refuses requests", f"{CHECK}: it names the option to change"),
     "requests_unanswered": Cause("Requests reach no application", "Load the plugin, or correct the modifier"),
     "respawn_loop": Cause("Workers keep restarting", "Roll back, if it began with a deploy; see uWSGI's log"),

@@ -139,7 +139,7 @@ DOWN_STYLE = "bold reverse red"
 
 _ENDED = (
     "If uWSGI has ended, clients get errors: a web server in front answers 502.",
-    "Start uWSGI, or wait until it has loaded its application. If it ends again, read the end of its log, and roll "
+    "Start uWSGI, or wait until it has loaded its application. If it exits again, read the end of its log, and roll "
     "back the last deploy. If it runs, `uwsgi-headroom discover` finds its statistics.",
 )
 _HELD_UP = (

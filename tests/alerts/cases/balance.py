@@ -57,7 +57,7 @@ PAGE = (
 )
 TICKET = (
     acts(
-        "If the cost below is under 10 %, leave it: the unevenness is harmless.",
+        "If the cost below is under 10 %, do nothing: the unevenness is harmless.",
         "If `map-socket` binds sockets to workers, spread the load over the sockets.",
         MORE_PROCESSES,
     )

@@ -87,7 +87,10 @@ def waits(**threads: float) -> list[dict[str, str]]:
 
 
 LIMITED = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
-HOW_MUCH = "See how much to change: `uwsgi-headroom check` on the host has the number, and what the server then serves."
+HOW_MUCH = (
+    "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
+    "server then serves."
+)
 PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
 )
@@ -116,8 +119,8 @@ def _low(factor: str, act: str, by_limit: str) -> str:
     return (
         acts(
             act,
-            "Run `uwsgi-headroom check` on the host at the busiest time: it says what to raise, and how much "
-            "that serves.",
+            "Run `uwsgi-headroom check` on the host at the busiest time: it says which setting to raise, and how many "
+            "requests are then served.",
             "If the peak is a job or one client, move it to another time, or limit it.",
         )
         + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. By limit: "
@@ -201,10 +204,9 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
         "warning",
         f"The CPUs of web1:9238 are full, and {title} CPU",
         acts(
-            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it, if it is none that "
-            "users need.",
-            "Move a server to another host, or give the host more CPUs.",
-            "Keep what matters first: give the unit of that uWSGI a higher CPUWeight (systemd).",
+            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it if users do not need it.",
+            "Move a uWSGI server to another host, or give the host more CPUs.",
+            "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         )
         + f"CPUs in use by server: {used}. Seen from one server, other programs use {others} of 2 CPUs.",
         since,
@@ -223,8 +225,8 @@ def sharing(**labels: str) -> Firing:
         ": 4 workers are pinned to a CPU together with another worker",
         acts(
             "Remove `cpu-affinity`, and reload uWSGI.",
-            "If it has to be, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
-            "In a container, leave it out: uWSGI counts the host's CPUs, not the container's.",
+            "If you need `cpu-affinity`, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
+            "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         )
         + "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
         "wait for each other even if other CPUs are idle.",

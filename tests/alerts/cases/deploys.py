@@ -27,9 +27,10 @@ CASES: list[Case] = [
         acts(
             "Roll back, if that reload was a deploy.",
             "Run `uwsgi-headroom compare api` on the host: it says by how much, and what requests wait for.",
-            "If it must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
+            "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
         )
-        + "Since then more requests fail. At most one of 200 deploys without a change is judged so.",
+        + "Since then more requests fail. For a deploy that changed nothing, this alert fires by chance in at most one "
+        "of 200 cases.",
         since="",
     )
 ]

@@ -54,7 +54,7 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         "info",
         f"uWSGI api on {labels['instance']} will be near capacity around {day}",
         acts(
-            "Look at the capacity review: does load grow as before, or was it one event?",
+            "Look at the capacity review: does the load grow steadily, or did it grow by one event?",
             "Plan for more `processes` and CPUs, or another host.",
             "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
         )

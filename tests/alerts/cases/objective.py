@@ -127,11 +127,11 @@ CASES = [
                     "critical",
                     "uWSGI api on web1:9238 fails its users: 21.0 % of its requests are slow or fail now",
                     acts(
-                        "Follow another alert on this server, if there is one: it names the cause.",
+                        "If there is another alert on this server, do what that one says first: it names the cause.",
                         "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
                         "to do.",
-                        "If a backend is slow, or one kind of request, tell those who run or wrote it; if clients ask "
-                        "for more than the server can do, limit them in the web server.",
+                        "If a backend or one kind of request is slow, tell the people who run the backend or wrote the "
+                        "code; if clients ask for more than the server can do, limit them in the web server.",
                     )
                     + "21.0 % of the requests of the last 5m took longer than 1.0 s with the wait in the listen queue, "
                     "were lost with their worker or refused (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective "

@@ -160,8 +160,9 @@ CASES = [
         refuses(5, 300),
         "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
         acts(
-            "Raise `buffer-size` if the reason is `head_too_large`; the runbook has the option for each other reason.",
-            "Run `uwsgi-headroom check` on the host: it has the line of the log and the option.",
+            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
+            "set.",
+            "Run `uwsgi-headroom check` on the host: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         )
         + "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
@@ -180,7 +181,7 @@ CASES = [
         "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads waiting for it",
         acts(
             "Run `uwsgi-headroom check` on the host: it names the connection.",
-            "Open it after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
+            "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
             "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
         )
         + "The connection was opened before uWSGI forked the workers. Their requests wait for each other there, and a "
@@ -193,13 +194,13 @@ CASES = [
         opens(830),
         "uWSGI api on INSTANCE: a worker has 83 % of its file descriptors open",
         acts(
-            "Restart worker 2 to gain time: `uwsgi-headroom pids api --worker 2` prints the command, and what is lost "
-            "by it.",
+            "Restart worker 2 to buy time: `uwsgi-headroom pids api --worker 2` prints the command and says which "
+            "requests that loses.",
             "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
-            "If all are needed, raise `max-fd`, and LimitNOFILE of the service manager.",
+            "If the worker needs all of them, raise `max-fd`, and LimitNOFILE of the service manager.",
         )
-        + "It has 830 open, of 1000. Without a free one, a worker accepts no request, and what the application opens "
-        "fails with `Too many open files`.",
+        + "It has 830 open, of 1000. Without a free descriptor, a worker accepts no request, and the application gets "
+        "`Too many open files` when it opens a file or a connection.",
         "00:00",
     ),
     *six(
@@ -214,8 +215,8 @@ CASES = [
             "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
             "If it computes, move it into a thread beside the loop or into another process.",
         )
-        + "With coroutines (gevent), one thread serves all requests of a worker: while a call holds it, none of them "
-        "goes on. More async cores would wait as well.",
+        + "With coroutines (gevent), one thread serves all requests of a worker: while a call occupies it, all of them "
+        "stand still. More async cores would wait as well.",
     ),
     Case(
         "UwsgiLoopHeld: silent: a job that holds it for four minutes",
@@ -229,14 +230,14 @@ CASES = [
         blocks(1, 3, 0.1),
         "uWSGI api on INSTANCE: 1.0 threads are blocked writing to a pipe that nobody reads",
         acts(
-            "Restart the program at the other end: the log collector, the service manager's journal, or the "
-            "container's runtime.",
-            "If it is not known, `lsof +E -a -p PID -d 1,2` on a worker names it; `uwsgi-headroom pids api --stuck` "
-            "prints the PIDs.",
-            "For good, write the log to a file (`logto`), and log less.",
+            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
+            "the container's runtime.",
+            "If you do not know which program that is, `lsof +E -a -p PID -d 1,2` with the PID of a worker names it; "
+            "`uwsgi-headroom pids api --stuck` prints the PIDs.",
+            "To prevent this permanently, write the log to a file (`logto`), and log less.",
         )
-        + "These threads are in a write to their standard output or error, which is a pipe that takes nothing. 4.0 "
-        "threads wait for a pipe, or for a lock that such a thread may hold.",
+        + "These threads are writing to their standard output or error. That is a pipe, it is full, and nobody reads "
+        "it. 4.0 threads wait for a pipe, or for a lock that such a thread may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
@@ -252,12 +253,12 @@ CASES = [
         acts(
             "See which lock it is: `uwsgi-headroom check` on the host names the worker, and `py-spy dump --native` on "
             "it the line.",
-            "Hold it for less time: no call to a database or a service while it is held.",
+            "Change the code so that it holds the lock for less time, and calls no database or service meanwhile.",
             "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
-            "`processes` help; more threads only wait as well.",
+            "`processes` help; more threads would only wait as well.",
         )
-        + "Whatever holds the lock is done by one request at a time. It is not the interpreter lock. A mean request "
-        "spends 300 ms of its 400 ms so.",
+        + "Only one request at a time can run the code that holds this lock. It is not the interpreter lock. A mean "
+        "request spends 300 ms of its 400 ms like this.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",
@@ -282,6 +283,6 @@ CASES = [
             "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
         )
         + "A thread that sends to a client, or receives from it, serves no other request; a few slow clients can take "
-        "all threads. A mean request spends 250 ms of its 350 ms so.",
+        "all threads. A mean request spends 250 ms of its 350 ms like this.",
     ),
 ]

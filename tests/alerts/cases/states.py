@@ -43,7 +43,7 @@ CASES = [
         "uWSGI api on INSTANCE: all 4 workers are paused, and serve nobody",
         acts(
             "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do so once: the same pauses them again.",
+            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses them again.",
             "Check that requests are served again: `uwsgi-headroom check` on the host.",
             "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
         )
@@ -68,7 +68,7 @@ CASES = [
         throttles(2),
         "The emperor api on INSTANCE throttles 2 vassals, which fail to start",
         acts(
-            "Read in the emperor's log why a vassal ends at its start: `journalctl -u UNIT --since -15min`.",
+            "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
             "Correct its release or its configuration; the emperor starts it at its next attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         )
@@ -83,15 +83,15 @@ CASES = [
         waits(0.8),
         "uWSGI api on INSTANCE: one in twenty requests waits 800 ms or longer in the listen queue",
         acts(
-            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request fill "
-            "the threads.",
+            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
+            "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
             "exporter may not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, "
             "a full backend or slow clients, more of them may only wait as well.",
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
         )
         + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer; the oldest one in the queue has "
-        "waited 0 ms now. A mean over all requests hides it.",
+        "waited 0 ms now. The mean over all requests does not show this.",
         "00:00",
     ),
 ]

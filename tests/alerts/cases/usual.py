@@ -52,8 +52,8 @@ def longer(labels: Mapping[str, str]) -> Firing:
             "the start of the rise on the dashboard.",
             "If the load is higher than on other days, see its headroom: `uwsgi-headroom check` on the host.",
         )
-        + "A mean request of the last hour took 214 ms; at the same hour of the 14 days before it was 150 ms, and days "
-        "differed by 3 ms.",
+        + "A mean request of the last hour took 214 ms; at the same hour of the 14 days before it was 150 ms, and it "
+        "differed between days by 3 ms.",
         since="",
         **labels,
     )

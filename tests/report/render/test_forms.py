@@ -119,8 +119,8 @@ def test_a_report_replaces_a_file_only_when_it_is_whole(plain: Review, tmp_path:
 
 
 def test_what_will_hurt_in_the_settings(plain: Review) -> None:
-    """What will hurt stands first, with the line, the version and when it does not matter; a rule of a later version is
-    named."""
+    """What will cause trouble stands first, with the line, the version and when it does not matter; a rule of a later
+    version is named."""
     found: list[dict[str, AdviceSeverity]] = [
         {"listen": "info", "max_requests_delta": "warning"},
         {"a_later_rule": "info", "listen": "info"},
@@ -128,7 +128,7 @@ def test_what_will_hurt_in_the_settings(plain: Review) -> None:
     servers = [replace(server, settings=each) for server, each in zip(plain.data.servers, found, strict=True)]
     review = build_review(replace(plain.data, servers=tuple(servers)))
     text = render_markdown(review).partition("## 10 Settings")[2].partition("## 11")[0]
-    assert "1 setting will hurt, 2 may." in text
+    assert "1 setting will cause trouble, 2 may." in text
     assert re.findall(r"Rule \| `(\w+)`", text) == ["max_requests_delta", "listen", "a_later_rule"]
     assert "| Write | `max-requests-delta = 250` |" in text
     assert "| Needs | uWSGI 2.0.29 or later |" in text

@@ -108,5 +108,5 @@ def test_settings_that_were_not_reviewed(data: ReviewData) -> None:
     known = replace(data.servers[0], settings={})
     review = build_review(replace(data, servers=(known, data.servers[1])))
     text = render_markdown(review)
-    assert "No setting is known to hurt." in text
+    assert "No setting is known to cause trouble." in text
     assert f"options are not known: {data.servers[1].server}." in text

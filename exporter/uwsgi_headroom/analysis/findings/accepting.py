@@ -46,7 +46,7 @@ def _blocked(figures: Figures) -> Iterator[Finding]:
         evidence=f"Requests waited beside a free thread for {duration(idle)} of {duration(observed)}, "
         f"{percent(idle / observed)}; {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
         f"{name_slots(figures.server)} were busy on average.",
-        meaning="Threads are free, so more threads or processes would not serve these requests either.",
+        meaning="Threads are free, so more threads or processes would not help.",
         clause=clause,
         change=change,
     )
@@ -113,8 +113,8 @@ def _explain(figures: Figures) -> tuple[str, str]:
     if holder is not None:
         return (
             f"workers are idle, and PID {holder}, which holds the accept lock, is no worker any more",
-            "Reload uWSGI: the lock of a process that ended was not released. If that happens again, leave "
-            "`thunder-lock` out.",
+            "Reload uWSGI: a process exited without releasing its lock. If that happens again, leave `thunder-lock` "
+            "out.",
         )
     if stopped:
         which = numbered("worker", [worker.worker_id for worker in stopped])

@@ -59,14 +59,14 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         code="was_down",
         severity="warning",
         title=f"Was down for {duration(outage.seconds)}, until {until}.",
-        evidence=f"Another master of uWSGI answers since. The figures are of the {duration(figures.window.seconds)} "
+        evidence=f"Since then, another uWSGI master answers. The figures are of the {duration(figures.window.seconds)} "
         "after that.",
-        meaning="Nobody was served meanwhile, and requests in service at its end are lost.",
+        meaning="No request was served meanwhile, and the requests in service when it ended are lost.",
         change=see_log(
             figures.server,
             "why uWSGI ended",
             OUTAGES,
-            "See uWSGI's log, and that of its service manager, for why uWSGI ended.",
+            "Read in uWSGI's log, and in that of its service manager, why uWSGI exited.",
         ),
     )
 
@@ -137,8 +137,8 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
             f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
             f"for {duration(oldest)}; {mean_count(waiting)} requests wait in the listen queue on average.",
-            meaning="A full reload ends every worker that serves no request, and starts new ones only when the last "
-            "request of the old ones has ended.",
+            meaning="A full reload stops every worker that serves no request. It starts new workers only when the last "
+            "request of the old ones is completed.",
             clause=f"a reload waits for requests in {which}",
             change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for. Set "
             "`worker-reload-mercy` to the seconds that a request may take"
@@ -209,11 +209,11 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         title=f"{names} {how}, {what}." if what else f"{names} {how}.",
         evidence=f"Spawned {duration(longest)} ago, and no request is accepted yet; {len(hanging)} of "
         f"{counted(len(workers), 'worker')}.",
-        meaning="A worker accepts requests when the application is imported: what the import waits for keeps it from "
-        "that.",
+        meaning="A worker accepts requests only after it has imported the application, and the import is waiting for "
+        "something.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
-        change=f"Run {show_calls(figures.server, numbers[0])} to see the line of the "
-        "import. Give what it calls a timeout, or do it after the start.",
+        change=f"Run {show_calls(figures.server, numbers[0])} to see the line of the import. Set a timeout on the "
+        "calls that the import makes, or make them after the start.",
     )
 
 

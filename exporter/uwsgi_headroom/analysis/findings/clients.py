@@ -63,23 +63,25 @@ def _left(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="clients_left",
         severity="warning" if is_many else "info",
-        title=("Clients leave, or stop sending, before uWSGI has read their request." if uploads else _title(is_many)),
+        title=(
+            "Clients disconnect, or stop sending, before uWSGI has read their request." if uploads else _title(is_many)
+        ),
         evidence=f"At least {left} of {counted(flow.requests, 'request')}"
         f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the answer for a client that had "
         f"gone{f', or could not read the body of its request ({unread})' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
-        meaning="The work for them is in vain, and if they ask again it is done twice. The application did not fail: "
-        "uWSGI's log has `write error` for each of them, and counts an exception.",
+        meaning="The work for their requests is wasted, and done twice if they send the request again. The application "
+        "did not fail: uWSGI's log has `write error` for each of them, and counts an exception.",
         change=_advise(figures, uploads=uploads) if is_many else "",
     )
 
 
 def _title(is_many: bool) -> str:
     if not is_many:
-        return "A few clients leave before they have their answer."
+        return "A few clients disconnect before they have their answer."
     return (
-        "Clients leave before they have their answer: the timeout of the clients, or of the web server in front, is "
-        "shorter than the response time."
+        "Clients disconnect before they have their answer: the timeout of the clients, or of the web server in front, "
+        "is shorter than the response time."
     )
 
 

@@ -48,8 +48,8 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else f"{_see_or_restart(figures, worst, are_many=are_many)}. Then set timeouts on what the application "
-            f"calls{_last_resort(figures)}",
+            else f"{_see_or_restart(figures, worst, are_many=are_many)}. Then set timeouts on the calls that the "
+            f"application makes{_last_resort(figures)}",
         )
 
 
@@ -69,7 +69,7 @@ def _what_they_hold(figures: Figures) -> str:
         return "Each holds an async core, and hardly any is free."
     return (
         "Async cores are free, and yet no request is completed: a worker may be blocked, with all its requests. "
-        "Requests of other workers may last by nature, as event streams do."
+        "Requests of other workers may be meant to stay open, as event streams are."
     )
 
 

@@ -55,8 +55,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity=_judge(figures, held),
         title=f"{title}.",
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
-        meaning="With coroutines, one thread serves all requests of a worker: while a call holds it, none of them goes "
-        "on.",
+        meaning="With coroutines, one thread serves all requests of a worker: while a call occupies it, all of them "
+        "stand still.",
         clause=f"t{title[1:]}" if makes_wait else "",
         change=_advise(figures, worst),
     )
@@ -95,7 +95,7 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
     return (
-        f"Calls held the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
+        f"Calls occupied the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
         f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
@@ -114,7 +114,8 @@ def _advise(figures: Figures, worst: _Held) -> str:
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
             f"{find_it}, and move what it computes out of the loop: into another process, such as a spooler or a mule. "
-            "Where that cannot be, let it yield between steps (`gevent.sleep(0)`). More async cores would wait as well."
+            "If that is not possible, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
+            "wait as well."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (

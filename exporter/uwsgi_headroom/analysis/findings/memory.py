@@ -46,7 +46,7 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             meaning="A router takes memory for each file descriptor that it may open: in containers these may be "
             "a billion."
             if use.role == "router"
-            else "Memory that it takes is missing for workers.",
+            else "The memory that it takes is not available to workers.",
             change="Set `max-fd` to the connections that the router is to hold, such as 100000."
             if use.role == "router"
             else f"Find what the {name_role(use)} {'keeps' if one else 'keep'}.",
@@ -66,7 +66,7 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         title=_title(memory, room),
         evidence=f"A worker takes {byte_size(memory.per_worker)}{at_most}; {byte_size(memory.available)} are available "
         f"{place}.",
-        meaning="When memory runs out, the kernel ends a process, most likely a worker, and its requests are lost."
+        meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
         else "More `processes` would not fit if load grows.",
         change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, workers share what the "
@@ -118,9 +118,9 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         evidence=f"{worst.open_fds} of {worst.most_fds} are open in worker {worst.worker_id} "
         f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); "
         f"{counted(len(near), 'worker')} of {len(figures.server.workers)} above {percent(NEAR_DESCRIPTORS)}.",
-        meaning="Each connection and each open file takes one. Without a free one a worker accepts no request, and "
-        "what the application opens fails with `Too many open files`.",
+        meaning="Each connection and each open file takes one. Without a free descriptor, a worker accepts no request, "
+        "and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
         change=f"See what is open with `ls -l /proc/{worst.pid or 'PID'}/fd`: a number that only grows is a leak. If "
-        f"all are needed, raise `max-fd` from {worst.most_fds} (and LimitNOFILE of its service manager).",
+        f"the worker needs all of them, raise `max-fd` from {worst.most_fds} (and LimitNOFILE of its service manager).",
     )

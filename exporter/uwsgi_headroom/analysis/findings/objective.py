@@ -92,23 +92,23 @@ def _advise(figures: Figures, burn: Burn) -> str:
     most = reasons[0] if reasons else "slow"
     if most == "waited":
         return (
-            "Follow the finding about the listen queue, or about what keeps the threads busy: in service the requests "
-            "were quick enough. A longer `listen` would make them wait longer."
+            "Do what the finding about the listen queue says, or the one about what keeps the threads busy: once in "
+            "service, the requests were quick enough. A longer `listen` would make them wait longer."
         )
     if most == "refused":
-        return "Follow the finding about the full listen queue: no thread was free in time."
+        return "Do what the finding about the full listen queue says: no thread was free in time."
     if most == "lost":
         if figures.window.harakiris:
             return (
-                "Follow the finding about `harakiri`, and find out what the requests wait for that it ends: it ended "
-                f"{counted(figures.window.harakiris, 'worker')} in the last {duration(figures.window.seconds)}, with "
-                "the requests in service there."
+                "Do what the finding about `harakiri` says, and find out what the killed requests were waiting for: "
+                f"`harakiri` killed {counted(figures.window.harakiris, 'worker')} in the last "
+                f"{duration(figures.window.seconds)}, with the requests in service there."
             )
         return (
-            "See uWSGI's log for why workers ended, and follow the finding about lost requests: the workers ended "
-            "while they served these."
+            "Read in uWSGI's log why workers exited while they served requests, and do what the finding about lost "
+            "requests says."
         )
     return (
-        "Follow the finding about threads, interpreters, CPU or a backend: most of these were slow in service. "
-        "Without such a finding, see what the slow requests wait for."
+        "Do what the finding about threads, interpreters, CPU or a backend says: most of these requests were slow in "
+        "service. If there is no such finding, see what the slow requests wait for."
     )

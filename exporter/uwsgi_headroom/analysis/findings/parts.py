@@ -84,7 +84,7 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         if falls_behind and done
         else "The spooler processes none of its tasks."
         if not done
-        else "The spooler works off a long list of tasks.",
+        else "The spooler has a long list of tasks to process.",
         evidence=f"{counted(waiting, 'task')} in {listed([spooler.directory for spooler in behind], MOST_NAMED)}"
         f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {counted(done, 'task')} processed in "
         f"{duration(window.seconds)} by {processes:,} {'process' if processes == 1 else 'processes'}"
@@ -115,7 +115,7 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
         + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
         f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
-        change="See the emperor's log for why a vassal ends at its start, and correct that. The emperor starts the "
+        change="Read in the emperor's log why a vassal exits when it starts, and correct that. The emperor starts the "
         "vassal at its next attempt.",
     )
 

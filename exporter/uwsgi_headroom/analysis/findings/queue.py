@@ -66,8 +66,9 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; "
         f"{counted(dropped, 'packet')} dropped in the last {duration(figures.window.seconds)}, over all programs of "
         "the network namespace.",
-        meaning="A packet that begins a connection is dropped while it is full, and tried again after a second, then "
-        "two: clients wait, and so do connections to backends. Entries of closed connections stay for two minutes.",
+        meaning="While the table is full, the kernel drops the first packet of each new connection. It is sent again "
+        "after one second, and then after two: clients wait, and so do connections to backends. Entries of closed "
+        "connections stay for two minutes.",
         change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`; keep "
         "connections open (keep-alive) instead of making new ones, or do not track these (NOTRACK).",
     )
@@ -87,7 +88,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         counted_ = _count_drops(window)
         title = f"Clients are turned away at {name}, whose listen queue is full."
         meaning = (
-            "A client whose connection is dropped tries again after a second, then two: it sees a slow or no answer."
+            "A client whose connection is dropped tries again after one second, and then after two: it gets a late "
+            "answer, or none."
         )
     else:
         counted_ = "refusals at a UNIX socket are not counted"
@@ -187,6 +189,6 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
         evidence=evidence,
-        meaning="Users wait for both; uWSGI's own response times do not include the queue.",
+        meaning="Users wait for the sum of both. uWSGI's own response times do not include the wait in the queue.",
         **advise_capacity(figures)._asdict(),
     )

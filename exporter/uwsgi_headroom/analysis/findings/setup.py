@@ -27,7 +27,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="warning" if _is_busy(figures) else "info",
             title=f"{sharing} workers are pinned to one CPU together with another worker.",
             evidence="Their affinity masks have one CPU each, which another worker's mask has, too.",
-            meaning="They wait for one another however idle the other CPUs are.",
+            meaning="They wait for one another even if other CPUs are idle.",
             change="Remove `cpu-affinity`, or keep processes x CPUs each at or below the number of CPUs. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
         )
@@ -77,7 +77,7 @@ def _settings(figures: Figures) -> Iterator[Finding]:
         yield Finding(
             code="settings_hurt",
             severity="info",
-            title="Settings of this uWSGI will hurt one day.",
+            title="Some settings of this uWSGI will cause trouble later.",
             evidence=" ".join(advice.title for advice in warnings[:_MOST_SETTINGS]),
             change=f"Run `uwsgi-headroom review{f' {server.address}' if server.address else ''}`: it prints the lines "
             "to write.",

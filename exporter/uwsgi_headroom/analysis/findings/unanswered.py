@@ -29,9 +29,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="requests_unanswered",
         severity="critical",
-        title="Requests end at once, without an answer: no application gets them.",
+        title="uWSGI closes requests at once, without an answer: no application gets them.",
         evidence=f"At least {unanswered} of {counted(requests, 'request')} in the last "
-        f"{duration(figures.window.seconds)}: uWSGI sent not a byte to their clients, counted no exception, and spent "
+        f"{duration(figures.window.seconds)}: uWSGI sent no answer to their clients, counted no exception, and spent "
         f"less than {duration(INSTANT)} on each on average.",
         meaning="Clients get a closed connection, or status 502 from the web server. uWSGI does this if the "
         "plugin of its modifier is not loaded.",

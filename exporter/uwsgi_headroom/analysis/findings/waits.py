@@ -80,7 +80,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
         title="It is not known what the threads wait for, nor whether more threads would help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help requests that wait for a backend with room to spare. For one lock, a full backend "
-        "or slow clients, more threads only wait as well.",
+        "or slow clients, more threads would only wait as well.",
         change=f"To see it permanently: {remedy}." if remedy else "",
     )
 
@@ -115,7 +115,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         "other end reads, as log collectors and service managers do.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
         change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names it. "
-        "Else write to a file (`logto`), and log less.",
+        "If that is not possible, write the log to a file (`logto`), and log less.",
     )
 
 
@@ -177,7 +177,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
-        meaning="Requests wait for each other: whatever holds the lock is done by one request at a time.",
+        meaning="Requests wait for each other: only one at a time can run the code that holds the lock.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for the lock of one file"
@@ -271,7 +271,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
         f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
         meaning="The thread that holds the lock waits for something itself. An extension module that does not release "
-        "the lock does that.",
+        "the lock has this effect.",
         clause="a call that does not compute holds the interpreter lock"
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
@@ -326,8 +326,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
-        meaning="A backend with room to spare takes no longer with more requests in it. In this one, requests wait for "
-        "each other.",
+        meaning="A backend with room to spare takes no longer with more requests in it. In this pool, requests wait "
+        "for each other.",
         clause=explained.cause,
         change=explained.change,
     )

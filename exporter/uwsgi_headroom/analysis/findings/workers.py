@@ -94,10 +94,10 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         evidence=f"{repeated(window.harakiris).capitalize()} in the last {duration(window.seconds)}, with at least "
         f"{counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
-        meaning="All requests in that worker are lost, and counted nowhere."
+        meaning="All requests in that worker are lost, and no counter includes them."
         + (
-            " With `threads` a worker has one timer, which every other request resets: a slow request may last long, "
-            "and if the timer fires, all requests of the worker are lost."
+            " With `threads` a worker has one timer, which every other request resets: a slow request may run on "
+            "unnoticed, and if the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
@@ -125,7 +125,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
         f"{duration(figures.window.seconds)}, and workers ended {repeated(number)}, with at least "
         f"{counted(lost, 'request')} in service."
         + (f" A worker takes {byte_size(memory.per_worker)}." if memory else ""),
-        meaning="The kernel ends a process at once (signal 9) when "
+        meaning="The kernel kills a process at once (signal 9) when "
         + ("the cgroup reaches its memory limit." if is_cgroup else "the host, or a cgroup, has no memory left."),
         clause=f"{numbered('worker', numbers)} {'was' if len(numbers) == 1 else 'were'} killed because memory ran out",
         change=(
@@ -147,8 +147,8 @@ def _say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker before that ({least} s), and these end "
-        f"after {duration(life)} on average."
+        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker that is younger than that ({least} s), and "
+        f"these exit after {duration(life)} on average."
     )
 
 
@@ -179,8 +179,8 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
         evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}, "
         f"with at least {counted(lost, 'request')} in service: {_part_of(figures, lost)} of all.",
         meaning=(
-            "Without `die-on-term`, SIGTERM does not end uWSGI: it reloads it and ends what is in service. SIGHUP lets "
-            "requests end first"
+            "Without `die-on-term`, SIGTERM does not stop uWSGI. It makes uWSGI reload, and the requests in service "
+            "are lost. SIGHUP lets uWSGI complete its requests first"
             if by_signal
             else "A reload waits for requests"
         )
@@ -208,7 +208,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         f"{duration(figures.window.seconds)}, not by `harakiri`, and the requests were never finished: "
         f"{_part_of(figures, lost)} of all."
         + (f" In all, workers ended {counted(ends, 'time')}; no option of uWSGI explains it." if ends > lost else ""),
-        meaning="They crashed, were killed (by the kernel, when memory is short), or ended themselves.",
+        meaning="They crashed, exited, or were killed (by the kernel, when memory is short).",
         change=_see_why(figures),
     )
 
@@ -260,7 +260,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             meaning="They were replaced as in a reload of the workers, and no request was lost."
             if are_reloaded(figures, ended)
             else f"A worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
-            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')} is replaced, and so is one that ends.",
+            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')} is replaced, and so is one that exits.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
@@ -344,8 +344,8 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
         + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
         + f"; {waiting_clause(figures.flow)}.",
-        meaning="Workers that started together and share the requests evenly end together, again and again: requests "
-        "wait until the first of them has loaded the application.",
+        meaning="Workers that started together and share the requests evenly also restart together, again and again: "
+        "requests wait until the first of them has loaded the application.",
         clause="all workers reach `max-requests` together",
         **_stagger(figures, most, served)._asdict(),
     )
@@ -359,8 +359,8 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     version, workers = parse_version(figures.server.version), len(figures.server.workers)
     if version and version < MAX_REQUESTS_DELTA:
         return Advice(
-            "Update uWSGI to 2.0.29, and set `max-requests-delta`, which lets each worker end after another number of "
-            "requests; until then, raise `max-requests`, so that it happens less often."
+            "Update uWSGI to 2.0.29, and set `max-requests-delta`, which restarts each worker after a different number "
+            "of requests; until then, raise `max-requests`, so that it happens less often."
         )
     if served > most:
         enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
@@ -458,8 +458,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
         evidence=f"{numbered('Worker', ended)}: {repeated(ends)} in the last "
         f"{duration(figures.window.seconds)}; no option of uWSGI explains it.",
-        meaning="Either a chain reload is under way, or they crashed, were killed (by the kernel, when memory is "
-        "short), or ended themselves. A request that such a worker was serving is lost.",
+        meaning="Either a chain reload is under way, or the workers crashed, exited, or were killed (by the kernel, "
+        "when memory is short). A request that such a worker was serving is lost.",
         change=_see_why(figures),
     )
 

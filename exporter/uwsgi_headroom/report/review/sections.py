@@ -434,7 +434,7 @@ class SettingAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsReview:
-    """What will hurt in the settings, or may, those that will first. unknown: servers whose settings were not
+    """What will cause trouble in the settings, or may, those that will first. unknown: servers whose settings were not
     reviewed."""
 
     advice: tuple[SettingAdvice, ...]

@@ -1,4 +1,4 @@
-"""Section 10: what in the settings of uWSGI will hurt, or may.
+"""Section 10: what in the settings of uWSGI will cause trouble, or may.
 
 The exporter keeps the names of the rules that speak, and never a setting. Their words are those of this version.
 """

@@ -1,4 +1,4 @@
-"""Section 10: what in the settings of uWSGI will hurt, or may."""
+"""Section 10: what in the settings of uWSGI will cause trouble, or may."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from uwsgi_headroom.report.review.sections import Absent, ServiceReview, Setting
 from uwsgi_headroom.words.formats import counted
 
 INTRODUCTION = (
-    "What in the configuration of uWSGI will hurt one day, and what may, as it was when the exporter last read it. "
-    "Numbers in the lines are examples: `uwsgi-headroom review` on the machine prints those that fit, and where each "
-    "option is set."
+    "What in the configuration of uWSGI will cause trouble later, and what may, as it was when the exporter last read "
+    "it. Numbers in the lines are examples: `uwsgi-headroom review` on the machine prints those that fit, and where "
+    "each option is set."
 )
 
 
@@ -24,11 +24,14 @@ def write(service: ServiceReview) -> Iterator[Block]:
         return
     hurts = sum(each.severity == "warning" for each in found.advice)
     others = len(found.advice) - hurts
-    will = f"{counted(hurts, 'setting')} will hurt" if hurts else "No setting is known to hurt"
+    will = f"{counted(hurts, 'setting')} will cause trouble" if hurts else "No setting is known to cause trouble"
     yield Text(f"{will}, {others} may." if others else f"{will}.")
     for number, each in enumerate(found.advice, 1):
         yield Table(
-            heads=(f"{number}. {'Will hurt' if each.severity == 'warning' else 'May hurt'}", each.title),
+            heads=(
+                f"{number}. {'Will cause trouble' if each.severity == 'warning' else 'May cause trouble'}",
+                each.title,
+            ),
             rows=list(_rows(each, len(service.servers))),
             style="advice",
         )
