@@ -171,7 +171,7 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         evidence="These threads are writing to their standard output or error. That is a pipe, it is full, and nobody "
         "reads it. "
         + answer(behind.replace('"}', '",$self}'), TENTH)
-        + " threads wait for a pipe, or for a lock that such a thread may hold.",
+        + " threads wait to write to this pipe, or for a lock that one of those may hold.",
         dashboard=SERVER_DASHBOARD,
     )
 

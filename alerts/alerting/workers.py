@@ -281,7 +281,7 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         ticket,
         expr=f"{everywhere}\nor\n{_unanswered(t)}",
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests reach no application, at {taken} requests/s",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {taken} requests/s reach no application",
         acts=(
             "See in uWSGI's log why the import fails, or look for `unavailable modifier requested`.",
             "Fix the import or load the missing plugin, and reload uWSGI. Look at the web server's last deploy "

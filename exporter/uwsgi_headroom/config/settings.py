@@ -312,7 +312,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.routes",
         flag="--routes",
         help="show which routes keep the threads busy, from the method and path of requests in service (default "
-        "{default}). Paths may contain personal data, so they are shown only on loopback",
+        "{default}). Paths may contain personal data, so they are shown only if the exporter listens on loopback",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,

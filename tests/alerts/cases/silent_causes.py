@@ -237,7 +237,7 @@ CASES = [
             "To prevent this permanently, write the log to a file (`logto`), and log less.",
         )
         + "These threads are writing to their standard output or error. That is a pipe, it is full, and nobody reads "
-        "it. 4.0 threads wait for a pipe, or for a lock that such a thread may hold.",
+        "it. 4.0 threads wait to write to this pipe, or for a lock that one of those may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
