@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import socket
 import subprocess
@@ -186,7 +187,7 @@ def test_a_check_that_fails_is_unknown(
 def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     """The help has the statuses for the setup of a monitoring system."""
     text = " ".join(ended(capsys, "check", "--help")[1].split())
-    assert "0 ok, 1 warning, 2 critical, 3 unknown" in text
+    assert re.search(r"0 OK\s+1 warning\s+2 critical\s+3 unknown", text)
 
 
 def test_an_argument_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
