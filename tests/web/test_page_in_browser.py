@@ -328,7 +328,7 @@ def test_the_snapshot(chromium: Browser, shop: Exporter) -> None:
         shown.open("/")
         shown.until("JSON.parse(heard).headroom !== null && JSON.parse(heard).findings.length")
         shown.page.get_by_role("button", name="Pause").click()
-        shown.page.get_by_role("button", name="Copy snapshot").click()
+        shown.page.get_by_role("button", name="Copy", exact=True).click()
         shown.page.get_by_role("button", name="Copied").wait_for()
         copied = shown.page.evaluate("navigator.clipboard.readText()")
         document = json.loads(shown.page.evaluate("heard"))
@@ -345,7 +345,7 @@ def test_the_snapshot_over_plain_http(chromium: Browser, shop: Exporter) -> None
     with tab(chromium, shop.port, permissions=["clipboard-read"]) as shown:
         shown.page.add_init_script("Object.defineProperty(navigator.clipboard, 'writeText', { value: undefined })")
         shown.open("/")
-        shown.page.get_by_role("button", name="Copy snapshot").click()
+        shown.page.get_by_role("button", name="Copy", exact=True).click()
         shown.page.get_by_role("button", name="Copied").wait_for()
         assert shown.page.evaluate("navigator.clipboard.readText()").startswith("shop (uWSGI 2.0")
         assert shown.page.query_selector("dialog") is None
@@ -386,7 +386,7 @@ def test_the_keyboard_is_enough(chromium: Browser, shop: Exporter) -> None:
             "uwsgi-headroom",
             "60 s",
             "Pause",
-            "Copy snapshot",
+            "Copy",
             "Help",
             "What if",
             "Load",

@@ -66,7 +66,7 @@ export function show(main, { path, page, servers }) {
     ["-", "charts: zoom out", () => move({ scale: 2 })],
     ["Escape", "show the whole range again", whole],
   ];
-  const controls = el("div", { class: "controls" }, over, pausing, action("Copy snapshot", snapshot), help(KEYS, GESTURES));
+  const controls = el("div", { class: "controls" }, over, pausing, action("Copy", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
   ranges.node.append(comparison.node, marking);
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, sections, body);
@@ -92,7 +92,7 @@ export function show(main, { path, page, servers }) {
   function start() {
     const windows = windowsOf(document_);
     over.replaceChildren(
-      choice("Figures over", windows, Number(window_) || windows[0].value, (chosen) => {
+      choice("Over", windows, Number(window_) || windows[0].value, (chosen) => {
         window_ = chosen.value;
         address.remember("window", chosen.value);
         if (!paused) listen();
@@ -250,7 +250,7 @@ export function show(main, { path, page, servers }) {
 
   const url = () => location.origin + page + address.query();
   async function snapshot() {
-    return (await copy(text(document_, url(), trouble()))) ? "Copied" : "Copy snapshot";
+    return (await copy(text(document_, url(), trouble()))) ? "Copied" : "Copy";
   }
 
   setInterval(() => {
