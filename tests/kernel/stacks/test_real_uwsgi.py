@@ -39,8 +39,6 @@ def test_shares_of_functions_are_true() -> None:
         # How long threads wait for a CPU or for the interpreter lock, and for a disk at all, depends on the machine.
         own = FUNCTIONS[function.name]
         beside = {"cpu", "cpu_wait", "interpreter_lock"} - {own}
-        if own == "child":  # until the program runs, it is waited for over a pipe, and read from a disk
-            beside |= {"pipe", "disk"}
         waiting = sum(part for state, part in function.states.items() if state not in beside)
         if own not in ("cpu", "disk"):
             assert function.states[own] >= 0.9 * waiting, (function, compared)

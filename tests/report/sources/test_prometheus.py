@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
@@ -138,7 +137,7 @@ def test_the_clock_of_prometheus_counts() -> None:
     with stand_in(lambda request: Reply(answer(request).body, headers=headers)) as server:
         data = load_prometheus(PrometheusApi(HttpPost(make_endpoint(server.url))), find_range)
     assert ahead == [pytest.approx(600, abs=5)]
-    assert re.match("The clock of Prometheus is (10 min|9 min [0-9 s]+) ahead of this machine's\\.", data.problems[0])
+    assert data.problems[0].startswith("The clock of Prometheus is 10 min ahead of this machine's.")
 
 
 def only_names(*names: str) -> Callable[[Request], Reply]:

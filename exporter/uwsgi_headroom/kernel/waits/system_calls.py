@@ -70,6 +70,8 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
     "wait4": ("child", 61, 260),
     "waitid": ("child", 247, 95),
     "vfork": ("child", 58, -1),
+    "clone": ("child", 56, 220),  # blocks only as vfork(2) does: posix_spawn(3) waits in it until the program runs
+    "clone3": ("child", 435, 435),
     "fsync": ("sync", 74, 82),
     "fdatasync": ("sync", 75, 83),
     "sync": ("sync", 162, 81),

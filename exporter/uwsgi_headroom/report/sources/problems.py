@@ -35,7 +35,8 @@ def describe_clock(ahead: float, whose: str) -> str:
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"
-    return f"The clock of {whose} is {duration(abs(ahead))} {way} this machine's. All times here are by that clock."
+    known = abs(ahead) if abs(ahead) < 60 else round(abs(ahead), -1)  # it is read in whole seconds, from an answer
+    return f"The clock of {whose} is {duration(known)} {way} this machine's. All times here are by that clock."
 
 
 def _without_data(servers: Sequence[ServerData], zone: str) -> Iterator[str]:
