@@ -75,7 +75,7 @@ LOAD = signal(
     threads is room. Backends have names if the exporter's option --backends gives them. {_STATES}""",
     Series(in_order(_BY_STATE), "{{state}}"),
     Series(f"{_BUSY} unless on () sum({ONE.rate('uwsgi_wait_observed_seconds_total')}) > 0", IN_SERVICE),
-    Series(f"sum({ONE.rate('uwsgi_socket_queue_seconds_total')}) / {OBSERVED_SECONDS} > 0", QUEUED),
+    Series(f"sum({ONE.rate('uwsgi_socket_queue_seconds_total')}) / {OBSERVED_SECONDS}", QUEUED),
     Series(f"sum({ONE.of('uwsgi_threads_available')})", "available"),
     Series(f"sum({ONE.of('uwsgi_threads_configured')})", "configured"),
 )

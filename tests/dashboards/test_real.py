@@ -45,7 +45,6 @@ MAY_BE_EMPTY = {
     "server: Workers by state B": "every worker has its application",
     "server: Load: requests in the system, by what they do A": NO_RIGHT,
     "server: Load: requests in the system, by what they do B": "it is there only without that right",
-    "server: Load: requests in the system, by what they do C": "no request may have waited",
     "server: Served B": "its sockets are UNIX sockets, which count nothing",
     "server: Wait before: in the listen queue B": "no request may have been seen waiting",
     "server: Budget left of 30 days B": "no request may have been too slow",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import json
 
 import pytest
@@ -79,7 +80,7 @@ def test_refused_with_a_reason(body: bytes, reason: Reason) -> None:
 def test_a_deep_document_is_refused(body: bytes, reason: Reason) -> None:
     """For its depth up to Python 3.13. From 3.14 the size of the stack is the bound: what fits is refused as any other
     document."""
-    assert refusal(body).reason in ("not_json", reason)
+    assert refusal(body).reason in (("not_json", reason) if sys.version_info >= (3, 14) else ("not_json",))
 
 
 def test_a_cron_without_a_schedule_runs_at_any_time() -> None:
