@@ -26,7 +26,7 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
-        routes settings settings_table usable verdict wait_states what_if worker_states
+        routes settings settings_table shortages usable verdict wait_states what_if worker_states
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.queue
         findings.workers""",
     "arguments": "commands parser",

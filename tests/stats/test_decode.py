@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import json
+import sys
 
 import pytest
 from hypothesis import example, given, settings

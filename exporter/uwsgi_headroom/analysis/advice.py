@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
-from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED, fits
+from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, describe_demand
 from uwsgi_headroom.analysis.destinations import (
     UNKNOWN,
@@ -27,6 +26,17 @@ from uwsgi_headroom.analysis.destinations import (
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
+from uwsgi_headroom.analysis.shortages import (
+    CPU_FULL,
+    LOCKED,
+    are_children_busy,
+    are_waits_known,
+    is_lock_bound,
+    lacks_cpu,
+    list_loads,
+    mean_load,
+    waits_for_cpu,
+)
 from uwsgi_headroom.analysis.sizing import (
     Step,
     Stop,
@@ -55,12 +65,6 @@ from uwsgi_headroom.words.formats import numbered, percent, rate
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
-
-CPU_FULL = 0.90
-"""CPU is scarce if the workers use at least this fraction of the usable CPUs."""
-
-CPU_WAIT = 0.2
-"""The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
 LEAST_BACKEND = 0.05
 """Below this share of the time, a backend is not named beside others."""
@@ -154,7 +158,7 @@ def find_proven_step(figures: Figures) -> Explanation | None:
         )
     if not are_waits_known(figures):
         return None
-    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, _mean_load(figures)))
+    return Explanation(f"all {slots} are busy", *_more_workers_or_threads(figures, mean_load(figures)))
 
 
 def _bring_workers_back(figures: Figures) -> Explanation | None:
@@ -288,18 +292,6 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     return explain_saturation(figures)
 
 
-LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
-they are nearly always held; and from which on nothing is promised of more threads."""
-
-
-def is_lock_bound(figures: Figures) -> bool:
-    """Whether requests mostly wait for a lock of the application or a pool, or for one that is nearly always held."""
-    share = figures.waits.share("lock") if figures.waits else 0.0
-    is_held = figures.lock is not None and figures.lock.is_known and figures.lock.hottest >= REACHED
-    return share >= MOSTLY or (share >= LOCKED and is_held)
-
-
 def explain_saturation(figures: Figures) -> Explanation | None:
     """What to do about a saturated backend; None if none is known to be."""
     saturation = figures.saturation
@@ -352,7 +344,7 @@ def _why_backends_hang(figures: Figures) -> Explanation | None:
 def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     """What to do if CPUs are what the server lacks."""
     cpus = figures.server.cpus
-    used = sum(_loads(figures))
+    used = sum(list_loads(figures))
     if cpus and used >= CPU_FULL * cpus.count:
         return Explanation(
             "the workers use all the CPU that they can get",
@@ -379,7 +371,7 @@ GET_CPU = (
 
 def _find_busy_interpreters(figures: Figures) -> Explanation | None:
     """What to do if the interpreters compute for so much of the time that more threads would wait for them."""
-    load = _mean_load(figures)
+    load = mean_load(figures)
     if load is None or load <= INTERPRETERS_BUSY:
         return None
     more = raise_processes(figures)
@@ -390,22 +382,6 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
         more.settings,
         more.serves,
     )
-
-
-def _loads(figures: Figures) -> list[float]:
-    """The known loads of the interpreters of active workers."""
-    workers = figures.balance.active or figures.balance.workers
-    return [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
-
-
-def _mean_load(figures: Figures) -> float | None:
-    loads = _loads(figures)
-    return sum(loads) / len(loads) if loads else None
-
-
-def are_waits_known(figures: Figures) -> bool:
-    """Whether it is known what the threads wait for, for most of their time."""
-    return figures.waits is not None and figures.waits.share("unknown") < MOSTLY
 
 
 def _see_waits_first(figures: Figures) -> str:
@@ -454,11 +430,9 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
         more = raise_processes(figures)
         return more._replace(change=f"{more.change}.{reserve}")
     step = more_threads(figures, each)
-    if figures.waits and figures.waits.share("lock") >= LOCKED:
-        step = replace(step, most=None)  # no model of it is known
     if step.stopped_by == "interpreters":
         more = raise_processes(figures)
-        if (more.serves or 0.0) > WORTH_PROCESSES * (step.most or 0.0):
+        if more.serves and step.most and more.serves > WORTH_PROCESSES * step.most:
             return more._replace(change=f"{more.change}. More `threads` would wait for their interpreter.")
     parts = [
         f"Raise `threads` from {each} to {step.threads}{_say_demand(figures)}.",
@@ -543,53 +517,3 @@ def _what_they_wait_for(figures: Figures) -> str:
         f"{percent(share)} of their time is waiting for {what}{part}: more help only if that can take more at once, "
         "faster queries in any case."
     )
-
-
-def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
-    requests spend their time waiting for a CPU. Requests that sleep, or wait for a backend, do not need one."""
-    cpu = figures.cpu
-    if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
-        return False
-    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT) or are_children_busy(figures)
-
-
-def are_children_busy(figures: Figures) -> bool:
-    """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
-    the workers' own: the kernel adds it when they end."""
-    if not figures.cpu or not figures.waits or figures.waits.share("child") < MOSTLY:
-        return False
-    return figures.cpu.own - sum(_loads(figures)) >= MOSTLY * figures.cpu.own
-
-
-def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
-    """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
-    idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
-    what waits for the lock waits for a CPU for the same part of the time as they do, and for the rest for a holder that
-    runs. Where the workers themselves use most of the CPUs, all of it is a wait for CPUs: nothing else is scarce."""
-    waits = figures.waits
-    if waits is None:
-        return False
-    share = waits.share("cpu_wait")
-    cpu, cpus = figures.cpu, figures.server.cpus
-    is_full = cpu is not None and cpus is not None and is_hardly_any_idle(cpu.idle, cpus.count)
-    starved = share >= SOME_WAIT and (is_full or is_throttled)
-    if starved and (_mean_load(figures) or 0.0) < INTERPRETERS_FULL:
-        is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
-        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + waits.share("cpu")))
-    return share >= part
-
-
-SOME_WAIT = 0.05
-"""The share of the time in the wait for a CPU from which on holders of a lock lack one, too."""
-
-MOSTLY_OWN = 0.75
-"""From this share of the usable CPUs on, the workers use most of them themselves."""
-
-INTERPRETERS_FULL = 0.75
-"""Above this mean load of the interpreters, requests wait for the lock itself: its holders run."""
-
-
-def is_hardly_any_idle(idle: float, cpus: float) -> bool:
-    """Whether hardly any of these CPUs is idle. idle: their mean number."""
-    return idle <= (1 - CPU_FULL) * cpus

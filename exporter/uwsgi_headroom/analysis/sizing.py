@@ -23,6 +23,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_o
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import noticed_wait, shows_a_limit
+from uwsgi_headroom.analysis.shortages import LOCKED
 from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.analysis.what_if.demands import own_waiting
 from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
@@ -154,7 +155,7 @@ def more_threads(figures: Figures, each: int) -> Step:
         larger = range(each + 1, threads)
         threads = larger.start + bisect_left(larger, enough, key=partial(model.most_throughput, processes))
         stop = limit
-    return Step(processes, threads, model.promise(processes, threads), wanted, stop)
+    return Step(processes, threads, _promise(figures, model, processes, threads), wanted, stop)
 
 
 def more_processes(figures: Figures) -> Step:
@@ -180,8 +181,16 @@ def more_processes(figures: Figures) -> Step:
     memory = figures.server.memory
     if memory is not None and memory.is_exact and 0 < count_more_workers(memory) < count - processes:
         count, stop = processes + count_more_workers(memory), "memory"
-    serves = model.promise(count, each) if model is not None and each else None
+    serves = _promise(figures, model, count, each) if model is not None and each else None
     return Step(count, each, serves, wanted, stop)
+
+
+def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
+    """What a setting serves at least; None where requests wait for a lock of the application, which the model does not
+    know."""
+    if figures.waits and figures.waits.share("lock") >= LOCKED:
+        return None
+    return model.promise(processes, threads)
 
 
 def _serve(model: Model, threads: int, processes: int) -> float:

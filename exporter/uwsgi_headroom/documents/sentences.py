@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from uwsgi_headroom.analysis.advice import is_hardly_any_idle
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile

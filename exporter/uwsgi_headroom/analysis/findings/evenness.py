@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, lacks_cpu
+from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.worker_states import show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_count, percent

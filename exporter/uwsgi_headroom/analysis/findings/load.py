@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.advice import (
-    CPU_FULL,
-    CPU_WAIT,
-    GET_CPU,
-    LESS_CHILDREN,
-    Advice,
-    advise_capacity,
-    are_children_busy,
-    are_waits_known,
-    is_hardly_any_idle,
-    lacks_cpu,
-    waits_for_cpu,
-)
+from uwsgi_headroom.analysis.advice import GET_CPU, LESS_CHILDREN, Advice, advise_capacity
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
+from uwsgi_headroom.analysis.shortages import (
+    CPU_FULL,
+    CPU_WAIT,
+    are_children_busy,
+    are_waits_known,
+    is_hardly_any_idle,
+    lacks_cpu,
+    waits_for_cpu,
+)
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
 from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import CPU_WAIT, are_waits_known, waits_for_cpu
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.load import find_full_cpus, is_full_host
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
+from uwsgi_headroom.analysis.shortages import CPU_WAIT, are_waits_known, waits_for_cpu
 from uwsgi_headroom.words.formats import factor
 
 SCARCE = 0.5

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import (
-    CPU_WAIT,
     LEAST_BACKEND,
-    LOCKED,
     explain_saturation,
     fills_threads,
-    is_lock_bound,
     lacks_evidence,
     name_saturated,
     raise_processes,
-    waits_for_cpu,
 )
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import WorkerFigures
@@ -25,6 +21,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.shortages import CPU_WAIT, LOCKED, is_lock_bound, waits_for_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State

@@ -13,6 +13,9 @@ from uwsgi_headroom.kernel import procfs
 LEAST_SECONDS = 1.0
 """The thread seconds of sleep from which on the length of a nap is known."""
 
+_MOST = 16
+"""Threads that are followed at a time, 5 µs each in a sample: any of them try as often as the others."""
+
 _REMEMBERED = 20.0
 """Beyond so many, older ones count for half."""
 
@@ -27,19 +30,25 @@ class Naps:
         self._before: dict[tuple[int, int], tuple[int, int, float]] = {}
         self._now: dict[tuple[int, int], tuple[int, int, float]] = {}
         self._naps = self._seconds = 0.0
+        self._places = _MOST
 
     def begin(self) -> None:
         """A new sample begins."""
         self._before, self._now = self._now, {}
+        self._places = _MOST - len(self._before)
 
     def note(self, pid: int, thread: int, requests: int, now: float) -> None:
         """Add a thread that sleeps. requests: how many its worker has completed; now: monotonic seconds."""
+        before = self._before.get((pid, thread))
+        if before is None:
+            if not self._places:
+                return
+            self._places -= 1
         try:
             runs = int(procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[2])
         except (OSError, ValueError, IndexError):
             return
         self._now[pid, thread] = runs, requests, now
-        before = self._before.get((pid, thread))
         if before is None or before[1] != requests or not 0 < now - before[2] <= _LONGEST_GAP or runs < before[0]:
             return
         self._naps += runs - before[0]

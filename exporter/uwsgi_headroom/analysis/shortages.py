@@ -1,0 +1,91 @@
+"""Judges what a server lacks, CPUs or a lock of the application: the facts on which advice and findings rest."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+
+CPU_FULL = 0.90
+"""CPU is scarce if the workers use at least this fraction of the usable CPUs."""
+
+CPU_WAIT = 0.2
+"""The share of the threads' time in the wait for a CPU from which on requests lack one."""
+
+LOCKED = 0.25
+"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
+they are nearly always held; and from which on nothing is promised of more threads."""
+
+
+def are_waits_known(figures: Figures) -> bool:
+    """Whether it is known what the threads wait for, for most of their time."""
+    return figures.waits is not None and figures.waits.share("unknown") < MOSTLY
+
+
+def list_loads(figures: Figures) -> list[float]:
+    """The known loads of the interpreters of active workers."""
+    workers = figures.balance.active or figures.balance.workers
+    return [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
+
+
+def mean_load(figures: Figures) -> float | None:
+    """Their mean; None if none is known."""
+    loads = list_loads(figures)
+    return sum(loads) / len(loads) if loads else None
+
+
+def lacks_cpu(figures: Figures, cpus: float) -> bool:
+    """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
+    requests spend their time waiting for a CPU. Requests that sleep, or wait for a backend, do not need one."""
+    cpu = figures.cpu
+    if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
+        return False
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT) or are_children_busy(figures)
+
+
+def are_children_busy(figures: Figures) -> bool:
+    """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
+    the workers' own: the kernel adds it when they end."""
+    if not figures.cpu or not figures.waits or figures.waits.share("child") < MOSTLY:
+        return False
+    return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
+
+
+def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
+    """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
+    idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
+    what waits for the lock waits for a CPU for the same part of the time as they do, and for the rest for a holder that
+    runs. Where the workers themselves use most of the CPUs, all of it is a wait for CPUs: nothing else is scarce."""
+    waits = figures.waits
+    if waits is None:
+        return False
+    share = waits.share("cpu_wait")
+    cpu, cpus = figures.cpu, figures.server.cpus
+    is_full = cpu is not None and cpus is not None and is_hardly_any_idle(cpu.idle, cpus.count)
+    starved = share >= SOME_WAIT and (is_full or is_throttled)
+    if starved and (mean_load(figures) or 0.0) < INTERPRETERS_FULL:
+        is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
+        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + waits.share("cpu")))
+    return share >= part
+
+
+SOME_WAIT = 0.05
+"""The share of the time in the wait for a CPU from which on holders of a lock lack one, too."""
+
+MOSTLY_OWN = 0.75
+"""From this share of the usable CPUs on, the workers use most of them themselves."""
+
+INTERPRETERS_FULL = 0.75
+"""Above this mean load of the interpreters, requests wait for the lock itself: its holders run."""
+
+
+def is_hardly_any_idle(idle: float, cpus: float) -> bool:
+    """Whether hardly any of these CPUs is idle. idle: their mean number."""
+    return idle <= (1 - CPU_FULL) * cpus
+
+
+def is_lock_bound(figures: Figures) -> bool:
+    """Whether requests mostly wait for a lock of the application or a pool, or for one that is nearly always held."""
+    share = figures.waits.share("lock") if figures.waits else 0.0
+    is_held = figures.lock is not None and figures.lock.is_known and figures.lock.hottest >= REACHED
+    return share >= MOSTLY or (share >= LOCKED and is_held)
