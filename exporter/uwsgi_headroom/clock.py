@@ -13,3 +13,5 @@ class Clock:
 
     monotonic: Callable[[], float] = time.monotonic
     epoch: Callable[[], float] = time.time
+    cpu: Callable[[], float] = time.thread_time
+    """The CPU time of the calling thread: long work is done less often."""

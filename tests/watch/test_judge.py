@@ -59,13 +59,10 @@ def test_what_was_judged_or_is_down_is_not_judged(judged_at: list[float], monkey
     assert judged_at == [10.0, 12.0]
 
 
-def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(
-    judged_at: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(judged_at: list[float]) -> None:
     """Judging takes a thousandth of a CPU at most: after 20 ms, the next judgement is 20 s later."""
     clock = itertools.count(step=0.02)
-    monkeypatch.setattr(judging.time, "thread_time", lambda: next(clock))
-    ScriptedWatch().seconds(Server(), 55)
+    ScriptedWatch(cpu=lambda: next(clock)).seconds(Server(), 55)
     assert judged_at == [10.0, 30.0, 50.0]
 
 

@@ -22,7 +22,7 @@ FIXTURES = ROOT / "tests" / "fixtures"
 
 
 class ScriptedWatch:
-    """A watch, and a clock that is set to its last outcome."""
+    """A watch, and a clock that is set to its last outcome. cpu: the CPU seconds of its judging, which takes none."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class ScriptedWatch:
         address: Address | None = None,
         slo: Slo | None = None,
         writer: HistoryWriter | None = None,
+        cpu: Callable[[], float] | None = None,
     ) -> None:
         self.now = 0.0
-        self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now)
+        self.clock = Clock(lambda: self.now, lambda: EPOCH + self.now, cpu or (lambda: 0.0))
         self.watch = Watch(name, address or Unix("/run/shop.stats"), slo=slo, clock=self.clock, writer=writer)
 
     def read(self, outcome: Reading | ReadError, at: float | None = None) -> ScriptedWatch:

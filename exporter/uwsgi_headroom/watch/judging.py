@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import localtime, strftime
 from typing import TYPE_CHECKING, NoReturn
 
 from uwsgi_headroom.analysis import backends
@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
@@ -56,11 +57,9 @@ class Judge:
     """Judges the readings of a watch for its journal: every JUDGE_SECONDS, or less often if that takes long or the
     samples are far apart. on_cpu is called with the CPU seconds that each judgement took."""
 
-    def __init__(
-        self, watch: Watch, monotonic: Callable[[], float], on_cpu: Callable[[float], None] = lambda _seconds: None
-    ) -> None:
+    def __init__(self, watch: Watch, clock: Clock, on_cpu: Callable[[float], None] = lambda _seconds: None) -> None:
         self._watch = watch
-        self._monotonic = monotonic
+        self._clock = clock
         self._on_cpu = on_cpu
         self._due_at = self._judged_at = float("-inf")
 
@@ -68,12 +67,12 @@ class Judge:
         """Judge the server whenever it is due, until cancelled."""
         while True:
             self.judge_if_due()
-            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._monotonic()))
+            await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._clock.monotonic()))
 
     def judge_if_due(self) -> None:
         """Judge the last reading if that is due, unless it was judged before or the server is not up. An internal error
         is noted as the server's fault."""
-        watch, now = self._watch, self._monotonic()
+        watch, now = self._watch, self._clock.monotonic()
         reading = watch.reading
         if now < self._due_at or watch.history.seconds < _LEAST_SECONDS:
             return
@@ -82,12 +81,12 @@ class Judge:
         if reading is None or reading.at <= self._judged_at or watch.state != "up":
             return
         self._judged_at = reading.at
-        began = time.thread_time()
+        began = self._clock.cpu()
         try:
             self._judge(reading)
         except Exception as error:  # noqa: BLE001 - an internal error about one server must not end its judging
             watch.reader.fault(error)
-        spent = time.thread_time() - began
+        spent = self._clock.cpu() - began
         self._on_cpu(spent)
         self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * watch.pace.interval, spent / _MOST_CPU)
 
@@ -253,5 +252,5 @@ def _rank(finding: Finding) -> tuple[int, int]:
 
 
 def _date(finding: Finding, epoch: float) -> Finding:
-    seen = time.strftime("%H:%M:%S", time.localtime(epoch))
+    seen = strftime("%H:%M:%S", localtime(epoch))
     return replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())

@@ -133,7 +133,7 @@ class Watch:
         self._held: dict[float, HeldFindings] = {}  # by the length of the window
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
-        self.judge = Judge(self, self._clock.monotonic, **({"on_cpu": budget.note} if budget else {}))
+        self.judge = Judge(self, self._clock, **({"on_cpu": budget.note} if budget else {}))
         self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
