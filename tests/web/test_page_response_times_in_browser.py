@@ -78,6 +78,9 @@ def test_a_percentile_is_as_exact_as_samples_are(page: Tab) -> None:
         ["210 ms", "at most 430 ms"],
         ["900 ms", "840 ms to 1.2 s"],
     ]
+    known = response_times(percentile(0.95, None, 0.0, 0.37, under=0.37), percentile(0.99, 0.3, 0.21, 0.43))
+    p95, p99 = part(page, "keys.js", KEYS % f"response_times: {known}")[2:]
+    assert (p95[0], p99[0]) == ("under 370 ms", "210 to 430 ms")  # no estimate below a lower percentile's bound
 
 
 def test_the_longest_percentiles(page: Tab) -> None:

@@ -417,7 +417,8 @@ def _is_everybodys(directory: Path) -> bool:
 
 
 def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_read: bool) -> Plan:
-    is_there = _find_stats_line(launch.text) == str(place.directory / SOCKET)
+    path = place.directory / SOCKET
+    is_there = _find_stats_line(launch.text) == str(path)
     configure = [] if is_there else _configure(launch, place.directory)
     steps = [*([place.make] if place.make else []), *configure]
     if not may_read:
@@ -430,9 +431,10 @@ def _make_plan(launch: Launch, name: str, reader: Reader, place: _Place, may_rea
         steps.append(reload)
     steps.append(_look_again(name))
     user = user_name(launch.ids.uid)
+    there = "an old socket is there on which nobody listens" if path.exists() else "nothing is there yet"
     tried = (
-        f"user {user} can bind a socket in {place.directory}{' once it is made' if place.make else ''}, nothing is "
-        f"there yet, and {reader.name} {'can' if may_read else 'cannot yet'} connect to it; {place.exists}"
+        f"user {user} can bind a socket in {place.directory}{' once it is made' if place.make else ''}, {there}, "
+        f"and {reader.name} {'can' if may_read else 'cannot yet'} connect to it; {place.exists}"
     )
     return Plan(steps, tried, _list_warnings(launch))
 

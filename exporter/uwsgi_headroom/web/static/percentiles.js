@@ -20,11 +20,15 @@ const find = ({ response_times: known }, share) => known?.percentiles.find((each
 
 const under = (seconds) => `under ${format.duration(seconds)}`;
 
-/** A percentile of a document: an estimate, or the time below which it is, or a dash. */
+/** A percentile of a document: an estimate, or the time below which it is, or a dash. Beside a lower percentile that is
+ * only known to be below a bound, a higher one has no estimate below that bound, but its range. */
 export function figure(server, share) {
   const known = find(server, share);
   if (!known) return format.NOT_KNOWN;
-  return known.seconds === null ? under(known.under) : format.duration(known.seconds);
+  if (known.seconds === null) return under(known.under);
+  const lower = SHARES.filter((each) => each < share).map((each) => find(server, each));
+  if (lower.some((each) => each?.seconds === null && known.seconds < each.under)) return interval(server, share);
+  return format.duration(known.seconds);
 }
 
 /** The interval that contains the percentile in 19 of 20 cases, or why there is no percentile. */
@@ -42,7 +46,8 @@ const tooFew = ({ response_times: known, flow, threads }) => known !== null || (
 
 /** The percentiles of a document as one line of text; empty if none is known. */
 export function line(server) {
-  const known = SHARES.filter((share) => find(server, share)).map((share) => `${name(share)} ${figure(server, share)} (${interval(server, share)})`);
+  const write = (...parts) => (parts[0] === parts[1] ? parts[0] : `${parts[0]} (${parts[1]})`);
+  const known = SHARES.filter((share) => find(server, share)).map((share) => `${name(share)} ${write(figure(server, share), interval(server, share))}`);
   return known.length ? `Response times ${HOW}: ${known.join(", ")}` : "";
 }
 
