@@ -104,7 +104,8 @@ class Thresholds:
     )
     queue_wait_least_seconds: float = knob(
         0.02,
-        "Mean wait in seconds below which users do not notice the queue, however short a request is. As in `check`. "
+        "Mean wait in seconds below which users do not notice the queue, however short a request is; nor a worker "
+        "whose requests take so much longer than those of others. As in `check`. "
         "Lower it for services that answer at once.",
     )
     queue_wait_ratio: float = knob(
@@ -298,8 +299,8 @@ class Thresholds:
     )
     hot_worker_slower: float = knob(
         1.5,
-        "Multiple of the less busy workers' response time at which a saturated worker is a page. As in `check`. "
-        "Lower it where every request has to be fast.",
+        "Multiple of the less busy workers' response time at which a saturated worker is a page, if users notice the "
+        "difference (`queue_wait_least_seconds`). As in `check`. Lower it where every request has to be fast.",
     )
     hot_worker_idle: float = knob(
         1.0,

@@ -118,6 +118,8 @@ def _slowed(t: Thresholds) -> str:
         f"""
   worker:uwsgi_response_time_seconds:ratio_rate{w}
     {of_server("/")} server:uwsgi_calm_response_time_seconds:ratio_rate{w} >= {t.hot_worker_slower}
+  and worker:uwsgi_response_time_seconds:ratio_rate{w}
+    {of_server("-")} server:uwsgi_calm_response_time_seconds:ratio_rate{w} >= {t.queue_wait_least_seconds}
   and worker:uwsgi_interpreter_load:rate{w} >= {t.interpreter_full}
   and {active} {of_server(">")} ({t.hot_worker_ratio} * {by_server("avg", active)})
 """,

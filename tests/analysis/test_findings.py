@@ -81,6 +81,14 @@ def test_a_hot_worker_on_a_full_machine() -> None:
     assert next(iter(by_code)) == "cpu_bound"
 
 
+@pytest.mark.parametrize(("difference", "severity"), [(0.019, "warning"), (0.021, "critical")])
+def test_a_hot_worker_that_users_do_not_notice(difference: float, severity: str) -> None:
+    """Requests that take twice as long are no harm that needs somebody at once, if that is too short to be noticed."""
+    calm = (worker(worker_id, 600, each=difference, cpu=3.0, busy=600 * difference) for worker_id in (2, 3, 4))
+    hot = worker(1, 3000, each=2 * difference, cpu=55.0, busy=6000 * difference)
+    assert findings_by_code(window(60, hot, *calm))["unevenness_hurts"].severity == severity
+
+
 @pytest.mark.parametrize(("load", "hurts"), [(0.5, True), (0.49, False)])
 def test_the_load_from_which_unevenness_hurts(load: float, *, hurts: bool) -> None:
     """A slow worker is blamed on unevenness if its interpreter is used half of the time or more."""

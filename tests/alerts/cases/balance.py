@@ -75,6 +75,15 @@ def story(**change: float) -> Server:
     return Server(workers=workers)
 
 
+def _quicker(by: float) -> Server:
+    """The story with as many requests at once, which take twice as long on the hot worker, and `by` times as many."""
+    workers = [
+        Worker(worker.requests * by, (0.758 if place == 1 else 0.379) / by, worker.load)
+        for place, worker in enumerate(STORY.workers)
+    ]
+    return Server(workers=workers)
+
+
 def one_client(rate: float) -> Server:
     """A client that sends one request after the other: never more than one is in service."""
     return Server(
@@ -135,6 +144,17 @@ CASES = [
         f"{HOT}: boundary: at 1.45 times the response time of the calm workers it is no page",
         steady(story(response_time=1.45 * 0.379)),
         {"40m": []},
+    ),
+    Case(
+        f"{HOT}: boundary: a difference of 19 ms is no page, though requests take twice as long",
+        steady(_quicker(by=379 / 19)),
+        {"40m": []},
+    ),
+    Case(
+        f"{HOT}: boundary: a difference of 22 ms is a page where requests take twice as long",
+        steady(_quicker(by=379 / 22)),
+        {},
+        {"40m": 1},
     ),
     Case(
         f"{HOT}: boundary: a worker with 1.2 times its share is not one that takes too much",

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import judge_waiting, ratio, response_time, waiting_clause
+from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.worker_states import show_calls
@@ -33,7 +33,7 @@ lock, so uneven shares do not make it slow; from the second on, it is nearly sat
 
 SLOWER = (1.2, 1.5)
 """The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
-interpreter is also nearly saturated."""
+interpreter is also nearly saturated, and the difference is as long as a wait in the queue that users notice."""
 
 MUCH_SLOWER = (3.0, 30)
 """A worker with at least the second number of requests is much slower at or above this ratio of its response time to
@@ -106,7 +106,8 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         if hot.lock_waiters is None
         else f"; {mean_count(hot.lock_waiters)} of its threads wait for the interpreter lock"
     )
-    is_severe = load >= LOADED[1] and slow >= SLOWER[1] * calm and not _lacks_cpu(figures)
+    is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
+    is_severe = load >= LOADED[1] and is_noticed and not _lacks_cpu(figures)
     return Finding(
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
