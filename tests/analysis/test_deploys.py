@@ -14,7 +14,7 @@ from tools.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal, to_normal
 from uwsgi_headroom.analysis.deploys.explanation import Part
-from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, judge
+from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.deploys.spread import Side, compare
 from uwsgi_headroom.analysis.deploys.usual import describe_usual, find_usual, is_usual
@@ -231,6 +231,8 @@ def test_the_sentence() -> None:
         "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (99 ms → 139 ms; between 31 and 49 %): "
         "CPU +27 ms (`render` +21 ms), postgres +11 ms; load alone would make +2.0 ms."
     )
+    cpu = judged(changes=(Change("cpu", 0.05, 0.0768, 0.31, 0.49, "worse"),))
+    assert describe(cpu, "the reload at 14:02", 600, parts).endswith("and 49 %): `render` +21 ms.")
     assert describe(judged(status="same", bound=0.09), "the reload at 14:02", 600) == (
         "Since the reload at 14:02 (10 min ago) there is no change above 10 % in the time or CPU time of a request."
     )

@@ -20,7 +20,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
-from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent
+from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, signed_duration
 
 _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
@@ -140,4 +140,7 @@ def _list_changes(changes: Sequence[DeployChange]) -> Iterator[str]:
 def _list_parts(parts: Sequence[DeployPart]) -> Iterator[str]:
     width = min(_LONGEST, max(len(escape_text(part.name)) for part in parts))
     for part in parts:
-        yield f"  {escape_text(part.name)[:_LONGEST]:{width}} {duration(part.before):>8} → {duration(part.after)}"
+        text = f"  {escape_text(part.name)[:_LONGEST]:{width}} {duration(part.before):>8} → {duration(part.after)}"
+        if part.function:
+            text = f"{text:{width + 22}} {signed_duration(part.function_growth)} in {escape_text(part.function)}"
+        yield text

@@ -43,11 +43,14 @@ class DeployChange(Struct, frozen=True, kw_only=True):
 
 
 class DeployPart(Struct, frozen=True, kw_only=True):
-    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route."""
+    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route. function: in which
+    most of the change is, function_growth: by how many seconds; empty and 0 where that is not known."""
 
     name: str
     before: float
     after: float
+    function: str = ""
+    function_growth: float = 0.0
 
 
 class DeploySide(Struct, frozen=True, kw_only=True):
@@ -121,10 +124,7 @@ def _build(
     before, after = (
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
-    reasons, routes = (
-        tuple(DeployPart(name=part.name, before=part.before, after=part.after) for part in each[:_MOST_PARTS])
-        for each in parts
-    )
+    reasons, routes = (tuple(DeployPart(**part._asdict()) for part in each[:_MOST_PARTS]) for each in parts)
     return Deploy(
         time=time,
         first=first,

@@ -173,6 +173,11 @@ LONGEST_FUNCTION = 50
 """In characters: of a longer name, the end is written."""
 
 
+def signed_duration(seconds: float) -> str:
+    """A change of a duration: `+21 ms`."""
+    return f"{'+' if seconds >= 0 else '-'}{duration(abs(seconds))}"
+
+
 def short_function(function: str) -> str:
     """The name of a function, or its end."""
     return function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"

@@ -7,7 +7,17 @@ from math import ceil
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, percent, short_function
+from uwsgi_headroom.words.formats import (
+    byte_size,
+    counted,
+    duration,
+    factor,
+    fine_percent,
+    percent,
+    short_function,
+    signed_duration,
+)
+from uwsgi_headroom.words.states import WAITS
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
@@ -86,20 +96,34 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
             )
         case "cpu":
             word = "more" if longer else "less"
-            return f"a request takes {_size(change)} {word} CPU time ({_span(change)})"
+            text = f"a request takes {_size(change)} {word} CPU time ({_span(change)})"
+            function = _name_cpu(change, judgement, parts)
+            return f"{text}: {function}" if function else text
     word = "longer" if longer else "less"
     text = f"a request takes {_size(change)} {word} ({_span(change)})"
     growth = change.after - change.before
     reasons = [", ".join(map(_describe_part, name_growth(parts, growth)))]
     if abs(judgement.expected - 1) >= _NOTED:
-        reasons.append(f"load alone would make {_signed((judgement.expected - 1) * change.before)}")
+        reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     why = "; ".join(filter(None, reasons))
     return f"{text}: {why}" if why else text
 
 
+def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+    """The function in which the CPU time changed; empty if it is not known, or the parts of the time name it."""
+    if any(each.subject == "time" and each.state == change.state for each in judgement.changes):
+        return ""
+    grown = (part for part in parts if part.name == WAITS["cpu"].name and part.function)
+    return "".join(_describe_function(part) for part in grown if part.growth * (change.after - change.before) > 0)
+
+
 def _describe_part(part: Part) -> str:
-    text = f"{part.name} {_signed(part.growth)}"
-    return f"{text} (`{short_function(part.function)}` {_signed(part.function_growth)})" if part.function else text
+    text = f"{part.name} {signed_duration(part.growth)}"
+    return f"{text} ({_describe_function(part)})" if part.function else text
+
+
+def _describe_function(part: Part) -> str:
+    return f"`{short_function(part.function)}` {signed_duration(part.function_growth)}"
 
 
 def _size(change: Change) -> str:
@@ -112,7 +136,3 @@ def _span(change: Change) -> str:
         f"{duration(change.before)} → {duration(change.after)}; between {percent(low).removesuffix(' %')} and "
         f"{percent(high)}"
     )
-
-
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '-'}{duration(abs(seconds))}"
