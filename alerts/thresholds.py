@@ -110,8 +110,9 @@ class Thresholds:
     )
     queue_wait_ratio: float = knob(
         0.25,
-        "Mean wait divided by the response time at which users notice the queue, between the two bounds above: 25 ms "
-        "for requests of 100 ms. Usable headroom ends there. As in `check`. Lower it where no queue should ever form.",
+        "Mean wait divided by the response time at which users notice the queue, between the two thresholds above: 25 "
+        "ms for requests of 100 ms. Usable headroom ends there. As in `check`. Lower it where no queue should ever "
+        "form.",
     )
     queue_wait_severe_seconds: float = knob(
         0.5, "Mean wait in seconds that is a page, if it is severe relative to the response time too. As in `check`."

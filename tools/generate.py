@@ -27,6 +27,7 @@ _REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render" / "template
 
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
+    ("alerts", "budget", tables.budget_of_services),
     ("api", "documents", tables.api_documents),
     ("safety", "bounds", source_tables.bounds),
     ("measured/complaints", "complaints", complaints.lines),

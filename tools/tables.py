@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 from prometheus_client.metrics_core import Metric
 
+from alerts.burn_rates import burn_rate, requests
 from alerts.files import FILES
 from alerts.rule import Alert
 from alerts.thresholds import Thresholds
@@ -101,6 +102,23 @@ def alerts() -> Iterator[str]:
         summary = (RUNBOOKS / f"{name}.md").read_text().split("\n\n")[1]
         rows.append((f"[{name}](../alerts/runbooks/{name}.md)", severities, summary, hold))
     yield from table(("alert", "severity", "when", "for"), rows)
+
+
+def budget_of_services() -> Iterator[str]:
+    """A rule that pages for whole services, to be copied, with the thresholds of that for servers."""
+    t = Thresholds()
+    yield f"""```yaml
+groups:
+  - name: budgets of services
+    rules:
+      - alert: ErrorBudgetOfServiceBurning
+        expr: |
+          {burn_rate("service", "1h")} >= {t.burn_page_1h:g}
+          and {burn_rate("service", "5m")} >= {t.burn_page_1h:g}
+          and 300 * {requests("service", "5m")} >= {t.burn_requests}
+        for: {t.burn_hold}
+        labels: {{ severity: critical }}
+```"""
 
 
 def knobs() -> Iterator[str]:

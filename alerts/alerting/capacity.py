@@ -237,7 +237,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
             f"Make the requests compute less: {CHECK} says which kinds take most.",
         ),
         evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
-        + if_any(others, f", others {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
+        + if_any(others, f", other programs {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
         + ". If load grows, response times (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + ") grow.",

@@ -29,13 +29,13 @@ USED = signal(
     Series(f"sum({_CPU}) / max({ONE.of('uwsgi_cpus_usable')})", "used", now=True),
 )
 OTHERS = signal(
-    "CPU of others",
+    "CPU of other programs",
     "percentunit",
     f"""CPU time of all other programs, as a part of what the workers may use: on the CPUs in their mask, or from the
     quota of their cgroup. The workers cannot get this time. {_HOST}""",
     Series(
         f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')}) / max({ONE.of('uwsgi_cpus_usable')})",
-        "others",
+        "other programs",
         now=True,
     ),
 )

@@ -30,7 +30,7 @@ CPU = signal(
     the least of the affinity, the cgroup's quota and the host's CPUs. Empty if the exporter cannot prove that the
     processes are on its host.""",
     Series(f"sum by (mode) ({ONE.rate('uwsgi_worker_cpu_seconds_total')})", "{{mode}}"),
-    Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')})", "others"),
+    Series(f"max({ONE.rate('uwsgi_cpu_used_by_others_seconds_total')})", "other programs"),
     Series(f"max({ONE.of('uwsgi_cpus_usable')})", "usable"),
 )
 ROOM = signal(

@@ -10,7 +10,7 @@ from uwsgi_headroom.stats.emperor_router import Vassal as VassalStats
 
 
 class Vassal(Struct, frozen=True, kw_only=True):
-    """An instance that an emperor runs. ready: its workers are started; loyal: it has served a request; cursed: the
+    """A uWSGI that an emperor runs. ready: its workers are started; loyal: it has served a request; cursed: the
     emperor is ending it. age: since its start; heartbeat_age: since its last heartbeat, null without any."""
 
     name: str

@@ -193,7 +193,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 class Cpu(Struct, frozen=True, kw_only=True):
     """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
-    idle: unused; others: used by other processes, null if unknown. others_follow: whether the use by others grows with
+    idle: unused; others: used by other programs, null if unknown. others_follow: whether the use by others grows with
     the server's requests, null if the last hour is not conclusive."""
 
     own: float

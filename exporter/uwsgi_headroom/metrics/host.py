@@ -161,8 +161,8 @@ def cpu_affinity_families(scrape: Scrape) -> Iterator[Metric]:
     )
     yield gauge(
         "uwsgi_cpu_others_follow_load",
-        "Whether CPU use by others grows with the server's requests (1) or not (0). Absent if the last hour is not "
-        "conclusive.",
+        "Whether CPU use by other programs grows with the server's requests (1) or not (0). Absent if the last hour "
+        "is not conclusive.",
         [
             (server.labels, int(follow))
             for server in scrape.servers

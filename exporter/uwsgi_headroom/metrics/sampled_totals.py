@@ -28,7 +28,7 @@ _CPU: Table[CpuTotals] = (
     ),
     (
         "uwsgi_cpu_used_by_others_seconds_total",
-        "CPU time that other processes used and the server could have used: on its CPUs, or within its cgroup's quota "
+        "CPU time that other programs used and the server could have used: on its CPUs, or within its cgroup's quota "
         "if that is tighter.",
         lambda cpu: cpu.others_seconds if cpu.others_since is not None else None,
     ),

@@ -48,7 +48,7 @@ STALLED_SECONDS = 10.0
 LEAST_RATE = 2048
 """Least bytes a second that a client must accept of the data that waits for it, else its connection is closed: a modem
 has 7,000. Measured over STALLED_SECONDS, from the moment when the kernel's buffers are full. An event stream has no
-other deadline."""
+other timeout."""
 
 SLOW_SECONDS = 0.1
 """How long a client must have accepted nothing before its connection may be closed for a new one: in a crowd of good

@@ -88,7 +88,7 @@ def test_any_route_fits(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by others; 0.25 idle."), (None, None)]
+    ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by other programs; 0.25 idle."), (None, None)]
 )
 def test_cpu_in_use(idle: float | None, line: str | None) -> None:
     """One line has the three parts; there is none if the kernel does not report them."""

@@ -64,7 +64,7 @@ def test_the_top_answers_the_questions() -> None:
     assert top[6] == "served       16.0/s; 11 at once for 32 threads"
     assert top[7].startswith("headroom     1.0x, first limit: hottest interpreter")
     assert [line.split()[0] for line in top[9:12]] == ["in", "response", "queue"]
-    assert top[12].split()[0] == "instance"
+    assert top[12].split()[0] == "uWSGI"
     assert top[14].split()[:3] == ["W", "PID", "STATE"]
     assert top[15].split()[:2] == ["4", "104"]
     assert top[19].split()[:2] == ["all", "11/32"]
@@ -312,7 +312,7 @@ def test_which_server_it_is() -> None:
     """The line has PID, uptime and host of the master, application and file; nothing if the exporter reports none."""
     known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
     model = screen_model(msgspec.structs.replace(hot(), identity=known))
-    (line,) = [line for line in lines(model, AT_IT) if line.startswith("instance")]
-    assert line == "instance     master PID 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
+    (line,) = [line for line in lines(model, AT_IT) if line.startswith("uWSGI")]
+    assert line == "uWSGI        master PID 77, up 2h, on web1, app shop:app, config /etc/shop.ini"
     unknown = screen_model(msgspec.structs.replace(hot(), identity=None))
-    assert not any(line.startswith("instance") for line in lines(unknown, AT_IT))
+    assert not any(line.startswith("uWSGI") for line in lines(unknown, AT_IT))

@@ -108,7 +108,7 @@ def test_the_lines_are_below_what_is_served() -> None:
     """At 80x24 both lines are shown, and nothing else of the head is lost."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
     start = words.index(["served"])
-    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "instance"]
+    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "uWSGI"]
     assert words[start + 1 : start + 9] == [[word] for word in below]
 
 

@@ -70,7 +70,7 @@ def report() -> str:
     return (
         "\n\nRight logins while others guess. Each row is a new exporter, guessed at for four seconds before the first "
         "right login; that is sent again every five seconds until it is accepted. All clients are on loopback. "
-        "CPU is a part of one core, as the checks' threads and the whole exporter used it.\n\n"
+        "CPU is a part of one CPU, as the checks' threads and the whole exporter used it.\n\n"
         + "".join(table()).rstrip()
     )
 

@@ -47,7 +47,7 @@ def _how(seconds: float) -> str:
         f"`make bench-hostile` ran an exporter for {seconds:g} s in each of four situations, one after the other. It "
         f"always watches one good server at 5 samples a second. Hostile servers: the {len(CASES)} cases of "
         f"`tools/support/hostile/`, all at once, each watched as well. Abusive clients, all at once: {clients}. The "
-        f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is a part of one core. The loop lag is "
+        f"exporter may open {DESCRIPTORS:,} files. Scrapes are 2 s apart. CPU is a part of one CPU. The loop lag is "
         "the longest delay of the last minute, from `uwsgi_exporter_loop_lag_seconds`."
     )
 

@@ -39,7 +39,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         if own
         else "Other programs use more CPU than the workers do.",
         evidence=f"Of {_number(capacity)} CPUs, {cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, "
-        f"{cpu.others:.2f} in use by others; "
+        f"{cpu.others:.2f} in use by other programs; "
         f"CPU headroom {factor(room)}.{describe_busy(figures)}",
         meaning="More load makes the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.findings.evenness import LOADED
+from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
+from uwsgi_headroom.words.formats import percent
+
 _SETTINGS_BACK = "Set `processes` and `threads` back and reload uWSGI. No data is changed."
 
 _CONFIGURATION_BACK = "Set the option back and reload uWSGI. No data is changed."
@@ -30,20 +35,21 @@ class Remedy:
 REMEDIES: dict[str, Remedy] = {
     "unevenness_hurts": Remedy(
         "",
-        f"{_AT_PEAK}: the shares are closer to even, the hottest interpreter is below 0.7 of a CPU, and the finding "
-        "is gone. Then run this report again over the following week.",
+        f"{_AT_PEAK}: the shares are closer to even, the hottest interpreter is below {LOADED[1]:g} of a CPU, and the "
+        "finding is gone. Then run this report again over the following week.",
         _SETTINGS_BACK,
     ),
     "interpreter_bound": Remedy(
         "Each new process has an interpreter of its own, so throughput grows with the number of processes until the "
         "CPUs are full.",
-        f"{_AT_PEAK}: no interpreter is above 0.85 of a CPU.",
+        f"{_AT_PEAK}: no interpreter is above {REACHED:g} of a CPU.",
         _SETTINGS_BACK,
     ),
     "saturation": Remedy(
         "More requests are served at once, and none waits for a free thread, as long as what they wait for can serve "
         "more at once.",
-        f"{_AT_PEAK}: fewer than 75 % of the threads are in use, and the response time has not grown.",
+        f"{_AT_PEAK}: fewer than {percent(THREADS_BUSY)} of the threads are in use, and the response time has not "
+        "grown.",
         _SETTINGS_BACK,
     ),
     "cheaper_does_not_scale": Remedy(
@@ -53,7 +59,7 @@ REMEDIES: dict[str, Remedy] = {
     ),
     "cpu_bound": Remedy(
         "CPU headroom grows in proportion to the CPUs added.",
-        f"{_AT_PEAK}: the workers use less than 85 % of the CPUs that they may use.",
+        f"{_AT_PEAK}: the workers use less than {percent(REACHED)} of the CPUs that they may use.",
         _MACHINE_BACK,
     ),
     "cpu_used_by_others": Remedy(

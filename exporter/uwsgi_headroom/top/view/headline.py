@@ -366,7 +366,7 @@ def _identity(server: Server, width: int) -> Iterator[Text]:
         f"up {age(identity.uptime)}" if identity.uptime is not None and server.state == "up" else "",
         f"on {escape_text(identity.host)}" if identity.host else "",
     ]
-    line = _label("instance").append(", ".join(part for part in short if part))
+    line = _label("uWSGI").append(", ".join(part for part in short if part))
     for label, value in (("app ", identity.application), ("config ", identity.configuration_file)):
         before = ", " if len(line) > _LABEL else ""
         room = width - line.cell_len - len(before) - len(label)

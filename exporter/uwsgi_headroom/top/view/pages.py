@@ -91,7 +91,7 @@ def _host(server: Server) -> Iterator[Text]:
     if host and host.cpus is not None:
         yield Text(f"CPUs usable: {host.cpus:g} (by {host.limited_by}).")
     if cpu := server.cpu:
-        others = "" if cpu.others is None else f", {cpu.others:.2f} by others"
+        others = "" if cpu.others is None else f", {cpu.others:.2f} by other programs"
         yield Text(f"CPUs in use: {cpu.own:.2f} by the workers{others}; {cpu.idle:.2f} idle.")
     if host and host.sharing_one_cpu:
         yield Text(f"Workers pinned to a CPU that another is pinned to: {host.sharing_one_cpu}.", "yellow")

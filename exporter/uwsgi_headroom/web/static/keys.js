@@ -133,7 +133,7 @@ function floor(balance) {
 
 function cpu({ cpu: used, host }) {
   if (!used) return "";
-  const others = used.others === null || used.others === undefined ? "" : `, others ${format.mean(used.others)}`;
+  const others = used.others === null || used.others === undefined ? "" : `, other programs ${format.mean(used.others)}`;
   return `of ${format.mean(host?.cpus)} CPUs; own ${format.mean(used.own)}${others}`;
 }
 

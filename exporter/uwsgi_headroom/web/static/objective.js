@@ -10,12 +10,12 @@ const WINDOWS = [[300, "5 min"], [3600, "hour"]];
 const LEAST_COVERED = 0.9; // share of a window: below, its note says how long it is
 /** A share whose number and sign stay in one line. */
 const share = (part, digits) => format.finePercent(part, digits).replace(" ", "\u00a0");
-const FAST = 14.4; // burn rate
+const [FAST, SLOW] = [14.4, 6]; // burn rates, as in `analysis/objective.py`
 const NEEDED = 100; // requests in a window
 const NOT_JUDGED = `${STATUS.unknown[0]} NOT JUDGED`;
 const LEVELS = {
-  fast: ["critical", "The error budget burns fast: at least 14.4 times as fast as the objective permits, in both windows."],
-  slow: ["warning", "The error budget burns: at least 6 times as fast as the objective permits, in both windows."],
+  fast: ["critical", `The error budget burns fast: at least ${FAST} times as fast as the objective permits, in both windows.`],
+  slow: ["warning", `The error budget burns: at least ${SLOW} times as fast as the objective permits, in both windows.`],
 };
 
 /** The objective in words: `99 % of requests within 1 s`. */

@@ -30,7 +30,7 @@ export function emperor() {
   let asked = "";
   let asking = null;
   const tables = lists(
-    [["Vassals", "instances this emperor runs", vassals], ["Throttled", "vassals that failed to start: the emperor waits longer before each attempt; uWSGI's log says why they fail", throttled]],
+    [["Vassals", "uWSGIs this emperor runs", vassals], ["Throttled", "vassals that failed to start: the emperor waits longer before each attempt; uWSGI's log says why they fail", throttled]],
     (document) => [document.emperor.vassals, document.emperor.throttled],
   );
   return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
+from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.document import Block, Heading, Items, Table, Text
 from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
 from uwsgi_headroom.report.review.sections import Review, ServerQuality
@@ -31,11 +32,11 @@ _DEFINITIONS = (
     (
         "interpreter",
         "CPython in one worker process. Its lock lets one thread compute at a time, so a worker can use one CPU for "
-        "Python: load 1. From 0.85 on it counts as saturated, which is where eight computing threads end up.",
+        f"Python: load 1. From {REACHED:g} on it counts as saturated, which is where eight computing threads end up.",
     ),
     ("first limit", "The limit with the smallest headroom, or the cause of others that are reached."),
     ("available, configured", "Threads of workers that accept requests; threads of all workers."),
-    ("others", "Other programs on the CPUs that the server may use."),
+    ("other programs", "Other programs on the CPUs that the server may use."),
     (
         "queue wait",
         "Mean time in the listen queue: its mean length over throughput, by Little's law. Not in the response time.",

@@ -89,7 +89,9 @@ def _draw_shares(balance: BalanceReview) -> str:
         axes.set_xlim(0, 1.08)
         axes.set_ylim(-0.7, len(servers) - 0.3)
         axes.set_yticks(range(len(servers)), [shorten(server.server) for server in reversed(servers)], color=INK)
-        axes.set_xlabel("load of the worker's interpreter, in CPUs (saturated from 0.85 on)\nlarger dot: more requests")
+        axes.set_xlabel(
+            f"load of the worker's interpreter, in CPUs (saturated from {REACHED:g} on)\nlarger dot: more requests"
+        )
         axes.xaxis.label.set_color(DIM)
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)

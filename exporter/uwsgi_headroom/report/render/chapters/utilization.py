@@ -158,7 +158,7 @@ def _servers(used: Utilization) -> Table:
             "threads in service",
             "available",
             "hottest interpreter",
-            "CPUs: own, others, idle",
+            "CPUs: own, other programs, idle",
             "headroom",
             "usable",
             "first limit",
