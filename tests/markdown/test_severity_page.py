@@ -65,7 +65,7 @@ ROWS = {
     "objective_missed": Row("burn|budget", (SLOW_BURN, FAST_BURN)),
     "unevenness_hurts": Row(
         "uneven|hot worker|saturated worker|balancing",
-        (evenness.COSTLY, *evenness.SLOWER, LEAST_WAIT, *evenness.LOADED, 1 - CPU_FULL),
+        (evenness.COSTLY, *evenness.SLOWER, *evenness.LOADED, 1 - CPU_FULL),
     ),
     "respawn_loop": Row(
         "respawn|restarting|replaced", (workers.LOOP[0], workers.SERVED, worker_states.AWAY, MOST_WORKERS)
