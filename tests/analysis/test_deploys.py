@@ -114,7 +114,7 @@ def test_minutes_before_and_seconds_after() -> None:
         before = Sides([minute(random) for _ in range(40)])
         for time, said in found.items():
             said.append(judge(before, Sides([batch(random, time=time) for _ in range(1800)])).status)
-            assert judge(before, Sides([batch(random, time=time) for _ in range(500)])).status == "early"
+            assert judge(before, Sides([batch(random, time=time) for _ in range(240)])).status == "early"
     assert set(found[0.1]) <= {"same", "early"}
     assert found[0.1].count("same") >= 9
     assert set(found[0.14]) <= {"worse", "early"}

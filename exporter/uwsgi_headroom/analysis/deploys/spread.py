@@ -17,7 +17,7 @@ from operator import mul
 Pair = tuple[float, float]
 """The amount in a batch, and its weight: its requests, or its seconds."""
 
-FEWEST_BATCHES = 12
+FEWEST_BATCHES = 6
 """The fewest batches on a side, after neighbours were joined until they were not correlated."""
 
 _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
