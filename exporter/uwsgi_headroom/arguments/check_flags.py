@@ -31,8 +31,8 @@ def add_check_flags(parser: Parser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="a stats server or a glob, as for --stats of serve; or the URL of an exporter, or of a server's page on an "
-        "exporter, which then answers at once from its history",
+        help="a stats server or a glob, as for --stats of serve; or the URL of an exporter, or of a server's page on "
+        "an exporter, which then answers at once from its history",
     )
     add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
@@ -53,7 +53,8 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--stuck",
         metavar="AGE",
-        help=f"a request that has been in service for this long counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
+        help=f"a request that has been in service for this long counts as stuck, 1s to 24h (default "
+        f"{STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--read-locks",

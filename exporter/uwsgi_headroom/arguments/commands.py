@@ -152,8 +152,8 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "top",
         summary="watch servers in a terminal",
         description="Watch servers in a terminal. If an argument is the address of a stats server, as for --stats, top "
-        "reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top reads the "
-        "exporter, which answers from its history (.../servers/NAME opens that server). top finds out whether an "
+        "reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top reads "
+        "the exporter, which answers from its history (.../servers/NAME opens that server). top finds out whether an "
         "http:// address or a host:port is a stats server or an exporter. Without arguments, top watches the exporter "
         f"on {LISTEN_ADDRESS}; if no exporter runs there, top watches the servers found on this machine. If standard "
         "output is not a terminal, top prints one snapshot.",
@@ -313,7 +313,9 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
-    parser.add_argument("--config", metavar="FILE", help="the exporter's configuration file, which names the history file")
+    parser.add_argument(
+        "--config", metavar="FILE", help="the exporter's configuration file, which names the history file"
+    )
     parser.add_argument(
         "--force", action="store_true", help="retire the server even if the history does not contain it"
     )
