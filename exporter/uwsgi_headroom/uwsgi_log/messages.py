@@ -744,7 +744,7 @@ def advise(code: str, limit: int | None = None) -> str:
     return (
         BY_CODE[code]
         .change.replace(" ({limit})", "" if limit is None else f" ({limit})")
-        .replace(" (it asks for {limit})", "" if limit is None else f" (it asks for {limit})")
+        .replace(" (it sends {limit})", "" if limit is None else f" (it sends {limit})")
     )
 
 
