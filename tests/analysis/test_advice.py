@@ -140,7 +140,7 @@ def test_coroutines_are_not_advised_blindly() -> None:
     change = judged(full(), off, setup=coroutines())["saturation"].change
     assert change.startswith("If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a")
     assert "raise `gevent` (or `async`): the number of requests" in change
-    assert "if the requests are meant to stay open (event streams, WebSockets, long polls)" in change
+    assert "If requests stay open on purpose (event streams, WebSockets, long polls)" in change
     blocked = window(
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )

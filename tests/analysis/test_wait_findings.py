@@ -123,7 +123,7 @@ def test_a_saturated_backend() -> None:
     assert block.code == "backend_saturated"
     assert block.title.endswith(": the backend postgres at 10.0.0.5:5432 is saturated.")
     assert re.search(r"At \d\d\.\d/s, the backend had \d\.\d requests at once and took 1?\d\d ms", block.evidence)
-    assert "more threads or processes would wait in it as well" in block.change
+    assert "More threads or processes would also wait" in block.change
     assert f"load can hardly grow beyond {rate(found.high)}." in block.change
     assert block.settings == ()
     assert not any("more `threads`" in finding.change or "Raise `" in finding.change for finding in (block, *others))
