@@ -12,8 +12,8 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 
 _UNSEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Do not change `threads` and `processes` before you know: if the threads wait for "
-    "a lock, a full backend or slow clients, more of them may only wait, too."
+    "allowed to see (docs/waits.md). Before that, do not change `threads` or `processes`: if the threads wait for a "
+    "lock, a full backend or slow clients, more threads may only wait, too."
 )
 
 _BY_STATE = {
@@ -22,7 +22,7 @@ _BY_STATE = {
     "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
     "also wait.",
     "backend": "Find out whether the backend is full: {} wait for it. If the backend is full, make it faster, or let "
-    "it take more requests at once. If it is not full, raise ",
+    "it take more requests at once. If the backend is not full, raise ",
     "pipe": "Make the program read to which the workers write: {} wait for a full pipe.",
     "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would "
     "also wait.",

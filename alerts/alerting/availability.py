@@ -62,12 +62,12 @@ or
         f"stats server does not answer{{{{ else }}}}keeps restarting: up for {percent()} of the last "
         f"{t.down_flapping_range}{{{{ end }}}}",
         acts=(
-            "Open a page of your site. If this fails, start uWSGI: `systemctl restart UNIT`.",
+            "Open a page of your site. If the page does not open, start uWSGI: `systemctl restart UNIT`.",
             "If uWSGI does not start, read the reason at the end of its log: `journalctl -u UNIT -n 50`.",
             f"If you removed this server on purpose: `uwsgi-headroom retire {SHELL_NAME}`.",
         ),
         evidence="{{ if lt $value 0.0 }}"
-        "The exporter restarted, and has not found this server since then."
+        "Since the exporter restarted, it has not found this server."
         "{{ else }}"
         f'Most reads fail with the reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
@@ -165,11 +165,11 @@ up{{job=~"{t.exporter_job}"}} == 0""",
         severity="warning",
         summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers that it watches are not monitored",
         acts=(
-            "Check that the host is up. Restart the exporter there with `systemctl restart uwsgi-headroom`, and read "
-            "its log: `journalctl -u uwsgi-headroom -n 50`.",
+            "Check that the host is up. Restart the exporter on this host with `systemctl restart uwsgi-headroom`, and "
+            "read its log: `journalctl -u uwsgi-headroom -n 50`.",
             f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If the exporter answers, Prometheus cannot "
             "reach it: check firewalls, and `--web.listen-address`, which is 127.0.0.1 by default.",
-            f"Meanwhile, {CHECK} shows the state of each server.",
+            f"Until the exporter runs again, {CHECK} shows the state of each server.",
         ),
         evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The page Status, Targets of "
         "Prometheus shows the error. The uWSGI servers may be fine, but no alert about them can fire.",

@@ -27,9 +27,9 @@ from alerts.words import (
 )
 
 EVEN_OUT = (
-    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
-    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} instead of "
-    f"{answer('count(uwsgi_worker_threads{$self})')}x{answer('max(uwsgi_worker_threads{$self})')}. "
+    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')} processes with "
+    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} threads each, instead of "
+    f"{answer('count(uwsgi_worker_threads{$self})')} with {answer('max(uwsgi_worker_threads{$self})')}. "
     "Change one thing at a time, and compare the response time."
 )
 """The advice, with processes x threads computed for the server."""
@@ -62,7 +62,8 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         acts=(
             EVEN_OUT,
             "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
-            f"If one kind of request uses most of the CPU, make it cheaper or run it elsewhere: {CHECK} names it.",
+            "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
+            f"{CHECK} names this kind of request.",
         ),
         evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)

@@ -93,7 +93,7 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: load can hardly grow",
         acts=(
             f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
             '{{ $limit := . | first | label "limit" }}'
@@ -104,7 +104,7 @@ min without (limit) (
             f"Run {CHECK}.{{{{ end }}}}",
             f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests uWSGI then "
             "serves.",
-            "If a job or one client causes the peak, move it to another time, or limit it.",
+            "If a job or one client causes the peak, move the job to another time, or limit the client.",
         ),
         evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "
         "reached a limit. Headroom by limit: "
@@ -226,7 +226,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: "
         + if_any(
             f"{stopped} >= 1",
-            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of its periods",
+            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
             f"its workers use all their CPU, {used_now} of {usable} CPUs",
         ),
         acts=(
@@ -267,14 +267,14 @@ count without (server) (
         "{{ if gt $value 1.0 }}s{{ end }} on it lack{{ if eq $value 1.0 }}s{{ end }} CPU",
         acts=(
             "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
-            "it or move it.",
+            "the program or move it.",
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         ),
         evidence="CPUs that each uWSGI server uses: "
         f"{{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. From the view of one uWSGI server, "
-        f"all other programs together use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
+        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. Besides one of these servers, all "
+        f"other programs together use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )
 

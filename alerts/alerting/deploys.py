@@ -90,7 +90,7 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests take {percent()} longer than usual at this hour",
         acts=(
-            "If this began with a deploy, roll the deploy back.",
+            "If the problem began with a deploy, roll the deploy back.",
             f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed at TIME. For "
             "TIME, take the moment at which response times begin to rise on the dashboard.",
             "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "

@@ -58,8 +58,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
         acts=(
-            f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints its PID and the "
-            "commands.",
+            f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints the PID of the worker, "
+            "and the commands to run.",
             "Set timeouts on the calls that the application makes to databases and services.",
             "Set `harakiri` as a last resort, but not with coroutines (gevent). With `threads`, `harakiri` kills the "
             "whole worker with all of its requests.",
@@ -161,11 +161,11 @@ def _harakiri(t: Thresholds) -> Alert:
         f"{t.harakiri_range}",
         acts=(
             "Find the slow request in uWSGI's log, in the lines with `HARAKIRI`.",
-            "If it is always the same kind of request, make it faster, or set timeouts on the calls that it makes.",
+            "If it is always the same kind of request, make this request faster, or set timeouts on its calls.",
             "Raise `harakiri` only if these requests take so long on purpose.",
         ),
-        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a killed worker is "
-        "lost, and no counter of uWSGI includes it.",
+        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. uWSGI lost every request in a killed "
+        "worker, and counts none of these requests.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -188,13 +188,13 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         "killed",
         acts=(
             "Read in uWSGI's log which signal killed the workers: `died, killed by signal`.",
-            "If it was signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. If so, use fewer "
-            "workers.",
+            "If it was signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. If memory ran out, "
+            "use fewer workers.",
             "If it was signal 11 (a crash), roll back the C extension that changed last.",
         ),
         evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed with requests in "
-        f"service: at least {answer(part, TENTH)} % of all requests got no response, and no counter of uWSGI includes "
-        "them. Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
+        f"service: at least {answer(part, TENTH)} % of all requests got no response, and uWSGI counts none of them."
+        " Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )

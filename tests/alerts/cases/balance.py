@@ -41,15 +41,15 @@ AFTER = Server(
 
 
 MORE_PROCESSES = (
-    "Use more `processes` and fewer `threads`: 8x4 instead of 4x8. Change one thing at a time, and compare the "
-    "response time."
+    "Use more `processes` and fewer `threads`: 8 processes with 4 threads each, instead of 4 with 8. Change one thing "
+    "at a time, and compare the response time."
 )
 PAGE = (
     acts(
         MORE_PROCESSES,
         "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
-        "If one kind of request uses most of the CPU, make it cheaper or run it elsewhere: `uwsgi-headroom check` on "
-        "the host names it.",
+        "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
+        "`uwsgi-headroom check` on the host names this kind of request.",
     )
     + "Worker 2 takes 43 % of the requests. Its interpreter uses 0.99 of a CPU, and its requests take 669 ms, against "
     "379 ms on less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 % of the "

@@ -98,8 +98,8 @@ MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Do not change `threads` and `processes` before you know: if the threads wait for "
-    "a lock, a full backend or slow clients, more of them may only wait, too."
+    "allowed to see (docs/waits.md). Before that, do not change `threads` or `processes`: if the threads wait for a "
+    "lock, a full backend or slow clients, more threads may only wait, too."
 )
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
@@ -108,8 +108,8 @@ BY_STATE = {
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
     "clients. More threads would also wait.",
     "backend": "Find out whether the backend is full: 4.5 of 7.5 threads in service wait for it. If the backend is "
-    "full, make it faster, or let it take more requests at once. If it is not full, raise `threads` or `processes`, "
-    "one at a time.",
+    "full, make it faster, or let it take more requests at once. If the backend is not full, raise `threads` or "
+    "`processes`, one at a time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""
@@ -121,7 +121,7 @@ def _low(factor: str, act: str, by_limit: str) -> str:
             act,
             "Run `uwsgi-headroom check` on the host at the busiest time: it says which setting to raise, and how many "
             "requests uWSGI then serves.",
-            "If a job or one client causes the peak, move it to another time, or limit it.",
+            "If a job or one client causes the peak, move the job to another time, or limit the client.",
         )
         + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. Headroom by "
         f"limit: {by_limit} (1 means that the limit is reached)."
@@ -159,7 +159,7 @@ def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
     factor = re.findall(r"load ([0-9.]+) times", description)[0]
-    return _of(LOW, "warning", f": headroom is down to {factor}x", description, "01:01", **labels)
+    return _of(LOW, "warning", f": headroom is down to {factor}x: load can hardly grow", description, "01:01", **labels)
 
 
 def interpreter(**labels: str) -> Firing:
@@ -207,12 +207,12 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
         f"The CPUs of web1:9238 are full, and {title} CPU",
         acts(
             "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
-            "it or move it.",
+            "the program or move it.",
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         )
-        + f"CPUs that each uWSGI server uses: {used}. From the view of one uWSGI server, all other programs together "
-        f"use {others} of 2 CPUs.",
+        + f"CPUs that each uWSGI server uses: {used}. Besides one of these servers, all other programs together use"
+        f" {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},
     )
@@ -421,7 +421,7 @@ CASES = [
     Case(
         f"{CPU}: fires: a quota stops the workers, whose mean use is far below it, and requests wait",
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
-        {"22m": [cpu("a CPU quota stops its workers in 30 % of its periods", "0.4", **TARGET)]},
+        {"22m": [cpu("a CPU quota stops its workers in 30 % of the quota's periods", "0.4", **TARGET)]},
     ),
     Case(
         f"{CPU}: silent: a quota stops the workers, and no request waits",

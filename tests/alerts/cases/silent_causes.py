@@ -233,11 +233,11 @@ CASES = [
         acts(
             "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
             "the container's runtime.",
-            "If you do not know which program that is, `lsof +E -a -p PID -d 1,2` with the PID of a worker names it; "
+            "To find this program, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
             "`uwsgi-headroom pids api --stuck` prints the PIDs.",
             "To prevent this permanently, write the log to a file (`logto`), and log less.",
         )
-        + "These threads write to their standard output or error, which is a full pipe that nobody reads."
+        + "Threads wait to write to standard output or standard error: this is a full pipe that nobody reads."
         " 4.0 threads wait to write to this pipe, or for a lock that such a thread may hold.",
     ),
     Case(

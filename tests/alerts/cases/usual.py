@@ -47,7 +47,7 @@ def longer(labels: Mapping[str, str]) -> Firing:
         "warning",
         f"uWSGI api on {labels['instance']}: requests take 43 % longer than usual at this hour",
         acts(
-            "If this began with a deploy, roll the deploy back.",
+            "If the problem began with a deploy, roll the deploy back.",
             "Run `uwsgi-headroom compare api --around TIME --before 1h`: it says what changed at TIME. For TIME, take "
             "the moment at which response times begin to rise on the dashboard.",
             "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
