@@ -652,7 +652,7 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     assert severities == {0.03: "info", 0.05: "warning"}
     assert finding.title == "Other programs use more CPU than the workers do."
     assert finding.evidence == (
-        "Of 2 CPUs, 0.10 CPUs in use by the workers, 0.00 idle, 1.90 in use by others; CPU headroom 1.0x."
+        "Of 2 CPUs, the workers use 0.10, other programs use 1.90, and 0.00 are idle; CPU headroom 1.0x."
     )
     assert finding.change.startswith("Move the other programs")
 

@@ -155,7 +155,7 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     )
     by_code = findings_by_code(window(60, *rows))
     assert "unevenness_harmless" not in by_code
-    assert by_code["uneven"].title == "Requests of worker 1 take much longer than those of the others."
+    assert by_code["uneven"].title == "Requests of worker 1 take much longer than requests of other workers."
     assert ": 70x the time" in by_code["uneven"].evidence
     few = (worker(1, 20, each=0.7, cpu=0.5), *(worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4)))
     assert "unevenness_harmless" in findings_by_code(window(60, *few))

@@ -79,7 +79,7 @@ def test_the_advice_says_what_the_step_will_do() -> None:
     assert add_capacity(figures(overload(), SMALL)).startswith(
         "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. uWSGI then serves at "
         "least 363/s, if so many requests arrive; now it serves 40.0/s. How long requests then wait is not known, "
-        "because the full queue turned clients away, and no figure includes them. "
+        "because the full queue turned clients away, and no figure includes these clients. "
     )
 
 

@@ -81,7 +81,7 @@ def test_a_lock_of_the_application(waits: Mapping[State, float], severity: str |
     finding = findings(of_16_threads(waits)).get("application_lock")
     assert (finding.severity if finding else None) == severity
     if finding:
-        assert "It is not the interpreter lock." in finding.evidence
+        assert "This lock is not Python's interpreter lock." in finding.evidence
 
 
 ADDRESSES = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
@@ -228,7 +228,7 @@ def test_a_lock_that_is_held_asleep() -> None:
     window_ = of_16_threads({"interpreter_lock": 8.0, "sleep": 2.0}, cpu=0.05, lock=4.0)
     finding = findings(window_)["interpreter_lock_held"]
     assert finding.severity == "warning"
-    assert finding.title == "Threads wait for an interpreter lock whose worker uses little CPU."
+    assert finding.title == "Threads wait for the interpreter lock of a worker that uses little CPU."
     assert finding.evidence.startswith(
         "In worker 1, 4.0 threads wait for the lock, and the worker uses 0.05 of a CPU; "
     )

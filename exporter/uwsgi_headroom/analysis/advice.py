@@ -305,9 +305,9 @@ def explain_saturation(figures: Figures) -> Explanation | None:
     which = "" if named else " To see which backend it is, give your backends names (`--backends`)."
     return Explanation(
         f"{what} is saturated",
-        f"{see_backends(list_saturated(figures, saturation))}. If this began with a deploy, roll the deploy back. Then "
-        f"make the queries to {named or 'the backend'} faster or fewer, or give {named or 'the backend'} more "
-        f"capacity. More threads or processes would also wait{_say_most(figures, saturation)}.{which}",
+        f"{see_backends(list_saturated(figures, saturation))}. If the problem began with a deploy, roll the deploy "
+        f"back. Then make the queries to {named or 'the backend'} faster or fewer, or give {named or 'the backend'} "
+        f"more capacity. More threads or processes would also wait{_say_most(figures, saturation)}.{which}",
     )
 
 
@@ -396,8 +396,8 @@ def _see_waits_first(figures: Figures) -> str:
         f"Run {how} to see what the threads wait for. "
         "If they wait for a lock of the application, hold the lock for less time; more processes help only if each "
         "process has its own lock. If they wait for a backend, make the backend faster, or let it take more requests "
-        "at once. If they wait for slow clients, let the web server in front buffer requests and responses. Do not "
-        "change `threads` and `processes` before you know: more of them may only wait, too."
+        "at once. If they wait for slow clients, let the web server in front buffer requests and responses. Until you "
+        "know what the threads wait for, do not change `threads` or `processes`: more threads may only wait, too."
     )
 
 
@@ -418,8 +418,8 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a backend that can take "
-        "more requests at once, raise `gevent` (or `async`): the number of requests that a worker serves at once. If "
+        "If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a backend that is not "
+        "full, raise `gevent` (or `async`): a worker then serves more requests at once. If "
         "requests wait for a lock or a full backend, make the lock or the backend faster: more requests at once would "
         "also wait."
     )
@@ -488,7 +488,7 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     if figures.demand.queue_was_full:
         yield (
             "How long requests then wait is not known, because the full queue turned clients away, and no figure "
-            "includes them"
+            "includes these clients"
         )
     if step.stopped_by is not None:
         yield STOPS[step.stopped_by].format(wanted=step.wanted)

@@ -265,9 +265,9 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
         )
     named = join_labels(destinations)
     return (
-        f"{see_backends(destinations)}. If this began with a deploy, roll the deploy back. Then make the queries to "
-        f"{named} faster or fewer. More `threads` help only if {named} can take more requests at once. More CPU does "
-        "not help."
+        f"{see_backends(destinations)}. If the problem began with a deploy, roll the deploy back. Then make the "
+        f"queries to {named} faster or fewer. More `threads` help only if {named} can take more requests at once. More "
+        "CPU does not help."
     )
 
 

@@ -109,12 +109,12 @@ def _explain(figures: Figures) -> tuple[str, str]:
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
             f"End this worker with `{_kill('KILL', [worker])}`: uWSGI starts another worker, and the accept lock is "
-            "free again. If this happens again, remove `thunder-lock`.",
+            "free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:
         return (
             f"workers are idle, and PID {holder}, which holds the accept lock, is not a worker any more",
-            "Reload uWSGI: a process exited without releasing the accept lock. If this happens again, remove "
+            "Reload uWSGI: a process exited without releasing the accept lock. If the problem comes back, remove "
             "`thunder-lock`.",
         )
     if stopped:

@@ -137,8 +137,8 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
             f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
             f"for {duration(oldest)}; {mean_count(waiting)} requests wait in the listen queue on average.",
-            meaning="A full reload stops every worker that serves no request. It starts new workers only after the old "
-            "workers have completed all of their requests.",
+            meaning="A full reload stops every worker that serves no request. A full reload starts new workers only "
+            "after the old workers have completed all of their requests.",
             clause=f"a reload waits for requests in {which}",
             change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for. Set "
             "`worker-reload-mercy` to the seconds that a request may take"
@@ -172,8 +172,8 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             + (f"; {names} for {duration(longest)} so far" if now else "")
             + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time; "
             f"{waiting_clause(figures.flow)}.",
-            meaning="Cheaper mode spawns a worker when no worker is idle. It spawns the next worker only when this "
-            "worker has loaded the application. Until then, requests wait.",
+            meaning="Cheaper mode spawns a worker when no worker is idle. Cheaper mode spawns the next worker only "
+            "after this worker has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",
             change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
@@ -209,8 +209,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         title=f"{names} {how}, {what}." if what else f"{names} {how}.",
         evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no request "
         f"yet, {duration(longest)} after the spawn.",
-        meaning="A worker accepts requests only after it has imported the application. Here, the import waits for "
-        "something.",
+        meaning="A worker accepts requests only after it has imported the application. This import waits for something."
+        "",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
         change=f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. Set a timeout on "
         "the calls that the import makes, or make these calls after the start.",

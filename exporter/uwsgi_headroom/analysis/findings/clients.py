@@ -124,7 +124,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         + (
             "Exceptions that uWSGI counts because a client disconnected are left out here."
             if are_known
-            else "It also counts clients that disconnect before the answer ends."
+            else "uWSGI also counts an exception for each client that disconnects before the answer ends."
         ),
         change=see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
         if is_warning

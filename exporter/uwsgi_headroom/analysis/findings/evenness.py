@@ -111,13 +111,13 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
-        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. Its interpreter is at {load:.2f} of "
-        f"a CPU and its requests take {duration(slow)}, against {duration(calm)} on the less busy workers; the mean is "
+        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. Its interpreter uses {load:.2f} of a "
+        f"CPU, and its requests take {duration(slow)}, against {duration(calm)} on the less busy workers; the mean is "
         f"{duration(mean)}{waiting}{spare}."
         f"{describe_route(figures.routes, figures.server)}",
-        meaning="Its threads wait for one interpreter lock: in one process, only one thread at a time can run Python. "
-        f"Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the mean response "
-        "time.",
+        meaning="The threads of this worker wait for one interpreter lock: in one process, only one thread at a time "
+        f"can run Python. Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the "
+        "mean response time.",
         change=even_out(figures),
         clause=f"the interpreter of worker {hot.worker_id} is the limit",
     )
@@ -159,7 +159,7 @@ def even_out(figures: Figures) -> str:
         return f"Let every worker take requests from the same sockets{unless}. Then measure again."
     return (
         f"Use more processes and fewer threads, such as {2 * active}x{threads // 2} instead of {active}x{threads} "
-        f"({fits(figures.server.memory, active)}){unless}. Then measure again, one change at a time."
+        f"({fits(figures.server.memory, active)}){unless}. Make one change at a time, and measure after each change."
     )
 
 
@@ -183,7 +183,7 @@ def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None)
         code="unevenness_harmless",
         severity="info",
         title="Requests are spread unevenly; no impact.",
-        evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
+        evidence=f"{shares}. The most loaded interpreter uses {load:.2f} of a CPU{saved}.",
         meaning=f"{_cause(mapped)} Uneven shares are harmless here: {why}.",
     )
 
@@ -214,7 +214,7 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Requests of worker {slow.worker_id} take much longer than those of the others.",
+        title=f"Requests of worker {slow.worker_id} take much longer than requests of other workers.",
         evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)} of the others: "
         f"{factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
         meaning="Either this worker served other kinds of requests, or something in this worker makes requests wait, "
@@ -231,7 +231,7 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
         severity="info",
         title=f"Worker {hottest.worker_id} takes more requests than the others.",
         evidence=f"{shares}. Interpreter load {known}.{route}",
-        meaning="It is not known whether uneven shares make requests slower: this needs the response times of the "
-        "workers and their interpreter load.",
+        meaning="Whether uneven shares make requests slower is not known, because the response times or the "
+        "interpreter loads of the workers are not known.",
         change="Compare the workers again under more load, or for a longer time.",
     )

@@ -22,7 +22,7 @@ PROVEN = 0.4
 """The part of the lines about refused requests with which something must agree: those of the last two seconds of a
 window cannot be judged yet, and single ones agree by chance."""
 
-_UNPROVEN = "Only the log says so. The application can also write to this log."
+_UNPROVEN = "Only uWSGI's log shows this, and the application can also write to this log."
 
 _MOST_OTHERS = 3
 

@@ -112,8 +112,8 @@ def _advise(figures: Figures, worst: _Held) -> str:
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
             f"{find_it}, and move its work out of the event loop into another process, such as a spooler or a mule. If "
-            "this is not possible, let the call yield between steps (`gevent.sleep(0)`). More async cores would also "
-            "wait."
+            "you cannot move the work, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
+            "also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (

@@ -38,8 +38,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
         if own
         else "Other programs use more CPU than the workers do.",
-        evidence=f"Of {_number(capacity)} CPUs, {cpu.own:.2f} CPUs in use by the workers, {cpu.idle:.2f} idle, "
-        f"{cpu.others:.2f} in use by others; "
+        evidence=f"Of {_number(capacity)} CPUs, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
+        f"and {cpu.idle:.2f} are idle; "
         f"CPU headroom {factor(room)}.{describe_busy(figures)}",
         meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",

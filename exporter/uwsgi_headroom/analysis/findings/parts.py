@@ -53,8 +53,8 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
             if is_sure
             else " With `purge_lru`, uWSGI drops an old item instead. Whether `purge_lru` is set is not known."
         ),
-        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire, or "
-        "set `purge_lru=1`: uWSGI then makes room by dropping the item that was used least recently.",
+        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. Or "
+        "set `purge_lru=1`: uWSGI then drops the item that was used least recently.",
     )
 
 

@@ -42,7 +42,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{backlog.reason}.",
-                meaning="Nobody sees requests that wait in this queue: uWSGI itself always reports 0 for it.",
+                meaning="Nobody sees requests that wait in this queue: for such a queue, uWSGI itself always reports "
+                "0.",
             )
 
 
@@ -67,10 +68,10 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         f"{counted(dropped, 'packet')} dropped in the last {duration(figures.window.seconds)}, over all programs of "
         "the network namespace.",
         meaning="While the table is full, the kernel drops the first packet of each new connection. Clients send this "
-        "packet again after one second, and then after two. Connections to backends wait, too. Entries of closed "
+        "packet again after one second, and then after two. New connections to backends also wait. Entries of closed "
         "connections stay in the table for two minutes.",
-        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. Or keep "
-        "connections open (keep-alive), so that there are fewer new connections. Or exclude these connections from "
+        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. You can "
+        "also keep connections open (keep-alive), so that there are fewer new connections, or exclude them from "
         "tracking (NOTRACK).",
     )
 
@@ -89,8 +90,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         counted_ = _count_drops(window)
         title = f"Clients are turned away at {name}, whose listen queue is full."
         meaning = (
-            "If the kernel drops a connection, the client tries again after one second, and then after two. The answer "
-            "comes late, or not at all."
+            "If the kernel drops a connection, the client tries again after one second, and then after two. The client "
+            "gets its answer late, or not at all."
         )
     else:
         counted_ = "refusals at a UNIX socket are not counted"

@@ -38,7 +38,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="CPU, memory and affinity of the workers are not visible.",
             evidence=f"{figures.server.processes_off}.",
-            meaning="So interpreter load, CPU headroom and the cost of uneven shares are unknown.",
+            meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
         )
     if figures.configured is None:
         yield Finding(
@@ -46,7 +46,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="uWSGI does not report its threads.",
             evidence="uWSGI's stats do not list the threads: `stats-no-cores` is set.",
-            meaning="So the number of busy threads, the capacity and the age of requests are unknown.",
+            meaning="The number of busy threads, the capacity and the age of requests are therefore unknown.",
             change="Remove `stats-no-cores`, unless the stats document is very large.",
         )
     if figures.server.document_bytes > UNIX_SOCKET_ROOM:
@@ -56,8 +56,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             title="The stats document is larger than a UNIX socket holds.",
             evidence=f"The document has {figures.server.document_bytes // 1000} kB, and a UNIX socket holds "
             f"{UNIX_SOCKET_ROOM // 1000} kB.",
-            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for it, and can "
-            "neither respawn workers nor reload.",
+            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader: it "
+            "does not respawn workers or reload uWSGI.",
             change="Set `stats-minified` and `stats-no-metrics`. Or serve `stats` on 127.0.0.1: a TCP socket holds 4 "
             "MB.",
         )

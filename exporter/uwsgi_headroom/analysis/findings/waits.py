@@ -109,10 +109,10 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         f"pipe, and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
         f"{figures.flow.requests} requests were completed.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
-        "end (a log collector or the service manager) reads from it.",
+        "end (a log collector or the service manager) reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
         change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names this "
-        "program. If that is not possible, write the log to a file (`logto`), and log less.",
+        "program. If the program cannot read, write the log to a file (`logto`), and log less.",
     )
 
 
@@ -174,7 +174,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if is_file
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
-        f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
+        f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: only one at a time can run the code that holds the lock.",
         clause=""
         if not is_cause
@@ -182,7 +182,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if is_file
         else "the threads wait for a lock of the application",
         change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the thread that holds "
-        "the lock does. If this began with a deploy, roll the deploy back. Then hold the lock for less time. "
+        "the lock does. If the problem began with a deploy, roll the deploy back. Then hold the lock for less time. "
         f"{_who_waits(figures.lock)}",
     )
 
@@ -194,7 +194,7 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, always exactly {size} other threads of this worker wait "
+        evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait "
         f"for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait for the lock on average, "
         f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker work at once, and the other requests wait. Pools of connections, "
@@ -216,12 +216,12 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Requests sleep, try something again, and sleep again.",
         evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
         f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
-        meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. They sleep, and check again and again whether it is free. Or requests "
-        "wait for news, such as event streams.",
+        meaning="Only one request at a time can use something, such as a SQLite file, a lock file, a lock in Redis or "
+        "a rate limit. Other requests sleep, and check again and again whether they can use it. Event streams that "
+        "wait for news look the same.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Shorten the wait at this line, or avoid "
-        "it. More threads or processes would only try more often.",
+        "this wait. More threads or processes would only try more often.",
     )
 
 
@@ -247,7 +247,7 @@ def _who_waits(lock: LockFigures | None) -> str:
     if lock is None:
         return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
     if lock.scope == "file":
-        return "All processes use the lock of this one file: more threads or processes would also wait for it."
+        return "All processes use the lock of this one file: more threads or processes would also wait for this lock."
     return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
 
 
@@ -264,13 +264,13 @@ def _held(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
-        title="Threads wait for an interpreter lock whose worker uses little CPU.",
+        title="Threads wait for the interpreter lock of a worker that uses little CPU.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, this wait is "
         f"{percent(figures.waits.share('interpreter_lock'))} of the threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
-        meaning="The thread that holds the interpreter lock itself waits for something. This happens if an extension "
-        "module does not release the lock.",
+        meaning="The thread that holds the interpreter lock itself waits for something. The usual cause is an "
+        "extension module that does not release the lock.",
         clause="a call that does not compute holds the interpreter lock"
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
@@ -374,7 +374,7 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         f"{mean_count(worst.concurrency or 0)} "
         f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
         meaning="The threads compute in a library that releases the interpreter lock, such as numpy or a compression "
-        "library. So the interpreter is not saturated, although the worker uses much CPU.",
+        "library. The interpreter is therefore not saturated, although the worker uses much CPU.",
         change="If you need more capacity for such work, add CPUs, not `processes`.",
     )
 

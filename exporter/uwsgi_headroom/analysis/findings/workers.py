@@ -94,10 +94,10 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         evidence=f"{repeated(window.harakiris).capitalize()} in the last {duration(window.seconds)}, with at least "
         f"{counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
-        meaning="All requests in a killed worker are lost, and no counter of uWSGI includes them."
+        meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
             " With `threads`, a worker has only one timer, and every other request of the worker resets it. So a slow "
-            "request may go on unnoticed. If the timer fires, all requests of the worker are lost."
+            "request may run longer than `harakiri`. If the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
@@ -310,7 +310,7 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
         + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
         + f"{waiting_clause(figures.flow)}.",
         meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, if the worker is at least as old as "
-        f"`min-worker-lifetime` ({_min_lifetime(figures)} s). It spawns only a few workers per second.",
+        f"`min-worker-lifetime` ({_min_lifetime(figures)} s). uWSGI spawns only a few workers per second.",
         clause="workers are replaced too often",
         change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or remove "
         "`max-requests`.",
@@ -349,7 +349,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="Workers that start together and share the requests evenly also restart together, again and again. "
-        "Each time, requests wait until the first worker has loaded the application.",
+        "At each restart, requests wait until the first worker has loaded the application.",
         clause="all workers reach `max-requests` together",
         **_stagger(figures, most, served)._asdict(),
     )
@@ -446,7 +446,7 @@ def _memory_recycled(figures: Figures) -> Iterator[Finding]:
         title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
         evidence=f"{_describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each such restart, a worker loads "
+        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each restart, a worker has to load "
         "the application again.",
     )
 
