@@ -227,8 +227,8 @@ def test_an_outage_is_said() -> None:
     figures = compute_figures(window(5, *rows), describe_server(reading), outage=Outage(20.0, reading.time))
     first = collect_findings(figures)[0]
     assert (first.code, first.severity) == ("was_down", "warning")
-    assert first.title.startswith("Was down for 20 s, until ")
-    assert "the 5.0 s since then" in first.evidence
+    assert first.title.startswith("uWSGI was down for 20 s, until ")
+    assert "the 5.0 s after the restart" in first.evidence
 
 
 @pytest.mark.parametrize(

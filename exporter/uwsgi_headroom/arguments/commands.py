@@ -234,14 +234,14 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "reload)",
     )
     for name, words in (
-        ("before", "before the moment (default 20m)"),
-        ("after", "after the moment (default: an hour, or until now)"),
+        ("before", "before the moment, 1m to 30d (default 20m)"),
+        ("after", "after the moment, 1m to 30d (default: an hour, or until now)"),
     ):
         parser.add_argument(
             f"--{name}",
             metavar="TIME",
             type=parse_span(60, 30 * 86_400),
-            help=f"how much time to use {words}, 1m to 30d",
+            help=f"compare the requests of this much time {words}",
         )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     add_http_config_flag(parser)

@@ -12,7 +12,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (2, "critical"),
         (3, "unknown: no server could be read, an argument is wrong, or check was interrupted or failed"),
     ),
-    "compare": ((0, "the comparison is printed"), (1, "there is no answer"), (2, "an argument is wrong")),
+    "compare": ((0, "the comparison is printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
     "top": ((0, "you quit, or the snapshot shows every server"), (3, "a server could not be read")),
     "pids": (
         (0, "the workers are listed, with the command that restarts the workers that you chose"),

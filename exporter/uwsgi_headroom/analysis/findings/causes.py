@@ -58,9 +58,9 @@ def _outage(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="was_down",
         severity="warning",
-        title=f"Was down for {duration(outage.seconds)}, until {until}.",
+        title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
         evidence="Since then, another uWSGI master answers. All figures are of the "
-        f"{duration(figures.window.seconds)} since then.",
+        f"{duration(figures.window.seconds)} after the restart.",
         meaning="uWSGI served no request while it was down. The requests that were in service when it ended are lost.",
         change=see_log(
             figures.server,
@@ -209,8 +209,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         title=f"{names} {how}, {what}." if what else f"{names} {how}.",
         evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no request "
         f"yet, {duration(longest)} after the spawn.",
-        meaning="A worker accepts requests only after it has imported the application. This import waits for something."
-        "",
+        meaning="A worker accepts requests only after it has imported the application. During this import, the worker "
+        "waits for something.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
         change=f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. Set a timeout on "
         "the calls that the import makes, or make these calls after the start.",
@@ -240,8 +240,8 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
         evidence=f"{len(ended)} ended without uWSGI's notice, and {len(missing)} ended or still start.",
-        meaning="Until the workers are up, uWSGI serves fewer requests at once. In a reload or a worker restart, this "
-        "is normal for a moment.",
+        meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
+        "missing workers are normal for a moment.",
         change=see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)) if longer else "",
         clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
     )

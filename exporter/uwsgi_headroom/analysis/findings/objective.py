@@ -111,5 +111,5 @@ def _advise(figures: Figures, burn: Burn) -> str:
         )
     return (
         "Do what the finding about threads, interpreters, CPU or a backend says: most requests that missed the "
-        "objective were slow in service. If there is no such finding, see what the slow requests wait for."
+        "objective were slow in service. If no finding is about these, see what the slow requests wait for."
     )

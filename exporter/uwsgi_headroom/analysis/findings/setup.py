@@ -67,8 +67,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="`thunder-lock` is on.",
             evidence="uWSGI has a lock with the name of this option.",
-            meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, it cost a "
-            "tenth of the throughput.",
+            meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, "
+            "`thunder-lock` cost a tenth of the throughput.",
             change="Turn `thunder-lock` off under load, and compare throughput and response time.",
         )
     yield from _settings(figures)
