@@ -65,11 +65,10 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
             "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
             f"{CHECK} names this kind of request.",
         ),
-        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter uses "
+        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. The interpreter of this worker uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
-        + f" of a CPU, and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on less busy workers; "
-        + answer(_idle(t, "{$self}"), WHOLE)
-        + " threads of other workers are idle. "
+        + f" of a CPU, and the requests of this worker take {milliseconds(slow)}, against {milliseconds(calm)} on less "
+        "busy workers; " + answer(_idle(t, "{$self}"), WHOLE) + " threads of other workers are idle. "
         f"The uneven load adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, "
         f"and {milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.",
         dashboard=SERVER_DASHBOARD,

@@ -148,7 +148,7 @@ and ({count} - 2) * {explained}
         ),
         evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
-        + " % of all threads were busy. This figure grows by "
+        + " % of all threads were busy. The share of busy threads grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" percentage points per week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} % around "

@@ -64,8 +64,8 @@ def _filling(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
-        evidence=f"This is the mean over {w}. {LIMIT} connections fit into the queue, and the next burst may overflow "
-        "it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
+        evidence=f"The queue is this full on average over {w}. {LIMIT} connections fit into the queue, and the next "
+        "burst may overflow it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
 

@@ -188,9 +188,9 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         "killed",
         acts=(
             "Read in uWSGI's log which signal killed the workers: `died, killed by signal`.",
-            "If it was signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. If memory ran out, "
-            "use fewer workers.",
-            "If it was signal 11 (a crash), roll back the C extension that changed last.",
+            "If the workers were killed by signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. "
+            "If memory ran out, use fewer workers.",
+            "If the workers were killed by signal 11 (a crash), roll back the C extension that changed last.",
         ),
         evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed with requests in "
         f"service: at least {answer(part, TENTH)} % of all requests got no response, and uWSGI counts none of them."
@@ -378,7 +378,7 @@ max without (worker_id) (
             "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
             "If the growth began with a release, see what that release changed.",
         ),
-        evidence=f"This is {workers(f'topk(1, {growth})')}. It takes "
+        evidence=f"The memory of {workers(f'topk(1, {growth})')} is "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, which is "
         f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it has grown all the "
         "time since then. The workers have run long enough for the application's caches to fill, so this is likely a "

@@ -45,7 +45,7 @@ def test_without_waits_neither_is_advised(threads: int) -> None:
         change = by_code[code].change
         assert not advises_more(by_code[code])
         assert change.startswith(
-            f"Run {COMMAND} on the server's host to see what the threads wait for. If they wait for a lock"
+            f"Run {COMMAND} on the server's host to see what the threads wait for. If threads wait for a lock"
         )
         assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
 

@@ -394,10 +394,11 @@ def _see_waits_first(figures: Figures) -> str:
     how = _check_as_root(figures.server) if is_hidden else show_calls(figures.server)
     return (
         f"Run {how} to see what the threads wait for. "
-        "If they wait for a lock of the application, hold the lock for less time; more processes help only if each "
-        "process has its own lock. If they wait for a backend, make the backend faster, or let it take more requests "
-        "at once. If they wait for slow clients, let the web server in front buffer requests and responses. Until you "
-        "know what the threads wait for, do not change `threads` or `processes`: more threads may only wait, too."
+        "If threads wait for a lock of the application, hold the lock for less time; more processes help only if each "
+        "process has its own lock. If threads wait for a backend, make the backend faster, or let it take more "
+        "requests at once. If threads wait for slow clients, let the web server in front buffer requests and "
+        "responses. Until you know what the threads wait for, do not change `threads` or `processes`: more threads may "
+        "only wait, too."
     )
 
 
@@ -499,7 +500,7 @@ STOPS: dict[Stop, str] = {
     "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
     "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
     "step": "Then check again: up to {wanted} may be needed",
-    "size": "The load needs even more: first find out why requests take so long",
+    "size": "The load needs even more than this step: first find out why requests take so long",
 }
 """What to know of a step that is smaller than the load needs."""
 

@@ -51,9 +51,9 @@ PAGE = (
         "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
         "`uwsgi-headroom check` on the host names this kind of request.",
     )
-    + "Worker 2 takes 43 % of the requests. Its interpreter uses 0.99 of a CPU, and its requests take 669 ms, against "
-    "379 ms on less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 % of the "
-    "requests, and 125 ms to the mean response time, which is 504 ms."
+    + "Worker 2 takes 43 % of the requests. The interpreter of this worker uses 0.99 of a CPU, and the requests of "
+    "this worker take 669 ms, against 379 ms on less busy workers; 18 threads of other workers are idle. The uneven "
+    "load adds 290 ms to 43 % of the requests, and 125 ms to the mean response time, which is 504 ms."
 )
 TICKET = (
     acts(

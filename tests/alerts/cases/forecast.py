@@ -58,9 +58,9 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
             "Plan for more `processes` and CPUs, or another host.",
             "If the threads mostly wait for a lock, a full backend or slow clients, fix this first.",
         )
-        + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. This figure grows by"
-        f" {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load keeps "
-        "growing as before. From then on, the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
+        + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
+        f"grows by {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load "
+        "keeps growing as before. From then on, the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
         "",
         **labels,
     )

@@ -59,7 +59,7 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         code="was_down",
         severity="warning",
         title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
-        evidence="Since then, another uWSGI master answers. All figures are of the "
+        evidence="After the restart, another uWSGI master answers. All figures are of the "
         f"{duration(figures.window.seconds)} after the restart.",
         meaning="uWSGI served no request while it was down. The requests that were in service when it ended are lost.",
         change=see_log(

@@ -111,9 +111,9 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
-        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. Its interpreter uses {load:.2f} of a "
-        f"CPU, and its requests take {duration(slow)}, against {duration(calm)} on the less busy workers; the mean is "
-        f"{duration(mean)}{waiting}{spare}."
+        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. The interpreter of this worker uses "
+        f"{load:.2f} of a CPU, and the requests of this worker take {duration(slow)}, against {duration(calm)} on the "
+        f"less busy workers; the mean is {duration(mean)}{waiting}{spare}."
         f"{describe_route(figures.routes, figures.server)}",
         meaning="The threads of this worker wait for one interpreter lock: in one process, only one thread at a time "
         f"can run Python. Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the "

@@ -216,9 +216,9 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Requests sleep, try something again, and sleep again.",
         evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
         f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
-        meaning="Only one request at a time can use something, such as a SQLite file, a lock file, a lock in Redis or "
-        "a rate limit. Other requests sleep, and check again and again whether they can use it. Event streams that "
-        "wait for news look the same.",
+        meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
+        "file, a lock in Redis or a rate limit. Waiting requests sleep, and check again and again whether it is free. "
+        "Event streams, which wait for news, also sleep and check again.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Shorten the wait at this line, or avoid "
         "this wait. More threads or processes would only try more often.",

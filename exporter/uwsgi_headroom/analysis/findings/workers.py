@@ -96,8 +96,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
-            " With `threads`, a worker has only one timer, and every other request of the worker resets it. So a slow "
-            "request may run longer than `harakiri`. If the timer fires, all requests of the worker are lost."
+            " With `threads`, a worker has only one timer, and every other request of the worker resets it. A slow "
+            "request may therefore run longer than `harakiri`. If the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
@@ -365,7 +365,7 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     if version and version < MAX_REQUESTS_DELTA:
         return Advice(
             "Update uWSGI to 2.0.29, and set `max-requests-delta`, which restarts each worker after a different number "
-            "of requests. Until then, raise `max-requests`, so that the workers restart less often."
+            "of requests. Until you update uWSGI, raise `max-requests`, so that the workers restart less often."
         )
     if served > most:
         enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
@@ -429,8 +429,9 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         f"{waiting_clause(figures.flow)}.",
         meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Find out what the application keeps in memory after each request. Until then, raise `reload-on-rss` "
-        f"({leak.limit} MB) as far as the memory allows, so that a worker lives for some minutes.",
+        change=f"Find out what the application keeps in memory after each request. Until you have found the leak, "
+        f"raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
+        "minutes.",
     )
 
 
