@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 
 _UNSEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Before that, do not change `threads` or `processes`: if the threads wait for a "
+    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
     "lock, a full backend or slow clients, more threads may only wait, too."
 )
 

@@ -40,8 +40,8 @@ def add_check_flags(parser: Parser) -> None:
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter does not watch anew: it answers for "
-        "its shortest window (--window of serve) that is at least as long",
+        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter answers at once instead, for its "
+        "shortest window (--window of serve) that is at least as long",
     )
     parser.add_argument(
         "--format",

@@ -98,7 +98,7 @@ MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Before that, do not change `threads` or `processes`: if the threads wait for a "
+    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
     "lock, a full backend or slow clients, more threads may only wait, too."
 )
 BY_STATE = {

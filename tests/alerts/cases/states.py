@@ -88,8 +88,8 @@ CASES = [
             "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
             "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
-            "exporter is not allowed to see (docs/waits.md). Before that, do not change `threads` or `processes`: if "
-            "the threads wait for a lock, a full backend or slow clients, more threads may only wait, too.",
+            "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
+            "threads wait for a lock, a full backend or slow clients, more threads may only wait, too.",
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
         )
         + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer. The oldest request in the queue "

@@ -61,7 +61,7 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
         evidence="After the restart, another uWSGI master answers. All figures are of the "
         f"{duration(figures.window.seconds)} after the restart.",
-        meaning="uWSGI served no request while it was down. The requests that were in service when it ended are lost.",
+        meaning="uWSGI served no request while it was down. Requests that were in service when uWSGI ended are lost.",
         change=see_log(
             figures.server,
             "why uWSGI ended",
