@@ -11,26 +11,26 @@ from alerts.words import HUNDREDTH, TENTH, asked
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 
 _UNSEEN = (
-    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter may "
-    "not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, a full backend or "
-    "slow clients, more of them may only wait as well."
+    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
+    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
+    "lock, a full backend or slow clients, more threads may only wait, too."
 )
 
 _BY_STATE = {
-    "lock": "See with `uwsgi-headroom check --code` which line has the lock of the application: {} wait for it. Hold "
-    "it for less time, or make its pool of connections larger. More threads would wait as well.",
+    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} wait "
+    "for this lock. Hold the lock for less time, or make the pool of connections larger. More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
-    "wait as well.",
-    "backend": "See whether the backend is full: {} wait for it. If it is, make it faster, or let it take more at "
-    "once; if it has room, raise ",
-    "pipe": "Make the program read that the workers write to: {} wait for a full pipe.",
-    "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would as "
-    "well.",
+    "also wait.",
+    "backend": "Find out whether the backend is full: {} wait for it. If the backend is full, make it faster, or let "
+    "it take more requests at once. If the backend is not full, raise ",
+    "pipe": "Make the program read to which the workers write: {} wait for a full pipe.",
+    "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would "
+    "also wait.",
     "cpu_wait": "Give the server more CPU, or move other programs away: {} wait for a CPU.",
 }
 """By the state in which most threads are. For the backend, what to raise follows."""
 
-_OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+_OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, fix this first. Otherwise raise "
 
 
 HOW_MUCH = (
@@ -38,7 +38,9 @@ HOW_MUCH = (
     "server then serves."
 )
 
-LIMIT_CLIENTS = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
+LIMIT_CLIENTS = (
+    "If a few clients send more requests than usual, limit these clients in the web server (nginx: `limit_req`)."
+)
 
 
 def more_capacity(t: Thresholds) -> str:
@@ -58,8 +60,8 @@ def more_capacity(t: Thresholds) -> str:
     known = "|".join(_BY_STATE)
     return (
         f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes` while CPUs are free: each "
-        f"interpreter uses {{{{ . | first | value | {HUNDREDTH} }}}} of a CPU, and more threads would only wait for it."
-        f"{{{{ else }}}}{{{{ with {asked(seen)} }}}}"
+        f"interpreter uses {{{{ . | first | value | {HUNDREDTH} }}}} of a CPU, and more threads would only wait for "
+        f"their interpreter.{{{{ else }}}}{{{{ with {asked(seen)} }}}}"
         '{{ $state := "" }}{{ $number := 0.0 }}'
         f"{{{{ range {asked(most)} }}}}{{{{ $state = .Labels.state }}}}{{{{ $number = .Value }}}}{{{{ end }}}}"
         f'{{{{ if match "^({known})$" $state }}}}{by_state}{{{{ else }}}}{_OTHERWISE}{_more()}{{{{ end }}}}'

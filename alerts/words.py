@@ -118,7 +118,8 @@ def numbered(acts: Sequence[str], alert: str, severity: str, *, deploys: bool) -
     began, loaded = _began(alert, severity), "max(last_over_time(uwsgi_last_reload_time_seconds{$self}[1h]))"
     later = f"clamp_min({began} - {loaded} >= -{CLOCKS_DIFFER} <= 3600, 0)"
     roll_back = (
-        f"1. Roll back, if the reload at {answer(loaded, CLOCK)} was a deploy: this began {of_dot(DURATION)} later.\n"
+        f"1. If the reload at {answer(loaded, CLOCK)} was a deploy, roll the deploy back: the problem began "
+        f"{of_dot(DURATION)} later.\n"
     )
     return f"{{{{ $next := 0 }}}}{if_any(later, f'{{{{ $next = 1 }}}}{roll_back}')}" + "".join(
         f"{{{{ if $next }}}}{place + 1}{{{{ else }}}}{place}{{{{ end }}}}. {act}\n"

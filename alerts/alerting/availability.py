@@ -62,17 +62,17 @@ or
         f"stats server does not answer{{{{ else }}}}keeps restarting: up for {percent()} of the last "
         f"{t.down_flapping_range}{{{{ end }}}}",
         acts=(
-            "Open a page through the web server. If it fails, start uWSGI: `systemctl restart UNIT`.",
-            "If it does not come up, read why in the end of its log: `journalctl -u UNIT -n 50`.",
+            "Open a page of your site. If the page does not open, start uWSGI: `systemctl restart UNIT`.",
+            "If uWSGI does not start, read the reason at the end of its log: `journalctl -u UNIT -n 50`.",
             f"If you removed this server on purpose: `uwsgi-headroom retire {SHELL_NAME}`.",
         ),
         evidence="{{ if lt $value 0.0 }}"
-        "The exporter restarted, and has not found the server since."
+        "Since the exporter restarted, it has not found this server."
         "{{ else }}"
         f'Most reads fail with the reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
-        "{{ else }}unknown{{ end }}. `refused` and `not_found`: it is not running, or has not finished loading the "
-        "application. `timeout`: the master is blocked; workers may still serve. `permission`: it runs, but the "
-        "exporter is not allowed to connect.{{ end }}",
+        "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
+        "loading the application. `timeout` means that the master process is blocked; workers may still serve. "
+        "`permission` means that uWSGI runs, but the exporter is not allowed to connect.{{ end }}",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -106,9 +106,10 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
             "there is no uWSGI here, remove the exporter.{{ end }}",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
-        "watched: more match than `sampling.max_servers` allows (400 by default). Servers that have answered before "
-        "are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, or the "
-        "exporter's user may not see them. No alert about these servers can fire.{{ end }}",
+        "watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that have answered "
+        "before are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, "
+        "or the exporter's user is not allowed to see these sockets. Until you correct this, no alert about uWSGI on "
+        "this host can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )
     page = replace(
@@ -117,15 +118,15 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.down_hold,
         severity="critical",
         summary=f"{value(WHOLE)} uWSGI server{{{{ if gt $value 1.0 }}}}s are{{{{ else }}}} is{{{{ end }}}} missing on "
-        f"{INSTANCE}, of those that should match {{{{ $labels.pattern }}}}",
+        f"{INSTANCE}: too few sockets match {{{{ $labels.pattern }}}}",
         acts=(
-            "Run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'` on the host, and start what is "
-            "not running.",
-            "If one does not come up, read why in the end of its log: `journalctl -u UNIT -n 50`.",
+            "Run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'` on the host, and start each uWSGI "
+            "that is not running.",
+            "If a uWSGI does not start, read the reason at the end of its log: `journalctl -u UNIT -n 50`.",
             "If a server was removed on purpose, lower `expect` and reload the exporter.",
         ),
-        evidence="Fewer sockets match than the configuration expects (`expect`). Which servers are missing is not "
-        "known: the configuration has their number, not their names.",
+        evidence="Fewer sockets match than the exporter's configuration expects (`expect`). The configuration has only "
+        "the number of servers, so the exporter does not know the names of the missing servers.",
     )
     return [ticket, page]
 
@@ -142,11 +143,12 @@ def _vassal_throttled(t: Thresholds) -> Alert:
         "{{ if gt $value 1.0 }}s{{ end }}, which fail{{ if eq $value 1.0 }}s{{ end }} to start",
         acts=(
             "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
-            "Correct its release or its configuration; the emperor starts it at its next attempt.",
+            "Correct the release or the configuration of the vassal. The emperor starts the vassal at its next "
+            "attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         ),
         evidence="The application of a throttled vassal is down. "
-        f"{answer('uwsgi_emperor_vassals{$self}', WHOLE)} vassals run. {CHECK} names those that do not.",
+        f"{answer('uwsgi_emperor_vassals{$self}', WHOLE)} vassals run. {CHECK} names the vassals that do not run.",
         dashboard=FLEET_DASHBOARD,
     )
 
@@ -163,14 +165,14 @@ up{{job=~"{t.exporter_job}"}} == 0""",
         severity="warning",
         summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers that it watches are not monitored",
         acts=(
-            "Check that the host is up, and on it the exporter: `systemctl restart uwsgi-headroom`, then "
-            "`journalctl -u uwsgi-headroom -n 50`.",
-            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If it answers, Prometheus cannot reach it: "
-            "a firewall, or `--web.listen-address`, which is 127.0.0.1 by default.",
-            f"Meanwhile, {CHECK} shows the state of each server.",
+            "Check that the host is up. Restart the exporter on this host with `systemctl restart uwsgi-headroom`, and "
+            "read its log: `journalctl -u uwsgi-headroom -n 50`.",
+            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If the exporter answers, Prometheus cannot "
+            "reach it: check firewalls, and `--web.listen-address`, which is 127.0.0.1 by default.",
+            f"Until the exporter runs again, {CHECK} shows the state of each server.",
         ),
-        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer; its page Status, Targets shows "
-        "the error. The uWSGI servers may be fine, but their alerts stay silent.",
+        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The page Status, Targets of "
+        "Prometheus shows the error. The uWSGI servers may be fine, but no alert about them can fire.",
         dashboard=FLEET_DASHBOARD,
         on_exporter=False,
     )
@@ -194,13 +196,13 @@ and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         summary=f"uWSGI {SERVER} on {INSTANCE} is not sampled for {percent()} of the time",
         acts=(
             "Read in the exporter's log why reads fail: `journalctl -u uwsgi-headroom -n 50`.",
-            "If no read fails, the exporter gets too little CPU time or was paused. See its cgroup's quota, and how "
-            "busy the host is.",
+            "If no read fails, the exporter gets too little CPU time or was paused. Check the CPU quota of its cgroup, "
+            "and how busy the host is.",
             "If the host is too busy, let the exporter sample less often (`--samples-per-second`).",
         ),
-        evidence=f"{percent()} of the last {r} is not covered by samples although the server was up, so that observed "
-        "concurrency, queue wait and full occupancy may miss what happened then. Requests, response times and shares "
-        f"are not affected. {answer(errors, WHOLE)} reads failed meanwhile; the interval between samples is "
+        evidence=f"{percent()} of the last {r} has no samples, although the server was up. Figures about busy threads "
+        f"and waiting requests may miss what happened in this time. Numbers of requests, response times and shares are "
+        f"not affected. {answer(errors, WHOLE)} reads failed in this time; the interval between samples is "
         f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -27,9 +27,9 @@ from alerts.words import (
 )
 
 EVEN_OUT = (
-    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')}x"
-    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} instead of "
-    f"{answer('count(uwsgi_worker_threads{$self})')}x{answer('max(uwsgi_worker_threads{$self})')}. "
+    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')} processes with "
+    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} threads each, instead of "
+    f"{answer('count(uwsgi_worker_threads{$self})')} with {answer('max(uwsgi_worker_threads{$self})')}. "
     "Change one thing at a time, and compare the response time."
 )
 """The advice, with processes x threads computed for the server."""
@@ -58,19 +58,19 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="critical",
         summary=f"{_worker(hot)}uWSGI {SERVER} on {INSTANCE}: "
-        f"worker {{{{ $id }}}} is saturated and takes {part} % of the requests, while others have room",
+        f"worker {{{{ $id }}}} is saturated and takes {part} % of the requests, while other workers have free threads",
         acts=(
             EVEN_OUT,
-            "If `map-socket` binds sockets to workers, spread the load over the sockets instead.",
-            f"If one kind of request computes most, make it cheaper or run it elsewhere: {CHECK} names it.",
+            "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
+            "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
+            f"{CHECK} names this kind of request.",
         ),
-        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. Its interpreter is at "
+        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. The interpreter of this worker uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
-        + f" of a CPU and its requests take {milliseconds(slow)}, against {milliseconds(calm)} on less busy workers; "
-        + answer(_idle(t, "{$self}"), WHOLE)
-        + " threads of other workers idle. "
-        f"This adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, and "
-        f"{milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.",
+        + f" of a CPU, and the requests of this worker take {milliseconds(slow)}, against {milliseconds(calm)} on less "
+        "busy workers; " + answer(_idle(t, "{$self}"), WHOLE) + " threads of other workers are idle. "
+        f"The uneven load adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, "
+        f"and {milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -86,23 +86,23 @@ def _workers_uneven(t: Thresholds) -> Alert:
         hold=t.uneven_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times its fair share",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times an even share",
         acts=(
-            "If the cost below is under 10 %, do nothing: the unevenness is harmless.",
-            "If `map-socket` binds sockets to workers, spread the load over the sockets.",
+            "If even shares would save less than 10 % (see below), do nothing: the uneven shares are harmless.",
+            "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets.",
             EVEN_OUT,
         ),
         evidence=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest workers take "
         "{{ range $place, $of := "
         + asked(shares)
-        + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. That is '
-        f"{value(TENTH)} times an even share; chance explains up to "
+        + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. The largest share is '
+        f"{value(TENTH)} times an even share; chance alone explains up to "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
-        + ". Its requests take "
+        + ". Requests of this worker take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
-        + f", against {milliseconds(calm)} on less busy workers; its interpreter is at "
+        + f", against {milliseconds(calm)} on less busy workers; its interpreter uses "
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
-        + f" of a CPU. Balancing would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
+        + f" of a CPU. Even shares would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)
         + " %) of the mean response time.",
         dashboard=SERVER_DASHBOARD,

@@ -68,9 +68,8 @@ def _near_capacity(t: Thresholds) -> Alert:
         evidence=f"All running threads are busy {answer(full, WHOLE)} % of the time. A request that finds no free "
         "thread waits in the listen queue, now for "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
-        + f" on average. {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s take "
-        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + " each.",
+        + f" on average. uWSGI serves {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s, which "
+        "take " + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}") + " each.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -94,22 +93,23 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: load can hardly grow",
         acts=(
             f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
             '{{ $limit := . | first | label "limit" }}'
             f'{{{{ if eq $limit "threads" }}}}{more_capacity(t)}'
-            '{{ else if eq $limit "cpu" }}Give the server more CPU, or move load to another host.'
+            '{{ else if eq $limit "cpu" }}Give uWSGI more CPU, or move load to another host.'
             '{{ else if eq $limit "interpreters" }}Add `processes` while CPUs are free.'
             "{{ else }}Use more `processes` and fewer `threads`.{{ end }}{{ else }}"
             f"Run {CHECK}.{{{{ end }}}}",
-            f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests are then served.",
-            "If the peak is a job or one client, move it to another time, or limit it.",
+            f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests uWSGI then "
+            "serves.",
+            "If a job or one client causes the peak, move the job to another time, or limit the client.",
         ),
         evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "
-        "reached a limit. By limit: "
+        "reached a limit. Headroom by limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means reached).',
+        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means that the limit is reached).',
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -142,15 +142,15 @@ and ({count} - 2) * {explained}
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
         '{{ ($value | toTime).Format "2 January 2006" }}',
         acts=(
-            "Look at the capacity review: does the load grow steadily, or did it grow by one event?",
+            "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
+            "If the threads mostly wait for a lock, a full backend or slow clients, fix this first.",
         ),
         evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
-        + " % of all threads that can serve were busy. This figure grows by "
+        + " % of all threads were busy. The share of busy threads grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
-        + f" points a week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
+        + f" percentage points per week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} % around "
         '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
         "UwsgiConcurrencyNearCapacity pages if requests wait.",
@@ -177,7 +177,7 @@ unless {by_server("count", _uncontended(t))}""",
             + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
             + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            f"Make the requests compute less: {CHECK} says which kinds take most.",
+            f"Make the requests compute less: {CHECK} says which kinds of requests take most.",
         ),
         evidence=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot serve "
         "more than "
@@ -226,7 +226,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: "
         + if_any(
             f"{stopped} >= 1",
-            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of its periods",
+            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
             f"its workers use all their CPU, {used_now} of {usable} CPUs",
         ),
         acts=(
@@ -234,7 +234,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
             + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
             f"workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            f"Make the requests compute less: {CHECK} says which kinds take most.",
+            f"Make the requests compute less: {CHECK} says which kinds of requests take most.",
         ),
         evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
         + if_any(others, f", other programs {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
@@ -266,14 +266,15 @@ count without (server) (
         summary=f"The CPUs of {INSTANCE} are full, and {value(WHOLE)} uWSGI server"
         "{{ if gt $value 1.0 }}s{{ end }} on it lack{{ if eq $value 1.0 }}s{{ end }} CPU",
         acts=(
-            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it if users do not need it.",
+            "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
+            "the program or move it.",
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         ),
-        evidence="CPUs in use by server: "
+        evidence="CPUs that each uWSGI server uses: "
         f"{{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. Seen from one server, other programs "
-        f"use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
+        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. Besides one of these servers, all "
+        f"other programs together use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )
 
@@ -292,7 +293,7 @@ and {by_server("max", f"worker:uwsgi_interpreter_load:rate{t.window}")} >= {t.sh
             "If you need `cpu-affinity`, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
             "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         ),
-        evidence=f"Each of these {value()} workers may run on only one CPU, which another worker is pinned to as well. "
-        "These workers wait for each other even if other CPUs are idle.",
+        evidence=f"Each of these {value()} workers may run on only one CPU, and another worker is pinned to the same "
+        "CPU. These workers wait for each other even if other CPUs are idle.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -52,13 +52,14 @@ def _slower(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} is worse since it was reloaded at {reloaded}",
         acts=(
-            "Roll back, if that reload was a deploy.",
-            f"Run `uwsgi-headroom compare {SHELL_NAME}` on the host: it says by how much, and what requests wait for.",
+            "If this reload was a deploy, roll the deploy back.",
+            f"Run `uwsgi-headroom compare {SHELL_NAME}` on the host: it says how much changed, and what requests wait "
+            "for.",
             "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
         ),
-        evidence=f"Since then {{{{ range $place, $each := {asked(worse)} }}}}{{{{ if $place }}}}, and "
-        f"{{{{ end }}}}{named}{{{{ end }}}}. For a deploy that changed nothing, this alert fires by chance in at most "
-        "one of 200 cases.",
+        evidence=f"Since this reload, {{{{ range $place, $each := {asked(worse)} }}}}{{{{ if $place }}}}, and "
+        f"{{{{ end }}}}{named}{{{{ end }}}}. If a deploy changes nothing, this alert fires by chance in at most one of "
+        "200 cases.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,
     )
@@ -89,13 +90,14 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: requests take {percent()} longer than usual at this hour",
         acts=(
-            "Roll back, if it began with a deploy.",
-            f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed around a "
-            "moment, such as the start of the rise on the dashboard.",
-            "If the load is higher than on other days, see its headroom: `uwsgi-headroom check` on the host.",
+            "If the problem began with a deploy, roll the deploy back.",
+            f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed at TIME. For "
+            "TIME, take the moment at which response times begin to rise on the dashboard.",
+            "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
+            "host.",
         ),
-        evidence=f"A mean request of the last hour took {milliseconds(f'{hour}{{$self}}')}; at the same hour of the "
-        f"{DAYS} days before it was {milliseconds(f'{_MEAN}{{$self}}')}, and it differed between days by "
+        evidence=f"In the last hour, the mean response time was {milliseconds(f'{hour}{{$self}}')}. In the same hour "
+        f"of the {DAYS} days before, it was {milliseconds(f'{_MEAN}{{$self}}')}, and differed between days by "
         f"{milliseconds(f'{_SPREAD}{{$self}}')}.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,

@@ -84,7 +84,7 @@ def _figures(t: Thresholds, *windows: str) -> str:
         for reason in ("waited", "lost", "refused")
     }
     words = {
-        "waited": "Too slow only with the wait in the listen queue",
+        "waited": "Too slow only because of the wait in the listen queue",
         "lost": "Lost",
         "refused": "Refused at the full listen queue",
     }
@@ -94,19 +94,18 @@ def _figures(t: Thresholds, *windows: str) -> str:
         for reason, query in reasons.items()
     )
     return (
-        f"{_bad(first)} of the requests of the last {first} took longer than "
-        f"{answer('uwsgi_slo_threshold_seconds{$self}', DURATION)} with the wait in the listen queue, were "
-        f"lost with their worker or refused ({shares}); the objective permits "
-        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. "
-        f"{_budget()}{counts}"
+        f"In the last {first}, {_bad(first)} of the requests missed the objective, which permits "
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. The share over longer times: {shares}. "
+        f"Requests that miss the objective took longer than {answer('uwsgi_slo_threshold_seconds{$self}', DURATION)} "
+        f"with the wait in the listen queue, were refused, or were lost with their worker. {_budget()}{counts}"
     )
 
 
 ACTS = (
-    "If there is another alert on this server, do what that one says first: it names the cause.",
+    "If another alert on this server fires, first do what that alert says: it names the cause.",
     f"Run {CHECK}: it says what requests spend their time on, and what to do.",
-    "If a backend or one kind of request is slow, tell the people who run the backend or wrote the code; if clients "
-    "ask for more than the server can do, limit them in the web server.",
+    "If a backend is slow, tell the people who run it. If one kind of request is slow, tell the people who wrote the "
+    "code. If clients send more requests than uWSGI can serve, limit them in the web server.",
 )
 
 
@@ -115,8 +114,8 @@ def _budget() -> str:
     said without a figure, because the rate is a mean over days that changes little."""
     left = f'printf "{MONTH} / %g" $value | query | first | value'
     return (
-        "{{ if lt $value 1.05 }}The budget of a month is being used up within the month.{{ else }}The budget of a "
-        f"month lasts {{{{ {DURATION} ({left}) }}}} at this rate.{{{{ end }}}}"
+        "{{ if lt $value 1.05 }}At this rate, the error budget of a month is used up within the month.{{ else }}At "
+        f"this rate, the error budget of a month lasts {{{{ {DURATION} ({left}) }}}}.{{{{ end }}}}"
     )
 
 

@@ -32,8 +32,8 @@ SOCKET = "{{ $labels.socket }}"
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 LONGER_QUEUE = (
-    "A longer queue helps only with bursts: raise `listen`, but first net.core.somaxconn if that is the limit; "
-    "`uwsgi-headroom check` shows which of the two it is."
+    "A longer queue helps only against bursts: raise `listen`. If net.core.somaxconn is the limit, raise it first: "
+    "`uwsgi-headroom check` shows which of the two is the limit."
 )
 
 
@@ -64,8 +64,8 @@ def _filling(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
-        evidence=f"This is the mean over {w}. {LIMIT} connections fit, and the next burst may overflow the queue."
-        + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
+        evidence=f"The queue is this full on average over {w}. {LIMIT} connections fit into the queue, and the next "
+        "burst may overflow it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -104,11 +104,12 @@ unless (
             HOW_MUCH,
             LONGER_QUEUE,
         ),
-        evidence=f"{LIMIT} connections fit, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait now. "
+        evidence=f"{LIMIT} connections fit into the queue, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait "
+        "now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
         "counted over all TCP listeners of the network namespace; their clients retry after a second or more."
-        "{{ else }}Refusals on a UNIX socket are not counted: nginx gets `Resource temporarily "
-        "unavailable` and answers 502; other clients block in connect().{{ end }}"
+        "{{ else }}The kernel does not count connections that a UNIX socket refuses. nginx gets `Resource temporarily "
+        "unavailable` and answers 502; other clients wait in connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
             f" Accepted requests wait {of_dot(DURATION)}.",
@@ -133,14 +134,14 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             if_any(
                 reserve,
                 "Let cheaper mode spawn its {{ . | first | value }} workers in reserve: raise `cheaper` or "
-                "`cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` holds "
-                "them back. ",
+                "`cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` prevents new "
+                "workers. ",
             )
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of "
-        "both. uWSGI's own response times do not include the wait in the queue.",
+        evidence=f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for both times "
+        "together. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -165,12 +166,12 @@ def _wait_of_few(t: Thresholds) -> Alert:
         acts=(
             f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
             more_capacity(t),
-            "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
         ),
         evidence=f"Half of the requests wait less than {_percentile('50')}, one in a hundred {_percentile('99')} or "
-        "longer; the oldest one in the queue has waited "
-        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. The mean over all requests "
-        "does not show this.",
+        "longer. The oldest request in the queue has waited "
+        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. The mean wait of all requests "
+        "hides these long waits.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -188,11 +189,11 @@ def _not_measurable(t: Thresholds) -> Alert:
         severity="info",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured",
         acts=(
-            f"Run {CHECK}: it shows the reason. The exporter's page does, too.",
+            f"Run {CHECK}: it shows the reason. The exporter's page also shows the reason.",
             "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
             "Let the exporter read `stats` over a UNIX socket.",
         ),
-        evidence="Requests that wait in this queue are not visible, and alerts on the queue stay silent. uWSGI itself "
+        evidence="Nobody sees requests that wait in this queue, and no alert about this queue can fire. uWSGI itself "
         "reports 0 for UNIX sockets.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -66,12 +66,12 @@ def _rejected(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
         acts=(
-            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
-            "set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook lists the option "
+            "to set.",
             f"Run {CHECK}: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         ),
-        evidence="By the reason: "
+        evidence="Requests by reason: "
         f"{{{{ range $place, $reason := {asked(by_message)} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         f"{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The clients got an error, "
         "or only a part of the answer, and the application may not have seen the request at all.",
@@ -89,14 +89,14 @@ and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: several workers use one connection to another server, with "
-        f"{value(HUNDREDTH)} threads waiting for it",
+        f"{value(HUNDREDTH)} threads that wait for it",
         acts=(
             f"Run {CHECK}: it names the connection.",
             "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
-            "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
+            "If users may see data of other users, restart uWSGI with `lazy-apps` now.",
         ),
-        evidence="The connection was opened before uWSGI forked the workers. Their requests wait for each other there, "
-        "and a worker may read the answer to another worker's request.",
+        evidence="The connection was opened before uWSGI forked the workers. Requests of these workers wait for each "
+        "other, and a worker may read the answer to another worker's request.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -112,12 +112,12 @@ def _descriptors(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
         acts=(
-            f"Restart {workers(fullest)} to buy time: {pids(fullest)} prints the command and says which requests that "
-            "loses.",
-            "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
-            "If the worker needs all of them, raise `max-fd`, and LimitNOFILE of the service manager.",
+            f"Restart {workers(fullest)} to buy time: {pids(fullest)} prints the command and says which requests the "
+            "restart loses.",
+            "List the open files with `ls -l /proc/PID/fd`. If their number only grows, there is a leak.",
+            "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         ),
-        evidence=f"It has {answer(f'max({fds}{{$self}})', WHOLE)} open, of "
+        evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} open file descriptors, of "
         f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free descriptor, a worker accepts no request, and "
         "the application gets `Too many open files` when it opens a file or a connection.",
         dashboard=SERVER_DASHBOARD,
@@ -136,13 +136,13 @@ def _loop_held(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: calls hold up the event loop of a worker for {percent()} of the time",
         acts=(
-            f"See what {workers(worst)} does: {pids(worst)} prints its PID for `py-spy dump`; {CHECK} says what the "
-            "call waits for.",
-            "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
-            "If it computes, move it into a thread beside the loop or into another process.",
+            f"Find out what {workers(worst)} does: {pids(worst)} prints its PID for `py-spy dump`; {CHECK} says what "
+            "the call waits for.",
+            "Make the call yield: set `gevent-early-monkey-patch`, or use a client library that is patched for gevent.",
+            "If the call computes, move it into a thread beside the event loop or into another process.",
         ),
-        evidence="With coroutines (gevent), one thread serves all requests of a worker: while a call occupies it, all "
-        "of them stand still. More async cores would wait as well.",
+        evidence="With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this "
+        "thread, all requests of the worker stop. More async cores would also wait.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -164,14 +164,14 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         acts=(
             "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
             "the container's runtime.",
-            "If you do not know which program that is, `lsof +E -a -p PID -d 1,2` with the PID of a worker names it; "
+            "To find this program, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
             f"{pids(f'{ids}{{$self}}')} prints the PIDs.",
             "To prevent this permanently, write the log to a file (`logto`), and log less.",
         ),
-        evidence="These threads are writing to their standard output or error. That is a pipe, it is full, and nobody "
-        "reads it. "
+        evidence="Threads wait to write to standard output or standard error: this is a full pipe that nobody reads."
+        " "
         + answer(behind.replace('"}', '",$self}'), TENTH)
-        + " threads wait to write to this pipe, or for a lock that one of those may hold.",
+        + " threads wait to write to this pipe, or for a lock that such a thread may hold.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -192,13 +192,15 @@ def _lock_bound(t: Thresholds) -> Alert:
             severity="warning",
             summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads wait for a lock of the application",
             acts=(
-                f"See which lock it is: {CHECK} names the worker, and `py-spy dump --native` on it the line.",
-                "Change the code so that it holds the lock for less time, and calls no database or service meanwhile.",
-                "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
-                "`processes` help; more threads would only wait as well.",
+                f"Find out which lock it is: {CHECK} names the worker, and `py-spy dump --native` on this worker shows "
+                "the line of code.",
+                "Change the code so that it holds the lock for less time, and calls no database or service while it "
+                "holds the lock.",
+                "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
+                "has its own lock, more `processes` help; more threads would only wait, too.",
             ),
-            evidence="Only one request at a time can run the code that holds this lock. It is not the interpreter "
-            "lock.",
+            evidence="Only one request at a time can run the code that holds this lock. This lock is not Python's "
+            "interpreter lock.",
             dashboard=SERVER_DASHBOARD,
             deploys=True,
         ),
@@ -222,7 +224,8 @@ def _clients_slow(t: Thresholds) -> Alert:
                 "Let the web server in front buffer requests and responses, as nginx does by default: look for "
                 "`buffering off` in `nginx -T`.",
                 "If clients reach uWSGI directly, put a web server in front.",
-                "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
+                "If a few clients are slow on purpose, limit the connections of each client in the web server "
+                "(`limit_conn`).",
             ),
             evidence="A thread that sends to a client, or receives from it, serves no other request; a few slow "
             "clients can take all threads.",
@@ -236,7 +239,7 @@ def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
     per_request = f"server:uwsgi_wait_seconds_per_request:ratio_rate{t.window}"
     part = milliseconds(f'{per_request}{{state="{state}",$self}}')
     whole = milliseconds(f"sum({per_request}{{$self}})")
-    return replace(alert, evidence=f"{alert.evidence} A mean request spends {part} of its {whole} like this.")
+    return replace(alert, evidence=f"{alert.evidence} An average request spends {part} of its {whole} in this wait.")
 
 
 def _in(state: str, t: Thresholds) -> str:

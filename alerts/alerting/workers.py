@@ -58,10 +58,11 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
         acts=(
-            f"See what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints its PID and the commands.",
-            "Set a timeout on what it waits for: the application's calls to databases and services.",
-            "Set `harakiri` as a last resort, but not with coroutines (gevent): with `threads` it kills the worker "
-            "with all of its requests.",
+            f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints the PID of the worker, "
+            "and the commands to run.",
+            "Set timeouts on the calls that the application makes to databases and services.",
+            "Set `harakiri` as a last resort, but not with coroutines (gevent). With `threads`, `harakiri` kills the "
+            "whole worker with all of its requests.",
         ),
         evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
         "s by default.",
@@ -71,8 +72,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command and says which requests that loses. New "
-        "requests get stuck as well until the database, service or lock that they wait for works again."
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command and says which requests the restart "
+        "loses. New requests also get stuck until the database, service or lock that they wait for works again."
     )
     page = replace(
         ticket,
@@ -84,14 +85,16 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         + if_any(NONE_STUCK, "requests wait and none is completed"),
         acts=(
             if_any(SOME_STUCK, restart)
-            + if_any(NONE_STUCK, f"Run {CHECK}: it says whether the workers are paused, or a reload waits for one."),
-            if_any(SOME_STUCK, f"See what they wait for: {CHECK}.")
+            + if_any(
+                NONE_STUCK, f"Run {CHECK}: it says whether the workers are paused, or a reload waits for a worker."
+            ),
+            if_any(SOME_STUCK, f"Find out what the stuck requests wait for: {CHECK}.")
             + if_any(
                 NONE_STUCK,
-                "Resume paused workers: send SIGTSTP to the master, once. Finish a reload that waits: "
-                f"{pids(f'{age}{{$self}}')} prints the command.",
+                "If workers are paused, send SIGTSTP to the master, only once. If a reload waits, end the worker that "
+                f"it waits for: {pids(f'{age}{{$self}}')} prints the command.",
             ),
-            "Set a timeout on what they wait for, or set `worker-reload-mercy` if it was a reload.",
+            "Set timeouts on the calls that the application makes. If a reload waited, set `worker-reload-mercy`.",
         ),
         evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
         + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
@@ -135,10 +138,11 @@ def _paused(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve nobody",
         acts=(
-            "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses them again.",
+            "If nobody paused the workers on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses the workers again.",
             f"Check that requests are served again: {CHECK}.",
-            "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
+            "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
+            "terminal.",
         ),
         evidence=f"A paused worker takes no request. {waiting} requests wait in the listen queue; when it is full, "
         "clients are turned away.",
@@ -156,12 +160,12 @@ def _harakiri(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE} killed workers for requests over `harakiri`: {value(WHOLE)} in "
         f"{t.harakiri_range}",
         acts=(
-            "Find the request in uWSGI's log, at `HARAKIRI`.",
-            "If it is always the same one, fix it, or set timeouts on what it calls.",
-            "Raise `harakiri` only for requests that are meant to take that long.",
+            "Find the slow request in uWSGI's log, in the lines with `HARAKIRI`.",
+            "If it is always the same kind of request, make this request faster, or set timeouts on its calls.",
+            "Raise `harakiri` only if these requests take so long on purpose.",
         ),
-        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a worker that is "
-        "killed is lost, and no counter includes it.",
+        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. uWSGI lost every request in a killed "
+        "worker, and counts none of these requests.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -183,18 +187,19 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers exited or were "
         "killed",
         acts=(
-            "See in uWSGI's log which signal killed them: `died, killed by signal`.",
-            "If it was 9, see whether memory ran out: `dmesg | grep -i 'out of memory'`. Then use fewer workers.",
-            "If it was 11 (a crash), roll back the C extension that changed last.",
+            "Read in uWSGI's log which signal killed the workers: `died, killed by signal`.",
+            "If the workers were killed by signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. "
+            "If memory ran out, use fewer workers.",
+            "If the workers were killed by signal 11 (a crash), roll back the C extension that changed last.",
         ),
         evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed with requests in "
-        f"service: at least {answer(part, TENTH)} % of all requests got no response, and no counter includes them. "
-        "Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
+        f"service: at least {answer(part, TENTH)} % of all requests got no response, and uWSGI counts none of them."
+        " Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
     many = f"{lost} >= {t.lost}\nand {lost} >= {t.lost_part} * ({served} + {lost})"
-    title = f"uWSGI {SERVER} on {INSTANCE} loses {answer(part, TENTH)} % of the requests: its workers keep ending"
+    title = f"uWSGI {SERVER} on {INSTANCE} loses {answer(part, TENTH)} % of the requests: its workers keep exiting"
     return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 
 
@@ -228,12 +233,12 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         acts=(
             "Read in uWSGI's log why the workers exit: `died, killed by signal 9` (out of memory: see `dmesg`), "
             "`Segmentation Fault` (a C extension), `HARAKIRI`, or an import error.",
-            "If memory ran out, use fewer `processes`, or raise the cgroup's limit.",
+            "If memory ran out, use fewer `processes`, or raise the memory limit of the cgroup.",
             "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise that limit.",
         ),
-        evidence=f"In a loop: {workers(_of_self(looping))}; harakiris: "
+        evidence=f"Workers that keep restarting: {workers(_of_self(looping))}; kills by `harakiri`: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
-        + ". Each respawn loses the worker's requests, and loads the application again if `lazy-apps` is set; "
+        + ". Each restart loses the requests of the worker, and loads the application again if `lazy-apps` is set; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
@@ -266,8 +271,8 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers",
         acts=(
-            "See in uWSGI's log why the import fails: `journalctl -u UNIT -n 200 | grep -B 20 'no app loaded'`.",
-            "Reload uWSGI when it is fixed.",
+            "Read in uWSGI's log why the import fails: `journalctl -u UNIT -n 200 | grep -B 20 'no app loaded'`.",
+            "Reload uWSGI when you have fixed the import.",
             "Set `need-app`, so that uWSGI does not start without an application.",
         ),
         evidence="These workers answer every request with status 500 (`no python application found`). All workers "
@@ -283,20 +288,20 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {taken} requests/s reach no application",
         acts=(
-            "See in uWSGI's log why the import fails, or look for `unavailable modifier requested`.",
-            "Fix the import or load the missing plugin, and reload uWSGI. Look at the web server's last deploy "
-            "as well.",
+            "Read in uWSGI's log why the import fails, or look for `unavailable modifier requested`.",
+            "Fix the import or load the missing plugin, and reload uWSGI. Also check the last deploy of the web server."
+            "",
             "Set `need-app`, so that uWSGI does not start without an application.",
         ),
         evidence=if_any(
             f"{without}{{$self}} > 0",
-            "In {{ . | first | value }} of its workers no application is loaded: these answer every request with 500 "
-            "(`no python application found`). ",
+            "In {{ . | first | value }} of its workers, no application is loaded. These workers answer every request "
+            "with status 500 (`no python application found`). ",
         )
         + if_any(
             unanswered,
-            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once, without a "
-            "byte of an answer: uWSGI has no plugin for their modifier. ",
+            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once without an "
+            "answer: uWSGI has no plugin for the modifier of these requests. ",
         )
         + f"All workers together take {taken} requests/s now.",
     )
@@ -329,9 +334,10 @@ and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         summary=f"uWSGI {SERVER} on {INSTANCE}: unhandled exceptions in {percent(TENTH)} of requests",
         acts=(
             "Read the tracebacks in uWSGI's log: `journalctl -u UNIT --since -15min | grep -A 20 Traceback`.",
-            "If they are `write error` or `SIGPIPE`, clients or the web server gave up waiting: check the "
+            "If the log shows `write error` or `SIGPIPE`, clients or the web server gave up waiting: check the "
             "response time.",
-            "If the response time is fine, set `write-errors-tolerance`: such clients are no errors.",
+            "If the response time is fine, set `write-errors-tolerance`, so that uWSGI does not count such clients as "
+            "exceptions.",
         ),
         evidence=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
@@ -372,11 +378,11 @@ max without (worker_id) (
             "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
             "If the growth began with a release, see what that release changed.",
         ),
-        evidence=f"It is {workers(f'topk(1, {growth})')}. It has "
+        evidence=f"The memory of {workers(f'topk(1, {growth})')} is "
         f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, which is "
-        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and has grown all the time "
-        "since. The workers have run long enough for the application's caches to fill, so this is likely a leak. When "
-        "memory runs out, the kernel kills a process.",
+        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it has grown all the "
+        "time since then. The workers have run long enough for the application's caches to fill, so this is likely a "
+        "leak. When memory runs out, the kernel kills a process.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )

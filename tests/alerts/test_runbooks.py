@@ -70,7 +70,7 @@ def test_a_runbook_has_its_parts(book: Path) -> None:
     assert all(part.strip() for part in re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE))
     verify, fix, _ = re.split(r"^## .*$", book.read_text(), flags=re.MULTILINE)[1:]
     assert re.findall(r"^([0-9]+)\. ", verify, re.MULTILINE)[:2] == ["1", "2"]
-    assert "t is fixed when " in fix
+    assert "The problem is fixed when " in fix
 
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)

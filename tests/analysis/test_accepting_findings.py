@@ -33,7 +33,9 @@ def test_the_stopped_holder_of_the_accept_lock() -> None:
         "stopped."
     )
     assert first.change.startswith("Continue the stopped worker: `kill -CONT 102`.")
-    assert first.evidence.startswith("Requests waited beside a free thread for 30 s of 60 s, 50 %; 0.2 of 4 threads")
+    assert first.evidence.startswith(
+        "For 30 s of 60 s (50 %), requests waited although a thread was free; 0.2 of 4 threads"
+    )
 
 
 def test_a_holder_that_is_not_stopped() -> None:
@@ -46,7 +48,7 @@ def test_a_holder_that_is_not_stopped() -> None:
 def test_a_holder_that_is_gone() -> None:
     """The lock of a process that is no worker was never released."""
     first = next(iter(findings_by_code(waiting(), prefork(accept_lock=999)).values()))
-    assert "PID 999, which holds the accept lock, is no worker any more" in first.title
+    assert "PID 999, which holds the accept lock, is not a worker any more" in first.title
 
 
 def test_without_a_lock() -> None:

@@ -45,7 +45,7 @@ def test_without_waits_neither_is_advised(threads: int) -> None:
         change = by_code[code].change
         assert not advises_more(by_code[code])
         assert change.startswith(
-            f"Run {COMMAND} on the server's host to see what the threads wait for, which is not known here."
+            f"Run {COMMAND} on the server's host to see what the threads wait for. If threads wait for a lock"
         )
         assert all(branch in change for branch in ("a lock of the application", "a backend", "slow clients"))
 
@@ -55,7 +55,9 @@ def test_the_right_is_named_once_with_its_price() -> None:
     finding = judged(full())["waits_not_known"]
     assert finding.severity == "info"
     assert finding.evidence == "This user may not see what uWSGI's threads wait for."
-    assert finding.change.startswith("To see it permanently: give the exporter CAP_SYS_PTRACE and ")
+    assert finding.change.startswith(
+        "To see permanently what the threads wait for: give the exporter CAP_SYS_PTRACE and "
+    )
     assert "close to root (docs/waits.md#rights)" in finding.change
 
 
@@ -136,8 +138,9 @@ def test_coroutines_are_not_advised_blindly() -> None:
     requests wait while cores are free, something blocks the worker."""
     off = Waits(off="a worker of this uWSGI serves all its requests on one thread")
     change = judged(full(), off, setup=coroutines())["saturation"].change
-    assert change.startswith("Raise `gevent` (or `async`), the number of requests")
-    assert "if the requests are meant to stay open (event streams, WebSockets, long polls)" in change
+    assert change.startswith("If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a")
+    assert "raise `gevent` (or `async`): the number of requests" in change
+    assert "If requests stay open on purpose (event streams, WebSockets, long polls)" in change
     blocked = window(
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )
@@ -157,10 +160,10 @@ def test_hidden_processes_hide_waits() -> None:
 @pytest.mark.parametrize(
     ("backends", "words"),
     [
-        ({"postgres": 6.0, "redis": 1.0}, "75 % of their time is waiting for postgres:"),
-        ({"postgres": 2.0, "redis": 1.9}, "88 % of their time is waiting for backends (25 % for postgres):"),
-        ({"redis": 0.1}, "88 % of their time is waiting for backends:"),
-        ({}, "88 % of their time is waiting for backends:"),
+        ({"postgres": 6.0, "redis": 1.0}, "Threads wait for postgres 75 % of their time."),
+        ({"postgres": 2.0, "redis": 1.9}, "Threads wait for backends 88 % of their time (25 % for postgres)."),
+        ({"redis": 0.1}, "Threads wait for backends 88 % of their time."),
+        ({}, "Threads wait for backends 88 % of their time."),
     ],
 )
 def test_a_backend_has_its_own_share(backends: dict[str, float], words: str) -> None:

@@ -31,7 +31,7 @@ def test_clients_that_leave_are_no_exceptions() -> None:
     finding = by_code["clients_left"]
     assert finding.severity == "warning"
     assert finding.title == (
-        "Clients disconnect before they have their answer: the timeout of the clients, or of the web server in front, "
+        "Clients disconnect before they get their answer: the timeout of the clients, or of the web server in front, "
         "is shorter than the response time."
     )
     assert finding.evidence.startswith("At least 400 of 2,000 requests, 20 %: ")
@@ -44,7 +44,7 @@ def test_exceptions_beside_clients_that_leave() -> None:
     """Exceptions beyond the write errors are the application's own, and both are said."""
     by_code = findings_by_code(left(400, exceptions=450))
     assert by_code["exceptions"].severity == "warning"
-    assert by_code["exceptions"].evidence == "50 of 2,000 requests, 2.5 %."
+    assert by_code["exceptions"].evidence == "50 of 2,000 requests, 2.5 % raised an exception."
     assert by_code["clients_left"].evidence.startswith("At least 400 of")
 
 

@@ -145,7 +145,7 @@ def test_the_advice_is_that_of_the_kind() -> None:
         ("", "127.0.0.1:19396", "`ss -ltnp src 127.0.0.1:19396` what listens there"),
         ("", "[::1]:80", "`ss -ltnp src [::1]:80` what listens there"),
         ("own", "/run/a b.sock", "`ss -lxp src '/run/a b.sock'` what listens there"),
-        ("", "10.0.0.5:8080", "See what listens at 10.0.0.5:8080, and whether it is overloaded"),
+        ("", "10.0.0.5:8080", "See what listens at 10.0.0.5:8080, and whether this program is overloaded"),
         ("", "", "Find out which backend it is"),
     ],
 )

@@ -79,7 +79,7 @@ def test_requests_that_are_killed_hold_the_threads(completed: int, is_cause: boo
     assert ("queue_wait" in by_code or "saturation" in by_code) != is_cause
     block = by_code["harakiri"]
     assert bool(block.harms) == is_cause
-    assert ("hold the threads until then" in block.title) == is_cause
+    assert ("hold the threads until `harakiri` kills them" in block.title) == is_cause
     assert "Raise `processes`" not in block.change
     if is_cause:
         assert {harm.code for harm in block.harms} >= {"queue_wait", "saturation"}
@@ -176,7 +176,7 @@ def test_harakiri_that_cannot_fire_is_not_advised() -> None:
     server[1].request_starts = (int(server.read(AT).time) - 90,)
     setup = Setup(Options(harakiri=5), 4096, "threads", None, False)
     stuck = next(each for each in judge(full(None, queued=0.0), server, setup) if each.code == "request_stuck")
-    assert "`harakiri` (5 s) does not end them" in stuck.change
+    assert "`harakiri` (5 s) does not end these requests" in stuck.change
     assert "as the last resort" not in stuck.change
 
 
@@ -227,16 +227,16 @@ def test_an_outage_is_said() -> None:
     figures = compute_figures(window(5, *rows), describe_server(reading), outage=Outage(20.0, reading.time))
     first = collect_findings(figures)[0]
     assert (first.code, first.severity) == ("was_down", "warning")
-    assert first.title.startswith("Was down for 20 s, until ")
-    assert "the 5.0 s after that" in first.evidence
+    assert first.title.startswith("uWSGI was down for 20 s, until ")
+    assert "the 5.0 s after the restart" in first.evidence
 
 
 @pytest.mark.parametrize(
     ("scope", "known", "words"),
     [
-        ("worker", True, "more `processes` help, because each has a lock of its own"),
-        ("file", True, "more threads or processes would wait for it as well"),
-        (None, False, "help if each has a lock of its own"),
+        ("worker", True, "More `processes` help, because each process has its own lock"),
+        ("file", True, "more threads or processes would also wait for it"),
+        (None, False, "help if each process has its own lock"),
     ],
 )
 def test_what_a_lock_permits(scope: Literal["worker", "file"] | None, known: bool, words: str) -> None:

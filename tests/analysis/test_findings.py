@@ -67,7 +67,7 @@ def test_a_hot_worker_is_reported_in_one_sentence() -> None:
     assert finding.title == "Worker 2 takes too much of the load: its interpreter is the limit."
     assert finding.evidence.startswith("Worker 2 takes 43 % of the requests. ")
     assert "669 ms, against 379 ms" in finding.evidence
-    assert "; 18 threads elsewhere idle." in finding.evidence
+    assert "; 18 threads of other workers are idle." in finding.evidence
     assert "(25 %) of the mean response time" in finding.meaning
     assert "more processes and fewer threads, such as 8x4 instead of 4x8" in finding.change
     assert "interpreter_bound" not in by_code, "the same problem is reported once"
@@ -191,7 +191,9 @@ def test_a_blocked_queue() -> None:
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait, and none is completed: all threads are busy."
     assert by_code["saturation"].severity == "critical"
-    assert by_code["queue_wait"].change.startswith("Find out first what the requests in service wait for")
+    assert by_code["queue_wait"].change.startswith(
+        "First find out with `py-spy dump --pid 101` what the requests in service wait for"
+    )
 
 
 def test_a_small_server_is_not_saturated_because_all_its_threads_are_busy_now_and_then() -> None:
@@ -535,7 +537,7 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     assert "raise `gevent`" in finding.change
     standing = streams(20, requests=0, queued=5.0)["request_stuck"]
     assert standing.severity == "warning"
-    assert "hardly any is free" in finding.meaning
+    assert "hardly any async core is free" in finding.meaning
     assert "Async cores are free" in standing.meaning
     assert "raise `gevent`" not in standing.change
     assert "does not yield" in standing.change
@@ -623,7 +625,7 @@ def test_options_that_hide_figures_or_cost() -> None:
     """stats-no-cores, a document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert {"no_threads", "large_document"} <= set(by_code)
-    assert by_code["no_threads"].evidence == "Its stats do not list its threads: `stats-no-cores` is set."
+    assert by_code["no_threads"].evidence == "uWSGI's stats do not list the threads: `stats-no-cores` is set."
     reading = Server().read(AT)
     assert isinstance(reading.snapshot, Snapshot)
     locked = msgspec.structs.replace(reading.snapshot, locks={"thunder": 7})
@@ -658,7 +660,7 @@ def test_others_that_leave_nothing_are_a_warning() -> None:
     assert severities == {0.03: "info", 0.05: "warning"}
     assert finding.title == "Other programs use more CPU than the workers do."
     assert finding.evidence == (
-        "Of 2 CPUs, 0.10 CPUs in use by the workers, 0.00 idle, 1.90 in use by other programs; CPU headroom 1.0x."
+        "Of 2 CPUs, the workers use 0.10, other programs use 1.90, and 0.00 are idle; CPU headroom 1.0x."
     )
     assert finding.change.startswith("Move the other programs")
 
@@ -718,7 +720,7 @@ def test_async_cores_are_not_called_threads() -> None:
     assert finding.title == "Requests wait in the listen queue: all async cores are busy."
     assert finding.evidence.startswith("96 %: 96.0 of 100 async cores")
     assert finding.change.startswith("Raise `processes` from 2 to 5")
-    assert "more async cores would wait for them" in finding.change
+    assert "more async cores would wait for their interpreter" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change
 
 

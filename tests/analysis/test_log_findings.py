@@ -53,7 +53,7 @@ def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> No
     by_code = judged(idle(), says(head_too_large=LogMessage(lines, agreed, limit=4096)))
     finding = by_code["requests_rejected"]
     assert finding.severity == severity
-    assert finding.change.startswith("Raise `buffer-size` (4096) above the largest head")
+    assert finding.change.startswith("Raise `buffer-size` (4096) above the size of the largest request headers")
     proven = agreed == lines
     assert ("uWSGI's log says that" in finding.title) == (not proven)
     assert ("Only the log says so" in finding.evidence) == (not proven)
@@ -131,16 +131,16 @@ SEE = "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of mem
         (None, SEE),
         (
             LogRecord(off="this user may not read it"),
-            f"{SEE} It is configured and not read: this user may not read it.",
+            f"{SEE} The log is configured, but cannot be read: this user may not read it.",
         ),
         (
             LogRecord(off="it is not configured", turn_on="--log shop=/var/log/shop.log"),
-            f"{SEE[:-1]}; `--log shop=/var/log/shop.log` has it read here.",
+            f"{SEE[:-1]}; with `--log shop=/var/log/shop.log`, its known messages are shown here.",
         ),
         (
             LogRecord(),
-            "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`: it is read here, and has "
-            "no known message about that.",
+            "See uWSGI's log for `died, killed by signal`, and `dmesg` for `Out of memory`: uwsgi-headroom reads this "
+            "log, and found no message that it knows.",
         ),
     ],
 )

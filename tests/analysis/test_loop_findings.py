@@ -108,7 +108,7 @@ def test_loops_that_different_calls_hold() -> None:
     """The title is about the worst, and the evidence has the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(LoopHold("cpu"), 5.0)})["loop_held"]
     assert found.title == "The event loop of worker 2 is held up, computing."
-    assert found.evidence.endswith("That of worker 1: 67 %, sleeping.")
+    assert found.evidence.endswith("In worker 1: 67 %, sleeping.")
 
 
 @pytest.mark.parametrize("requests", [30, 0])

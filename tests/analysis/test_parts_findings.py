@@ -47,7 +47,7 @@ def test_the_full_cache_is_named() -> None:
         "cache_full"
     ]
     assert (finding.title, finding.severity) == ("The cache pages is full.", "warning")
-    assert finding.evidence == "40 items found no room in the last 60 s; pages has 49 of 50 items."
+    assert finding.evidence == "In the last 60 s, the cache had no room for 40 items; pages has 49 of 50 items."
     assert "`purge_lru=1`" in finding.change
 
 
@@ -71,7 +71,7 @@ def test_a_cache_that_purges_items() -> None:
     assert "cache_full" not in full(caches[0], options=purging)
     finding = full(*caches, options=purging)["cache_full"]
     assert finding.title == "The cache other is full."
-    assert finding.evidence.startswith("At most 40 items found no room")
+    assert finding.evidence.startswith("In the last 60 s, the cache had no room for at most 40 items")
 
 
 def test_a_cache_whose_options_are_not_known() -> None:
@@ -101,8 +101,8 @@ def test_a_spooler_that_falls_behind() -> None:
     assert finding.severity == "warning"
     assert finding.title == "The spooler falls behind: tasks come faster than it processes them."
     assert finding.evidence == (
-        "85 tasks in /spool, 60 more than at the start; 4 tasks processed in 60 s by 2 processes; the last one "
-        "waits 21 min at this rate."
+        "85 tasks in /spool, 60 more than at the start; 4 tasks processed in 60 s by 2 processes; at this rate, the "
+        "last task waits 21 min."
     )
 
 

@@ -33,9 +33,11 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
     """More processes would take no request from that socket, and unequal shares are not harmless."""
     server = Server(processes=3, threads=1)
     by_code = findings_by_code(one_full_worker(queued=4.0), server, host=mapped(server))
-    assert by_code["queue_wait"].change.startswith("Spread the load over the sockets that `map-socket`")
+    assert by_code["queue_wait"].change.startswith(
+        "Let the web server spread the load evenly over the sockets of `map-socket`"
+    )
     assert "unevenness_harmless" not in by_code
-    assert "a free thread takes no request from another socket" in by_code["uneven"].meaning
+    assert "a free thread takes no request from the socket of another worker" in by_code["uneven"].meaning
     burst = window(
         60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), waits=SLEEPING, **{"app.sock": 120.0}
     )
@@ -64,7 +66,7 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     assert finding.evidence == (
         "100 %: 1.0 of 1 thread for a.sock busy on average; requests wait 100 ms in the listen queue."
     )
-    assert finding.change.startswith("Spread the load over the sockets that `map-socket`")
+    assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")
     assert harm.evidence == "100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
@@ -109,7 +111,7 @@ def test_a_reload_is_not_blamed_for_another_reason() -> None:
     finding = findings_by_code(reloaded, server, host=mapped(server))["queue_wait"]
     assert finding.severity == "critical"
     assert "reloaded" not in finding.title
-    assert finding.change.startswith("Spread the load")
+    assert finding.change.startswith("Let the web server spread the load evenly")
     finding = findings_by_code(reloaded, server)["queue_wait"]
     assert finding.severity == "warning"
     assert finding.title.endswith(": uWSGI was reloaded.")
@@ -119,7 +121,7 @@ def test_a_mapped_socket_where_nobody_waits() -> None:
     """The reason is not that other threads would serve the requests."""
     server = Server(processes=3, threads=1)
     finding = findings_by_code(one_full_worker(queued=0.0), server, host=mapped(server))["unevenness_harmless"]
-    assert finding.meaning.endswith("That is harmless: their listen queues are nearly empty.")
+    assert finding.meaning.endswith("Uneven shares are harmless here: their listen queues are nearly empty.")
 
 
 def test_a_wait_during_a_reload() -> None:
@@ -153,7 +155,7 @@ def test_a_slow_worker_is_not_called_harmless() -> None:
     )
     by_code = findings_by_code(window(60, *rows))
     assert "unevenness_harmless" not in by_code
-    assert by_code["uneven"].title == "Requests of worker 1 take much longer than those of the others."
+    assert by_code["uneven"].title == "Requests of worker 1 take much longer than requests of other workers."
     assert ": 70x the time" in by_code["uneven"].evidence
     few = (worker(1, 20, each=0.7, cpu=0.5), *(worker(number, 900, each=0.01, cpu=0.5) for number in (2, 3, 4)))
     assert "unevenness_harmless" in findings_by_code(window(60, *few))

@@ -77,9 +77,9 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
 def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
     assert add_capacity(figures(overload(), SMALL)).startswith(
-        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. It then serves at least "
-        "363/s if as many requests arrive; it serves 40.0/s now. How long requests then wait is not known: the full "
-        "queue turned away clients that no figure includes. "
+        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. uWSGI then serves at "
+        "least 363/s, if so many requests arrive; now it serves 40.0/s. How long requests then wait is not known, "
+        "because the full queue turned clients away, and no figure includes these clients. "
     )
 
 
@@ -125,7 +125,7 @@ def test_memory_stops_processes() -> None:
     assert "Raise `processes` from 4 to 7 (3 more workers of 100 MB each fit into the 300 MB" in add_capacity(
         figures(full, SINGLE, memory(3))
     )
-    assert "Memory has no room for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
+    assert "There is no memory for the 59 that the load needs" in add_capacity(figures(full, SINGLE, memory(3)))
 
 
 def test_processes_for_a_floor_come_in_steps() -> None:
@@ -134,7 +134,7 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     step = more_processes(full)
     assert (step.processes, step.stopped_by) == (32, "step")
     assert step.most == pytest.approx(0.93 * 32 / 0.2)
-    assert "Check again then: up to 59 may be needed" in add_capacity(full)
+    assert "Then check again: up to 59 may be needed" in add_capacity(full)
 
 
 @pytest.mark.parametrize(("arrive", "processes"), [(1.02, 9), (1.2, 10), (1.9, 16)])
@@ -160,7 +160,7 @@ def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threa
     overloaded = compute_figures(replace(window_, refused=refused), of_tcp)
     assert more_threads(overloaded, 4).threads == threads
     arrive = f"with retries, {factor} times as many requests arrive as are served"
-    assert f"to {threads}: {arrive}. It then" in add_capacity(overloaded)
+    assert f"to {threads}: {arrive}. uWSGI then" in add_capacity(overloaded)
 
 
 def test_memory_without_room_is_said() -> None:
@@ -191,7 +191,7 @@ def test_interpreters_stop_threads() -> None:
     assert "More `threads` would wait for their interpreter." in change
     small = add_capacity(figures(full, SMALL))
     assert small.startswith("Raise `threads` from 4 to ")
-    assert "Beyond that the CPUs are the limit: more load needs more CPUs." in small
+    assert "After this step, the CPUs are the limit: more load needs more CPUs." in small
 
 
 def test_other_programs_leave_less_cpu() -> None:

@@ -164,7 +164,9 @@ def test_a_cheaper_pool_whose_application_loads_slowly() -> None:
     block = found["cheaper_starts_slowly"]
     assert block.severity == "critical"
     assert block.title.endswith("cheaper mode starts workers too late, and the application takes long to load.")
-    assert "Workers were loading it for 10 s in the last 20 s; worker 2 for 4.0 s by now." in block.evidence
+    assert (
+        "Workers were loading the application for 10 s of the last 20 s; worker 2 for 4.0 s so far." in block.evidence
+    )
     assert block.settings
     assert "lazy-apps" in block.change
     assert not found.keys() & {"workers_missing", "start_hangs", "cheaper_does_not_scale"}

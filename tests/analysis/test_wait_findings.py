@@ -63,7 +63,7 @@ def test_slow_clients(threads: float, severity: str | None) -> None:
     assert (finding.severity if finding else None) == severity
     if finding:
         assert finding.title == "Threads wait for slow clients."
-        assert finding.evidence.startswith(f"{threads:.1f} of 16 threads on average; ")
+        assert finding.evidence.startswith(f"On average, {threads:.1f} of 16 threads wait for clients: ")
         assert "in front buffer" in finding.change
 
 
@@ -81,7 +81,7 @@ def test_a_lock_of_the_application(waits: Mapping[State, float], severity: str |
     finding = findings(of_16_threads(waits)).get("application_lock")
     assert (finding.severity if finding else None) == severity
     if finding:
-        assert "It is not the interpreter lock." in finding.evidence
+        assert "This lock is not Python's interpreter lock." in finding.evidence
 
 
 ADDRESSES = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
@@ -122,8 +122,8 @@ def test_a_saturated_backend() -> None:
     block, *others = collect_findings(saturated)
     assert block.code == "backend_saturated"
     assert block.title.endswith(": the backend postgres at 10.0.0.5:5432 is saturated.")
-    assert re.search(r"At \d\d\.\d/s it had \d\.\d requests in it at once, and took 1?\d\d ms", block.evidence)
-    assert "more threads or processes would wait in it as well" in block.change
+    assert re.search(r"At \d\d\.\d/s, the backend had \d\.\d requests at once and took 1?\d\d ms", block.evidence)
+    assert "More threads or processes would also wait" in block.change
     assert f"load can hardly grow beyond {rate(found.high)}." in block.change
     assert block.settings == ()
     assert not any("more `threads`" in finding.change or "Raise `" in finding.change for finding in (block, *others))
@@ -166,7 +166,7 @@ def test_a_backend_that_fills_the_threads_stands_first() -> None:
     assert block.title == "Most threads are in use: the threads wait for postgres at 10.0.0.5:5432."
     assert [harm.code for harm in block.harms] == ["saturation"]
     assert block.settings == ()
-    assert "More `threads` help only if postgres at 10.0.0.5:5432 can take more at once" in block.change
+    assert "More `threads` help only if postgres at 10.0.0.5:5432 can take more requests at once" in block.change
 
 
 def outside(waits: Mapping[State, float], seconds: Mapping[Destination, float]) -> dict[str, Finding]:
@@ -228,8 +228,10 @@ def test_a_lock_that_is_held_asleep() -> None:
     window_ = of_16_threads({"interpreter_lock": 8.0, "sleep": 2.0}, cpu=0.05, lock=4.0)
     finding = findings(window_)["interpreter_lock_held"]
     assert finding.severity == "warning"
-    assert finding.title == "Threads wait for an interpreter lock whose worker uses little CPU."
-    assert finding.evidence.startswith("In worker 1, 4.0 threads wait, and it uses 0.05 of a CPU; ")
+    assert finding.title == "Threads wait for the interpreter lock of a worker that uses little CPU."
+    assert finding.evidence.startswith(
+        "In worker 1, 4.0 threads wait for the lock, and the worker uses 0.05 of a CPU; "
+    )
     assert "interpreter_bound" not in findings(window_)
 
 
@@ -286,7 +288,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
 @pytest.mark.parametrize(
     ("waits", "word"),
     [
-        ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more at once"),
+        ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more requests at once"),
         ({"client": 15.0, "cpu": 0.5}, "in front buffer"),
         ({"lock": 15.0, "sleep": 0.5}, "See with `py-spy dump"),
         ({"sleep": 15.5}, "Raise `threads` from 8 to 16"),
@@ -383,7 +385,9 @@ def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> Non
     by_code = findings(window_, host=replace(reading.host, waits=Waits(pools={1: 5, 2: 5})))
     assert by_code["pool_exhausted"].severity == severity
     assert by_code["pool_exhausted"].title.startswith(title)
-    assert by_code["pool_exhausted"].meaning.startswith("5 requests of a worker work at once, the others wait")
+    assert by_code["pool_exhausted"].meaning.startswith(
+        "Only 5 requests of a worker work at once, and the other requests wait"
+    )
     assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
     assert "16 connections" in by_code["pool_exhausted"].change
     assert "application_lock" not in by_code

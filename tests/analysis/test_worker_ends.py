@@ -122,7 +122,7 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.code == "requests_lost"
     assert finding.severity == loop.severity == "critical"
     assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
-    assert "In all, workers ended 31 times; no option of uWSGI explains it." in finding.evidence
+    assert "In all, workers ended 31 times, and no uWSGI option explains this." in finding.evidence
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
 
 
@@ -153,8 +153,8 @@ def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
     early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
     change = judged(early)["out_of_memory"].change
     assert change.endswith(
-        "Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker that is younger than that (10 s), and these "
-        "exit after 15 s on average."
+        "Also set `min-worker-lifetime` to 0: uWSGI replaces no worker that is younger than `min-worker-lifetime` "
+        "(10 s), and these workers exit after 15 s on average."
     )
     assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 

@@ -76,7 +76,8 @@ def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly() -> None:
             "Worker 1 takes too much of the load: its interpreter is "
         )
         assert "of the mean response time" in by_code["unevenness_hurts"]["meaning"]
-        assert "Spread the load over the sockets that `map-socket` gives" in by_code["unevenness_hurts"]["change"]
+        change = by_code["unevenness_hurts"]["change"]
+        assert "spread the load evenly over the sockets of `map-socket`" in change
         assert ran.returncode in (1, 2)
 
 

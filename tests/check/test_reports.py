@@ -84,7 +84,7 @@ def test_the_first_eight_lines_are_enough_to_act() -> None:
         evidence="",
         meaning="",
         change="Raise `threads` from 4 to 16 (whether they fit into memory is not known from here): there are at least "
-        "48.0 requests at once for 8 threads. It then serves at least 74.0/s. Check again then.",
+        "48.0 requests at once for 8 threads. uWSGI then serves at least 74.0/s. Then check again.",
         serves=74.0,
         runbook=None,
         since=server.time - 240,
@@ -191,7 +191,7 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok() -> None:
             cpu=schema.Cpu(own=0.9, idle=0.02, others=0.1, others_follow=None),
         )
 
-    long = "Raise `threads` from 4 to 7: there are 7.7 requests at once for 8 threads, and more come. Check again then."
+    long = "Raise `threads` from 4 to 7: there are 7.7 requests at once for 8 threads, and more come. Then check again."
     judged = [
         troubled("first", "web1", long),
         *(troubled(f"cpu{number}", "web1", "Add CPUs.", of_host=True) for number in (1, 2)),

@@ -121,6 +121,7 @@ ON_CALL = {
     ("UwsgiErrorBudgetBurning.md", "objective_missed"),
     ("UwsgiInterpreterBound.md", "reached"),
     ("UwsgiQueueWaitHigh.md", "noticed"),
+    ("UwsgiWorkersUneven.md", "unevenness_hurts"),
 }
 """Runbooks with numbers of a row."""
 

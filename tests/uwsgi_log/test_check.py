@@ -92,7 +92,7 @@ def test_heads_above_buffer_size_are_critical(app: Path) -> None:
     document = in_child(watch)
     finding = findings(document)["requests_rejected"]
     assert document["status"] == "critical"
-    assert document["verdict"].startswith("uWSGI throws requests away whose head is above `buffer-size`, as")
+    assert document["verdict"].startswith("uWSGI refuses requests with headers larger than `buffer-size`, as")
     assert finding["change"].startswith("Raise `buffer-size` (4096)")
     assert "As many connections were accepted that brought no request" in finding["evidence"]
     assert any(f"{percent} % of all" in finding["evidence"] for percent in range(62, 72)), finding
@@ -117,7 +117,7 @@ def test_over_a_unix_socket_the_log_alone_says_so(app: Path) -> None:
     document = in_child(watch)
     finding = findings(document)["requests_rejected"]
     assert finding["severity"] == "warning"
-    assert finding["title"] == "uWSGI's log says that uWSGI throws requests away whose head is above `buffer-size`."
+    assert finding["title"] == "uWSGI's log says that uWSGI refuses requests with headers larger than `buffer-size`."
 
 
 @pytest.mark.slow

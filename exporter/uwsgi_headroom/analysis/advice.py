@@ -76,10 +76,12 @@ their own."""
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
 
-SPREAD = "Spread the load over the sockets that `map-socket` gives to single workers, or leave `map-socket` out."
+SPREAD = "Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`."
 """The advice about unequal shares of such sockets."""
 
-UNREACHABLE = "`map-socket` gives workers sockets of their own: a free thread takes no request from another socket."
+UNREACHABLE = (
+    "`map-socket` gives workers sockets of their own: a free thread takes no request from the socket of another worker."
+)
 """What such sockets mean."""
 
 
@@ -88,8 +90,8 @@ def find_blocking_call(server: ServerRecord) -> str:
     is_hidden = server.waits is not None and server.waits.needs_right
     look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {look}: a call that does not yield, as of a driver that is not patched for coroutines, stops all "
-        "requests of its worker."
+        f"Run {look}: a call that does not yield, such as that of a driver that is not patched for coroutines, stops "
+        "all requests of its worker."
     )
 
 
@@ -186,8 +188,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if waits_for_a_reload(figures):
         return Explanation(
             "uWSGI was reloaded",
-            "Use a chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another, if "
-            "requests waited while a full reload loaded the application.",
+            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
+            "`touch-chain-reload`), which replaces one worker after another.",
         )
     return spawn_earlier(figures)
 
@@ -204,7 +206,7 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     count = min(len(workers) - 1, max(up, needed))
     return Explanation(
         "cheaper mode keeps workers in reserve",
-        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers later than requests come.",
+        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late for these requests.",
         (("cheaper", count), ("cheaper-initial", count)),
     )
 
@@ -240,19 +242,19 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
         return Explanation(
             "stuck requests hold the threads",
-            "Find out first what the stuck requests wait for: more threads would get stuck as well.",
+            "First find out what the stuck requests wait for: more threads would also get stuck.",
         )
     if killed_fill_threads(figures):
         return Explanation(
             f"requests that are never completed hold the {slots}",
-            f"Workers are killed while they serve requests. Find out first what these requests wait for: more {slots} "
-            "would wait as well.",
+            f"Workers are killed while they serve requests. First find out what these requests wait for: more {slots} "
+            "would also wait.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(
             f"the requests in service do not end, and hold the {slots}",
-            f"Find out first what the requests in service wait for, with {show_calls(figures.server)}: none was "
-            f"completed, and more {slots} would most likely wait as well.",
+            f"First find out with {show_calls(figures.server)} what the requests in service wait for: none of them was "
+            f"completed, and more {slots} would most likely also wait.",
         )
     return None
 
@@ -272,22 +274,23 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         if waits_while_threads_are_free(figures):  # uWSGI counts no request in service while it waits for the next one
             return Explanation(
                 "clients that keep their connections hold the threads between requests",
-                "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the clients' connections: with "
-                "`http11-socket` each takes a thread until it is closed. `http-socket` closes it after the answer.",
+                "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
+                "With `http11-socket`, each connection holds a thread until it is closed. `http-socket` closes the "
+                "connection after the answer.",
             )
         return Explanation(
             "slow clients hold the threads",
-            "Let the web server in front buffer requests and responses: slow clients would take more threads as well.",
+            "Let the web server in front buffer requests and responses. Slow clients would also hold more threads.",
         )
     if figures.waits and figures.waits.tries_again:
         return Explanation(
             "requests sleep and try again",
-            "Find out what the requests try again: more threads would only try more often.",
+            "Find out what the requests try again and again: more threads would only try more often.",
         )
     if is_lock_bound(figures):
         return Explanation(
             "the threads wait for a lock of the application",
-            "Find out which lock of the application the threads wait for: more threads would wait for it as well.",
+            "Find out which lock of the application the threads wait for: more threads would also wait for this lock.",
         )
     return explain_saturation(figures)
 
@@ -299,12 +302,12 @@ def explain_saturation(figures: Figures) -> Explanation | None:
         return None
     named = name_saturated(figures, saturation)
     what = f"the backend {named}" if named else "a backend"
-    which = "" if named else " Give your backends names (`--backends`) to see which one."
+    which = "" if named else " To see which backend it is, give your backends names (`--backends`)."
     return Explanation(
         f"{what} is saturated",
-        f"{see_backends(list_saturated(figures, saturation))}. If this began with a deploy, roll it back. Then make "
-        f"the queries to {named or 'the backend'} faster or fewer, or give it more capacity: more threads or "
-        f"processes would wait in it as well{_say_most(figures, saturation)}.{which}",
+        f"{see_backends(list_saturated(figures, saturation))}. If the problem began with a deploy, roll the deploy "
+        f"back. Then make the queries to {named or 'the backend'} faster or fewer, or give {named or 'the backend'} "
+        f"more capacity. More threads or processes would also wait{_say_most(figures, saturation)}.{which}",
     )
 
 
@@ -348,7 +351,7 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     if cpus and used >= CPU_FULL * cpus.count:
         return Explanation(
             "the workers use all the CPU that they can get",
-            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of theirs.",
+            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of their CPUs.",
         )
     if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
         return Explanation("the programs that requests start use all CPUs", LESS_CHILDREN)
@@ -359,12 +362,12 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
     return None
 
 
-LESS_CHILDREN = "Start fewer of these programs at once, for example from a queue of jobs, or add CPUs."
+LESS_CHILDREN = "Start fewer programs at the same time, for example from a queue of jobs, or add CPUs."
 """The advice about programs that requests start and wait for."""
 
 GET_CPU = (
-    "Find out what uses the CPUs: see in `top` what else runs and what the hypervisor takes (`st`), the weight of "
-    "uWSGI's cgroup (CPUWeight, cpu.shares) and the CPUs that its workers may run on (`cpu-affinity`)."
+    "Find out what uses the CPUs. Run `top` to see other programs, and the time that the hypervisor takes (`st`). "
+    "Check the weight of uWSGI's cgroup (CPUWeight, cpu.shares), and the CPUs that workers may run on (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""
 
@@ -377,8 +380,8 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
     more = raise_processes(figures)
     return Explanation(
         "the interpreters are busy",
-        f"{more.change}. The interpreters are at {load:.2f} of a CPU each: more {name_slots(figures.server)} would "
-        "wait for them.",
+        f"{more.change}. Each interpreter uses {load:.2f} of a CPU: more {name_slots(figures.server)} would wait for "
+        "their interpreter.",
         more.settings,
         more.serves,
     )
@@ -390,11 +393,12 @@ def _see_waits_first(figures: Figures) -> str:
     is_hidden = waits is None or waits.needs_right
     how = _check_as_root(figures.server) if is_hidden else show_calls(figures.server)
     return (
-        f"Run {how} to see what the threads wait for, which is not known here. "
-        "If it is a lock of the application, hold it for less time; more processes help only if each has its own. If "
-        "it is a backend, make it faster, or let it take more at once. If it is slow clients, let the web server in "
-        "front buffer requests and responses. Leave `threads` and `processes` as they are until then: more of them may "
-        "only wait as well."
+        f"Run {how} to see what the threads wait for. "
+        "If threads wait for a lock of the application, hold the lock for less time; more processes help only if each "
+        "process has its own lock. If threads wait for a backend, make the backend faster, or let it take more "
+        "requests at once. If threads wait for slow clients, let the web server in front buffer requests and "
+        "responses. Until you know what the threads wait for, do not change `threads` or `processes`: more threads may "
+        "only wait, too."
     )
 
 
@@ -415,9 +419,10 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "Raise `gevent` (or `async`), the number of requests that a worker serves at once, if the requests are meant "
-        "to stay open (event streams, WebSockets, long polls) or wait for a backend that can take more at once. If "
-        "they wait for a lock or a full backend, make that faster: more of them would wait as well."
+        "If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a backend that is not "
+        "full, raise `gevent` (or `async`): a worker then serves more requests at once. If "
+        "requests wait for a lock or a full backend, make the lock or the backend faster: more requests at once would "
+        "also wait."
     )
 
 
@@ -437,7 +442,7 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     parts = [
         f"Raise `threads` from {each} to {step.threads}{_say_demand(figures)}.",
         *(f"{part}." for part in _say_effect(figures, step)),
-        "" if load is None else f"The interpreters are at {load:.2f} of a CPU each.",
+        "" if load is None else f"Each interpreter uses {load:.2f} of a CPU.",
         _what_they_wait_for(figures),
     ]
     return Advice(" ".join(filter(None, parts)), (("threads", step.threads),), step.most)
@@ -470,7 +475,8 @@ def _say_demand(figures: Figures) -> str:
         return f": {about} {overload:.1f} times as many requests arrive as are served"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
-        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0}"
+        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0} "
+        f"{slots}"
     offered = describe_demand(figures.demand, figures.ceiling, slots)
     return f": there are {offered}" if offered else ""
 
@@ -479,19 +485,22 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
     if step.most is not None:
         now = rate(figures.flow.throughput or 0.0)
-        yield f"It then serves at least {rate(step.most)} if as many requests arrive; it serves {now} now"
+        yield f"uWSGI then serves at least {rate(step.most)}, if so many requests arrive; now it serves {now}"
     if figures.demand.queue_was_full:
-        yield "How long requests then wait is not known: the full queue turned away clients that no figure includes"
+        yield (
+            "How long requests then wait is not known, because the full queue turned clients away, and no figure "
+            "includes these clients"
+        )
     if step.stopped_by is not None:
         yield STOPS[step.stopped_by].format(wanted=step.wanted)
 
 
 STOPS: dict[Stop, str] = {
-    "memory": "Memory has no room for the {wanted} that the load needs",
-    "cpu": "Beyond that the CPUs are the limit: more load needs more CPUs",
-    "interpreters": "Beyond that the interpreters are the limit: more load needs more `processes`",
-    "step": "Check again then: up to {wanted} may be needed",
-    "size": "The load needs more than that: find out first why so many requests take so long",
+    "memory": "There is no memory for the {wanted} that the load needs",
+    "cpu": "After this step, the CPUs are the limit: more load needs more CPUs",
+    "interpreters": "After this step, the interpreters are the limit: more load needs more `processes`",
+    "step": "Then check again: up to {wanted} may be needed",
+    "size": "The load needs even more than this step: first find out why requests take so long",
 }
 """What to know of a step that is smaller than the load needs."""
 
@@ -501,10 +510,11 @@ def _what_they_wait_for(figures: Figures) -> str:
     waits = figures.waits
     if waits and waits.share("lock") >= LOCKED:
         return (
-            f"{percent(waits.share('lock'))} of their time is waiting for a lock of the application: more wait as well."
+            f"Threads wait for a lock of the application {percent(waits.share('lock'))} of their time, and more "
+            "threads would also wait for it."
         )
     if waits is None or waits.share("backend") < MOSTLY:
-        return "If all requests wait for the same thing, such as a database, make that faster first."
+        return "If all requests wait for the same backend, such as a database, make this backend faster first."
     own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]
     largest = own[0] if own else None
     part = ""
@@ -514,6 +524,6 @@ def _what_they_wait_for(figures: Figures) -> str:
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" ({percent(largest.share)} for {largest.label})"
     return (
-        f"{percent(share)} of their time is waiting for {what}{part}: more help only if that can take more at once, "
-        "faster queries in any case."
+        f"Threads wait for {what} {percent(share)} of their time{part}. More threads help only if "
+        f"{'the backend' if what == UNKNOWN else what} can take more requests at once; faster queries help in any case."
     )

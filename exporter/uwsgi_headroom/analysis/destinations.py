@@ -254,20 +254,20 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
     silent = [each for each in destinations if each.is_silent]
     if silent:
         return (
-            f"Find out why {join_labels(silent)} does not answer (it is down, a firewall drops packets, or its queue "
-            "of connections is full). Give its client a connect timeout of a second or two, and do without it for a "
-            "while after a failure: more `threads` would hang as well."
+            f"Find out why {join_labels(silent)} does not answer: it is down, a firewall drops packets, or its listen "
+            "queue is full. Set a connect timeout of a second or two in the application, and do not try again for a "
+            "while after a failure. More `threads` would also hang."
         )
     if destinations and all(each.state == "dns" for each in destinations):
         return (
-            "Run a resolver with a cache on this host, check the name servers in /etc/resolv.conf, and keep "
-            "connections open, which need no lookup: more `threads` would wait as well."
+            "Run a DNS resolver with a cache on this host, and check the name servers in /etc/resolv.conf. Keep "
+            "connections open: an open connection needs no lookup. More `threads` would also wait."
         )
     named = join_labels(destinations)
     return (
-        f"{see_backends(destinations)}. If this began with a deploy, roll it back. Then make the queries to {named} "
-        f"faster or fewer. More `threads` help only if {named} can take more at once; otherwise they wait as well. "
-        "More CPU does not help."
+        f"{see_backends(destinations)}. If the problem began with a deploy, roll the deploy back. Then make the "
+        f"queries to {named} faster or fewer. More `threads` help only if {named} can take more requests at once. More "
+        "CPU does not help."
     )
 
 
@@ -278,8 +278,8 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
         return f"See in {_LOOKS[known.name].format(label=known.label)}"
     address = next((each.address for each in destinations if each.address), "")
     if not address:
-        return "Find out which backend it is, and whether it is overloaded or waits for a lock"
-    what = "and whether it is overloaded or waits for a lock"
+        return "Find out which backend it is, and whether the backend is overloaded or waits for a lock"
+    what = "and whether this program is overloaded or waits for a lock"
     if address.startswith(("/", "@")):
         return f"See with `ss -lxp src {shlex.quote(address)}` what listens there, {what}"
     host = address.rpartition(":")[0]

@@ -38,12 +38,12 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str], plain: str = "
     plain = plain or f"See uWSGI's log for {why}."
     log = server.log
     if log is None or (log.off and not log.turn_on):
-        return plain + (f" It is configured and not read: {log.off}." if log and log.off else "")
+        return plain + (f" The log is configured, but cannot be read: {log.off}." if log and log.off else "")
     if log.turn_on:
-        return f"{plain.rstrip('.')}; `{log.turn_on}` has it read here."
+        return f"{plain.rstrip('.')}; with `{log.turn_on}`, its known messages are shown here."
     quoted = [quote(code, log.messages[code]) for code in codes if code in log.messages]
     if not quoted:
-        return f"See uWSGI's log for {why}: it is read here, and has no known message about that."
+        return f"See uWSGI's log for {why}: uwsgi-headroom reads this log, and found no message that it knows."
     first, *more = quoted[:_MOST_QUOTED]
     return " ".join([f"Correct the cause: {first[0].lower()}{first[1:]}", *more, *_explain_signal(log)])
 

@@ -33,4 +33,4 @@ def describe_busy(figures: Figures) -> str:
     """Which of uWSGI's own processes use how much of the CPU, as a sentence with a space before it; empty if none
     does."""
     parts = [f"its {name_role(use)} {use.cpus or 0.0:.2f}" for use in list_busy(figures)]
-    return f" Of the others, uWSGI's own processes: {', '.join(parts)} CPUs." if parts else ""
+    return f" uWSGI's own processes among the other programs use: {', '.join(parts)} CPUs." if parts else ""

@@ -7,9 +7,10 @@ from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_ma
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
 DESCRIPTION = (
-    "Watch servers, then print a verdict and what to change. With several servers, print a line for each, worst first, "
-    "then the details of those that are not OK. The exit status is that of a monitoring plugin. With several servers, "
-    "it is the worst of theirs: critical before warning, warning before unknown, unknown before OK."
+    "Watch servers, then print a verdict and what to change. With several servers, print one line for each server, the "
+    "worst first, then the details of each server that is not OK. The exit status is that of a Nagios plugin. With "
+    "several servers, the worst server decides the exit status: critical is worse than warning, warning is worse than "
+    "unknown, and unknown is worse than OK."
 )
 
 
@@ -19,8 +20,8 @@ def add_http_config_flag(parser: Parser) -> None:
         "--http.config.file",
         dest="http_config_file",
         metavar="FILE",
-        help="a login, certificates to trust or a client certificate for exporters, in the format of Prometheus' HTTP "
-        "client configuration, as promtool reads it",
+        help="a file with the login, the certificates to trust or the client certificate for an exporter, in the "
+        "format of promtool's --http.config.file",
     )
 
 
@@ -30,8 +31,8 @@ def add_check_flags(parser: Parser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="a stats server or a glob, as for --stats, or the URL of an exporter or of a server's page on it: the "
-        "exporter then answers at once, from its history",
+        help="a stats server or a glob, as for --stats of serve; or the URL of an exporter, or of a server's page on "
+        "an exporter, which then answers at once from its history",
     )
     add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
@@ -39,51 +40,53 @@ def add_check_flags(parser: Parser) -> None:
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how long to watch (default {WATCH_SECONDS:g}); for an exporter, judge its shortest window of at least "
-        "this length",
+        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter answers at once instead, for its "
+        "shortest window (--window of serve) that is at least as long",
     )
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="text; json: one document, even after a failure; nagios: one line with performance data (default text)",
+        help="text; json prints one document, even after a failure; nagios prints one line with performance data "
+        "(default text)",
     )
     parser.add_argument(
         "--stuck",
         metavar="AGE",
-        help=f"the age at which a request in service counts as stuck, 1s to 24h (default {STUCK_SECONDS:g}s)",
+        help=f"a request that has been in service for this long counts as stuck, 1s to 24h (default "
+        f"{STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--read-locks",
         action="store_true",
-        help="read from the workers' memory whether a lock of the application is held, eight bytes each, to know its "
-        "limit exactly",
+        help="read from the workers' memory, eight bytes for each lock of the application, whether the lock is held: "
+        "check then knows exactly how busy the lock is",
     )
     parser.add_argument(
         "--read-pollfds",
         choices=("true", "false"),
-        help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
-        "it waits for (default true)",
+        help="read from the workers' memory, eight bytes for each file descriptor, which descriptors a thread polls: "
+        "check then knows which backend the thread waits for (default true)",
     )
     parser.add_argument(
         "--code",
         action="store_true",
-        help="also read from the workers' memory, ten times a second, in which function and line the busy Python "
-        "threads are, and show those that take the most time: names, files and lines, no values",
+        help="also read from the workers' memory, ten times a second, which Python function and line each busy thread "
+        "runs, and print the functions that take the most time. Names, files and line numbers are read, values are not",
     )
     parser.add_argument(
         "--code-prefix",
         metavar="PATH",
         action="append",
-        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
-        "in no site-packages, and not Python's own); repeatable",
+        help="with --code: the path with which the application's files begin, such as /srv/shop/ (default: all files "
+        "except Python's own and those in site-packages); repeatable",
     )
     parser.add_argument(
         "--log",
         metavar="[NAME=]PATH",
         action="append",
         help="also read uWSGI's log (a regular file), and name causes that only the log shows. NAME is the server's "
-        "name; you may omit it if there is only one server. Repeatable",
+        "name; you may omit NAME if there is only one server. Repeatable",
     )
     parser.add_argument(
         "--what-if",
@@ -95,8 +98,9 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--since-reload",
         action="store_true",
-        help="also judge what the last reload or restart changed, for a pipeline: critical if requests are slower, use "
-        "more CPU or fail more often, or memory grows; unknown while that is not certain. Needs an exporter",
+        help="for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with those "
+        "before. The verdict is critical if requests are slower, use more CPU or fail more often, or if memory grows. "
+        "The verdict is unknown until there are enough requests to judge. Needs an exporter",
     )
     parser.add_argument(
         "--wait",
@@ -109,42 +113,43 @@ def add_check_flags(parser: Parser) -> None:
         "--not-before",
         metavar="SECONDS",
         type=number_between(0, 1e12),
-        help="with --since-reload: an earlier reload does not count; seconds since 1970, as of `date +%%s`",
+        help="with --since-reload: ignore reloads before this time, in seconds since 1970, as `date +%%s` prints them",
     )
     parser.add_argument(
         "--min-headroom",
         metavar="WARNING[:CRITICAL]",
         type=parse_minimum,
         default=UNSET,
-        help="warn if headroom, the factor by which load can grow, is below this, such as 2:1.2",
+        help="warn if headroom is below this number, such as 2:1.2; headroom 2 means that the load can double",
     )
     parser.add_argument(
         "--max-queue-wait",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if requests wait longer than this in the listen queue on average, such as 100ms:2s",
+        help="warn if the average wait in the listen queue is longer than this time, such as 100ms:2s",
     )
     parser.add_argument(
         "--max-response-time",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if requests take longer than this on average",
+        help="warn if the average response time is longer than this time, such as 500ms:2s",
     )
     parser.add_argument(
         "--max-p95",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is above this, such "
-        "as 800ms:2s; at least two times between samples, 50ms if check watches a server itself",
+        help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is longer than this "
+        "time, such as 800ms:2s. The shortest time allowed is twice the time between samples: 50ms if check reads a "
+        "stats server",
     )
     parser.add_argument(
         "--max-p99",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="the same for the 99th percentile; at least 100 requests are needed. Thresholds add to the checks that "
-        "always apply, and never improve a verdict",
+        help="warn if the 99th percentile of response times is longer than this time; check needs at least 100 "
+        "requests to judge it. Your thresholds add to the checks that always apply, and never improve a verdict",
     )

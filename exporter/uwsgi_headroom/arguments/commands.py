@@ -124,15 +124,15 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "serve",
         summary="export metrics over HTTP (the default)",
         description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
-        "reach the address on which serve listens, give --web.config.file a file with TLS and a login: without that "
-        "file, everything is unencrypted and open to everybody.",
+        "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without that "
+        "file, all data is unencrypted, and everybody can read it.",
     )
     _add_version(parser)
     parser.add_argument(
         "--check-config",
         action="store_true",
-        help="print what the exporter would do with these settings, the environment and the configuration file, and "
-        "what is wrong with them; read no uWSGI, and serve nothing. Exit status: 0 if nothing is wrong, else 1",
+        help="check the flags, the environment and the configuration file; print the settings that result and what is "
+        "wrong with them, then exit without reading any uWSGI. Exit status: 0 if nothing is wrong, else 1",
     )
     add_settings(parser)
     return parser
@@ -151,12 +151,12 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "top",
         summary="watch servers in a terminal",
-        description="Watch servers in a terminal. An argument may be the address of a stats server, as for --stats: "
-        "top then reads that server itself. It may also be the URL of a running exporter, or of a page of it "
-        "(.../servers/NAME opens that server): the exporter then answers from its history. Of an http:// address or a "
-        "host:port, top finds out which of the two it is. Without arguments, top watches the exporter on "
-        f"{LISTEN_ADDRESS}; if there is none, it watches the servers found on this machine. If standard output is not "
-        "a terminal, top prints one snapshot.",
+        description="Watch servers in a terminal. If an argument is the address of a stats server, as for --stats, top "
+        "reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top reads "
+        "the exporter, which answers from its history (.../servers/NAME opens that server). top finds out whether an "
+        "http:// address or a host:port is a stats server or an exporter. Without arguments, top watches the exporter "
+        f"on {LISTEN_ADDRESS}; if no exporter runs there, top watches the servers found on this machine. If standard "
+        "output is not a terminal, top prints one snapshot.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)
@@ -168,13 +168,13 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="seconds between two refreshes, 0.25 to 60 (default 1)",
     )
     parser.add_argument("--once", action="store_true", help="print one snapshot and exit")
-    parser.add_argument("--json", action="store_true", help="print the snapshot as JSON (several servers: a list)")
+    parser.add_argument("--json", action="store_true", help="print the snapshot as JSON; a list for several servers")
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
         default=3.0,
-        help="how long to watch before a snapshot if top reads the server itself (default 3)",
+        help="for a stats server: how many seconds to watch it before the snapshot (default 3)",
     )
     return parser
 
@@ -184,14 +184,15 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "pids",
         summary="print the command that restarts some workers",
-        description="Print the command that restarts some workers of a server. The command contains their current "
-        "PIDs. It also prints how old the requests are that each worker is serving, and what a restart loses. This "
-        "command sends no signal and changes nothing. Without --worker and --stuck, it lists all workers.",
+        description="Print the command that restarts some workers of a server, with the current PIDs of these workers. "
+        "Also print the age of the requests that each worker serves now: a restart loses these requests. `pids` "
+        "sends no signal and changes nothing. Without --worker and --stuck, `pids` lists all workers.",
     )
     parser.add_argument(
         "server",
         metavar="NAME|ADDRESS|URL",
-        help="the name of a server of the exporter on this machine, or of one that is found here; or what check takes",
+        help="the name of a server on this machine, the address of its stats server, or the URL of its page on an "
+        "exporter",
     )
     parser.add_argument(
         "--worker",
@@ -203,8 +204,8 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument(
         "--stuck",
         action="store_true",
-        help=f"only the workers with stuck requests, which have been in service for {STUCK_SECONDS:g} s or longer, or "
-        "for the exporter's own --stuck",
+        help=f"only workers with stuck requests. A request is stuck if it has been in service for {STUCK_SECONDS:g} s "
+        "or longer, or for the time that --stuck of the exporter sets",
     )
     add_http_config_flag(parser)
     return parser
@@ -219,24 +220,28 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "compare",
         summary="say what a deploy changed",
-        description="Compare requests before and after a reload, or another moment: response time, CPU time, errors, "
-        "growth of memory, and what requests wait for. A running exporter answers, from its last hour or from its "
-        "history file. A change is named only if chance alone would cause one as large in at most one of 200 "
-        "comparisons.",
+        description="Compare requests before and after a reload, or before and after another moment: response time, "
+        "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
+        "from its last hour, or from its history file. `compare` names a change only if chance alone causes so large a "
+        "change in at most one of 200 comparisons.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
     parser.add_argument(
         "--around",
         metavar="TIME",
-        help="the moment, such as 14:02, 2026-11-26T14:02 or seconds since 1970 (default: the last reload)",
+        help="the moment to compare around, such as 14:02, 2026-11-26T14:02 or seconds since 1970 (default: the last "
+        "reload)",
     )
-    for name, words in (("before", "before it (default 20m)"), ("after", "after it (default: an hour, or until now)")):
+    for name, words in (
+        ("before", "before the moment, 1m to 30d (default 20m)"),
+        ("after", "after the moment, 1m to 30d (default: an hour, or until now)"),
+    ):
         parser.add_argument(
             f"--{name}",
             metavar="TIME",
             type=parse_span(60, 30 * 86_400),
-            help=f"how long a time {words}, 1m to 30d",
+            help=f"compare the requests of this much time {words}",
         )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     add_http_config_flag(parser)
@@ -263,14 +268,14 @@ def _add_discover(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "discover",
         summary="find the uWSGI masters on this machine",
         description="Find the uWSGI masters on this machine and their stats servers, and print the command that "
-        "watches them. For a uWSGI without a stats server, print the steps that turn one on. If you run discover as "
-        "root, it first tests, as uWSGI's user, that these steps work. It changes nothing in uWSGI.",
+        "watches these stats servers. For a uWSGI without a stats server, print the steps that turn one on. If you run "
+        "discover as root, it first tests these steps as uWSGI's user. `discover` changes nothing in uWSGI.",
     )
     parser.add_argument(
         "--user",
         metavar="NAME",
-        help="the user that runs the exporter and has to read the stats (default: the exporter's systemd unit, else "
-        "the user who runs sudo, else you)",
+        help="the user that runs the exporter and must be able to read the stats (default: the user of the exporter's "
+        "systemd unit, else the user who runs sudo, else you)",
     )
     return parser
 
@@ -280,9 +285,10 @@ def _add_review(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "review",
         summary="list the settings of a uWSGI that will cause trouble",
-        description="Review the configuration of uWSGI: list the settings that can cause trouble later. For each, say "
-        "why, which line prevents it, and when it does not matter. Without arguments, review every uWSGI on this "
-        "machine. Of the values of options, print numbers only: others may be secret.",
+        description="Review the configuration of uWSGI: list the settings that can cause trouble later. For each "
+        "setting, print why it causes trouble, which line prevents the trouble, and when the setting does no harm. "
+        "Without arguments, review every uWSGI on this machine. `review` prints a value only if it is a number, "
+        "because other values may be secret.",
     )
     parser.add_argument(
         "subjects",
@@ -300,13 +306,16 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "retire",
         summary="stop expecting a server that you removed",
         description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
-        "server that it found by a pattern, and would report this one as down. Run it as root: it appends a line to a "
-        "text file beside the exporter's history file. A running exporter reads that line. The history file is that "
-        f"of --config, or else {SHIPPED_HISTORY}.",
+        "server that it found by a pattern, and otherwise reports the removed server as down. Run `retire` as root: it "
+        "appends a line to a text file beside the exporter's history file. A running exporter reads that line. "
+        "The history file is the one in the configuration file (--config), or else "
+        f"{SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
-    parser.add_argument("--config", metavar="FILE", help="the exporter's configuration file, which names its history")
+    parser.add_argument(
+        "--config", metavar="FILE", help="the exporter's configuration file, which names the history file"
+    )
     parser.add_argument(
         "--force", action="store_true", help="retire the server even if the history does not contain it"
     )
@@ -318,17 +327,17 @@ def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "hash-password",
         summary="hash a password for the exporter's login",
-        description="Ask for a password and print its bcrypt hash, for basic_auth_users in the file of "
-        "--web.config.file. You type the password twice, and the terminal does not show it. If standard input is not a "
-        "terminal, its first line is the password. Needs the extra `login`.",
+        description="Ask for a password, and print its bcrypt hash. Write the hash under basic_auth_users in the file "
+        "of --web.config.file. Type the password twice; the terminal does not show it. If standard input is not a "
+        "terminal, the first line of standard input is the password. This command needs the extra `login`.",
     )
     parser.add_argument(
         "--cost",
         metavar="NUMBER",
         type=whole_between(*PASSWORD_COST_RANGE),
         default=DEFAULT_PASSWORD_COST,
-        help="each step doubles the time of a check, {} to {} (default {}: a quarter of a second, once for each "
-        "client)".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
+        help="how much work it is to check a password, {} to {}: each step doubles the time. The default {} takes a "
+        "quarter of a second, once for each client".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
     )
     return parser
 
@@ -338,9 +347,9 @@ def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "completion",
         summary="print a shell completion script",
-        description="Print a script that completes the commands and options of uwsgi-headroom. Save it as the file "
-        "that your shell reads. For bash, that is ~/.local/share/bash-completion/completions/uwsgi-headroom. For zsh, "
-        "it is a file with the name _uwsgi-headroom in a directory of $fpath. For fish, it is "
+        description="Print a script that completes the commands and options of uwsgi-headroom. Save the script as a "
+        "file that your shell reads. For bash, save it as ~/.local/share/bash-completion/completions/uwsgi-headroom. "
+        "For zsh, save it as _uwsgi-headroom in a directory of $fpath. For fish, save it as "
         "~/.config/fish/completions/uwsgi-headroom.fish.",
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))

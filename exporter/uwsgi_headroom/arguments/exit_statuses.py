@@ -12,33 +12,37 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (2, "critical"),
         (3, "unknown: no server could be read, an argument is wrong, or check was interrupted or failed"),
     ),
-    "compare": ((0, "there is a comparison"), (1, "there is no answer"), (2, "an argument is wrong")),
+    "compare": ((0, "the comparison is printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
     "top": ((0, "you quit, or the snapshot shows every server"), (3, "a server could not be read")),
     "pids": (
-        (0, "the workers are listed, with the command for those that you chose"),
-        (1, "there is nothing to restart: no such worker or stuck request, or the PIDs are not known"),
+        (0, "the workers are listed, with the command that restarts the workers that you chose"),
+        (1, "nothing can be restarted: no such worker, no stuck request, or the PIDs are not known"),
         (2, "an argument is wrong"),
     ),
     "report": (
         (0, "the report is written"),
-        (1, "nothing is written: the source has no data or cannot be read, or report was interrupted"),
+        (1, "no report is written: the source has no data or cannot be read, or report was interrupted"),
         (2, "an argument is wrong"),
         (3, "a partial report is written, because the source failed halfway"),
     ),
     "tune": (
-        (0, "there is a recommendation, if only to keep the present setting"),
-        (1, "there is none: the application does not run, nothing is within the limits, or tune was interrupted"),
+        (0, "tune recommends a setting, which may be the present setting"),
+        (
+            1,
+            "tune recommends nothing: the application does not run, no setting is within your limits, or tune was "
+            "interrupted",
+        ),
         (2, "an argument, the ini file or the access log is wrong"),
     ),
     "review": (
         (0, "no setting is known to cause trouble"),
-        (1, "a setting will cause trouble, or there is nothing to review"),
+        (1, "a setting will cause trouble, or no uWSGI or file was found to review"),
         (2, "an argument is wrong"),
     ),
     "hash-password": (
         (0, "the hash is printed"),
         (1, "the Python package bcrypt is missing"),
-        (2, "an argument is wrong, or bcrypt would not keep the whole password"),
+        (2, "an argument is wrong, or the password is longer than bcrypt can hash"),
     ),
     "discover": ((0, "a stats server was found"), (1, "no stats server was found")),
 }

@@ -20,7 +20,8 @@ def add_report_flags(parser: Parser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="a history file of an exporter. Give one for each machine: servers of one name are then one service",
+        help="a history file of an exporter. For several machines, give the file of each: servers with the same name "
+        "then count as one service",
     )
     _add_choice(parser)
     _add_access(parser)
@@ -38,7 +39,7 @@ def _add_choice(parser: Parser) -> None:
         metavar="TIME",
         type=parse_range,
         default=DEFAULT_RANGE,
-        help="how much time to review, up to now or to --until, such as 36h, 30d or 12w (default 30d)",
+        help="how much time to review, such as 36h, 30d or 12w, up to now or up to --until (default 30d)",
     )
     parser.add_argument(
         "--until",
@@ -46,18 +47,20 @@ def _add_choice(parser: Parser) -> None:
         help="the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now, or the end of the records)",
     )
     parser.add_argument(
-        "--time-zone", metavar="ZONE", help="of days and hours, such as Europe/Berlin (default: that of this machine)"
+        "--time-zone",
+        metavar="ZONE",
+        help="the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     )
     parser.add_argument("--out", metavar="FILE", default=DEFAULT_OUT, help=f"the file to write (default {DEFAULT_OUT})")
-    parser.add_argument("--format", choices=FORMATS, help="default: by the ending of --out")
+    parser.add_argument("--format", choices=FORMATS, help="the format of the report (default: by the ending of --out)")
 
 
 def _add_access(parser: Parser) -> None:
-    parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user. The URL may name it, too")
+    parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user; or name the user in the URL")
     parser.add_argument(
         "--prometheus-password-file",
         metavar="FILE",
-        help="a file with the user's password: a password in an argument would be visible in the process list",
+        help="a file with the user's password (an argument would show the password in the process list)",
     )
     parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
     parser.add_argument(
@@ -65,8 +68,10 @@ def _add_access(parser: Parser) -> None:
         metavar="NAME:VALUE",
         action="append",
         default=[],
-        help="a header for each request, such as 'X-Scope-OrgID: shop'. May be repeated",
+        help="a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
     )
     parser.add_argument(
-        "--ca-file", metavar="FILE", help="certificates to trust, beside those of the system, in PEM format"
+        "--ca-file",
+        metavar="FILE",
+        help="a PEM file with certificates to trust, in addition to the system's certificates",
     )

@@ -17,10 +17,10 @@ from uwsgi_headroom.tune.request import (
 )
 
 DESCRIPTION = (
-    "Find the best processes and threads for an application by experiment. tune starts the application under a uWSGI "
-    "of its own on loopback, applies a load to a few settings in turn, and recommends the smallest setting that is not "
-    "worse than the best. It sends requests only to the uWSGI that it started, and changes none of your files. The "
-    "application connects to its databases and other backends as always: give it test ones."
+    "Find the best numbers of processes and threads for an application by experiment. tune starts the application in a "
+    "uWSGI of its own on loopback, sends requests to one setting after another, and recommends the smallest setting "
+    "that is not worse than the best. It sends requests only to the uWSGI that it started, and changes none of your "
+    "files. The application connects to its databases and other backends as always: give it test databases."
 )
 
 
@@ -32,8 +32,8 @@ def add_tune_flags(parser: Parser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIRECTORY",
-        help="where the recommended ini file and the evidence go (default: a new directory tune-DATE-TIME). If you "
-        "give the directory of an interrupted tune, its runs are not repeated",
+        help="the directory for the recommended ini file and the evidence (default: a new directory tune-DATE-TIME). "
+        "If you give the directory of an interrupted tune, tune continues there and does not repeat its runs",
     )
     parser.add_argument("--yes", action="store_true", help="start without asking")
 
@@ -42,15 +42,19 @@ def _add_application(parser: Parser) -> None:
     parser.add_argument(
         "--ini",
         metavar="FILE",
-        help="the ini file of your server. tune leaves out its crons, daemons, mules, spoolers, log files and sockets, "
-        "and prints what it leaves out",
+        help="the ini file of your server. tune ignores crons, daemons, mules, spoolers, log files and sockets in this "
+        "file, and prints what it ignores",
     )
     parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application without an ini file")
     parser.add_argument("--chdir", metavar="DIRECTORY", help="where to start uWSGI (default: the working directory)")
     parser.add_argument(
-        "--pythonpath", metavar="DIRECTORY", action="append", default=[], help="for --app: where its modules are"
+        "--pythonpath",
+        metavar="DIRECTORY",
+        action="append",
+        default=[],
+        help="for --app: a directory with modules of the application",
     )
-    parser.add_argument("--virtualenv", metavar="DIRECTORY", help="for --app: its virtual environment")
+    parser.add_argument("--virtualenv", metavar="DIRECTORY", help="for --app: the application's virtual environment")
     parser.add_argument(
         "--uwsgi",
         metavar="FILE",
@@ -64,46 +68,47 @@ def _add_load(parser: Parser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="a path to request, such as '/items?page=2' (default /). If you give several, they are requested in turn",
+        help="a path to request, such as '/items?page=2' (default /). If you give several paths, tune requests one "
+        "after the other",
     )
     parser.add_argument(
         "--access-log",
         metavar="FILE",
-        help="request the paths of this log instead: common or combined log format, GET only",
+        help="instead of --url: an access log whose GET requests tune sends, in the common or combined log format",
     )
     parser.add_argument(
         "--allow-methods",
         metavar="METHODS",
         type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
-        help="take the requests of the log that have these methods, and send each as GET (default GET)",
+        help="with --access-log: use requests with these methods, and send each request as GET (default GET)",
     )
     parser.add_argument(
         "--clients",
         metavar="NUMBER",
         type=whole_between(*CLIENTS_RANGE),
-        help="clients that each wait for an answer, then ask again at once (default: the threads of the present "
-        f"setting, at least {LEAST_CLIENTS})",
+        help="the number of clients; each waits for an answer, then sends its next request at once (default: as many "
+        f"as the present setting has threads, at least {LEAST_CLIENTS})",
     )
     parser.add_argument(
         "--rate",
         metavar="REQUESTS",
         type=number_between(*RATE_RANGE),
-        help="requests per second, which do not wait for earlier answers, instead of --clients",
+        help="instead of --clients: send this many requests per second, without waiting for answers",
     )
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(*SECONDS_RANGE),
         default=DEFAULT_SECONDS,
-        help=f"how many seconds each run is measured (default {DEFAULT_SECONDS:g})",
+        help=f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})",
     )
     parser.add_argument(
         "--most-runs",
         metavar="NUMBER",
         type=whole_between(*RUNS_RANGE),
         default=DEFAULT_MOST_RUNS,
-        help=f"the most runs, {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
+        help=f"the largest number of runs, {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
     )
 
 
@@ -113,14 +118,14 @@ def _add_limits(parser: Parser) -> None:
         metavar="SIZE",
         type=expecting("a size, such as 800M or 1.5G", parse_size),
         help="recommend only settings whose processes together take at most this much memory, such as 800M (default: "
-        "what is available)",
+        "the memory that is available)",
     )
     parser.add_argument(
         "--max-p99",
         metavar="TIME",
         type=expecting("a time, such as 250ms or 2s", _parse_limit),
-        help="recommend only settings with a 99th percentile of response times, as the clients see it, of at most "
-        "this, such as 250ms",
+        help="recommend only settings with which 99 of 100 requests take at most this time, such as 250ms, as measured "
+        "by the clients",
     )
 
 

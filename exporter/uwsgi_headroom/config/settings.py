@@ -178,7 +178,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--stats",
         metavar="[NAME=]ADDRESS",
         help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, a bare "
-        "path or host:port, or a glob of UNIX sockets; repeatable. Without any, the exporter finds local uWSGI masters",
+        "path or host:port, or a glob of UNIX sockets; repeatable. Without this flag, the exporter finds the uWSGI "
+        "masters on this machine",
         default="what is found on this machine",
         is_repeatable=True,
     ),
@@ -188,7 +189,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_listen_addresses,
         flag="--web.listen-address",
         metavar="HOST:PORT",
-        help="where to serve metrics; repeatable (default {default})",
+        help="the address to serve metrics, page and API on; repeatable (default {default})",
         default=f"`{defaults.LISTEN_ADDRESS}`",
         key="web.listen_address",
         is_repeatable=True,
@@ -198,8 +199,9 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_host_names,
         flag="--web.allowed-hosts",
         metavar="NAME",
-        help="a host name under which the page and the API may be requested, besides IP addresses, localhost and this "
-        "machine's name; repeatable. Other names are refused on loopback, and on every address if this flag is given",
+        help="a host name that URLs of the page and the API may contain, in addition to IP addresses, localhost and "
+        "this machine's name; repeatable. On loopback, the exporter refuses requests for other host names. With this "
+        "flag, it refuses them on every address",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -208,7 +210,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="web_config_file",
         flag="--web.config.file",
         metavar="FILE",
-        help="TLS and login, in the format of Prometheus exporters (default: neither)",
+        help="a file that sets up TLS and a login, in the format of Prometheus exporters (default: neither)",
         default="neither [TLS nor login](tls-and-login.md)",
         key="web.config_file",
         is_path=True,
@@ -218,7 +220,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=NumberRange(*defaults.SAMPLES_PER_SECOND_RANGE),
         flag="--samples-per-second",
         metavar="NUMBER",
-        help="reads of each server per second, {:g} to {:g} (default {{default}})".format(
+        help="how many times per second to read each server, {:g} to {:g} (default {{default}})".format(
             *defaults.SAMPLES_PER_SECOND_RANGE
         ),
         default=f"`{defaults.DEFAULT_SAMPLES_PER_SECOND:g}`",
@@ -229,7 +231,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_windows,
         flag="--window",
         metavar="LENGTH",
-        help="a window over which figures are averaged, 10s to 1h; repeatable (default {default})",
+        help="the length of time to average figures over, 10s to 1h; repeatable (default {default})",
         default="`1m` and `5m`",
         key="sampling.windows",
         is_repeatable=True,
@@ -239,8 +241,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parse_slo,
         flag="--slo",
         metavar="THRESHOLD:OBJECTIVE",
-        help="a service level objective for every server without its own: 1s:99%% for 99 of 100 requests within a "
-        "second",
+        help="the service level objective of every server that has none of its own; 1s:99%% means that 99 of 100 "
+        "requests finish within a second",
         default="none",
     ),
     SettingRow(
@@ -248,8 +250,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_stuck,
         flag="--stuck",
         metavar="AGE",
-        help="the age at which a request in service counts as stuck, 1s to 24h, for every server without its own "
-        "(default {default})",
+        help="a request that has been in service for this long counts as stuck, 1s to 24h; for every server that has "
+        "no such setting of its own (default {default})",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
     SettingRow(
@@ -257,7 +259,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_logs,
         flag="--log",
         metavar="NAME=PATH",
-        help="the log of the uWSGI that is called NAME, a regular file or journal:UNIT: count its known messages, and "
+        help="read the log of the server NAME, which is a regular file or journal:UNIT; count its known messages, and "
         "name causes that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
@@ -265,7 +267,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.cpu_residency",
         flag="--cpu-residency",
-        help="also export CPU time by worker and CPU: workers x CPUs more series (default {default})",
+        help="also export the CPU time of each worker on each CPU, which adds workers x CPUs time series (default "
+        "{default})",
         default="`false`",
         key="sampling.cpu_residency",
         **_SWITCH,
@@ -273,7 +276,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read from the kernel what request threads wait for, where it permits that (default {default})",
+        help="read from the kernel, if it permits this, what each thread with a request waits for (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,
@@ -283,8 +286,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_backends,
         flag="--backends",
         metavar="NAME=ADDRESS",
-        help="a name for what request threads wait for: 10.0.0.5:5432, *:5432 for a port on any host, or the path of "
-        f"a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
+        help="a name for a backend that requests wait for. ADDRESS is 10.0.0.5:5432, *:5432 for a port on any host, or "
+        f"the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
         default="none",
         key="backends",
         is_repeatable=True,
@@ -293,8 +296,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.read_pollfds",
         flag="--read-pollfds",
-        help="read from the workers' memory which descriptors a thread polls, eight bytes each, to know which backend "
-        "it waits for (default {default})",
+        help="read from the workers' memory, eight bytes for each file descriptor, which descriptors a thread polls: "
+        "the exporter then knows which backend the thread waits for (default {default})",
         default="`true`",
         key="sampling.read_pollfds",
         **_SWITCH,
@@ -302,8 +305,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.read_locks",
         flag="--read-locks",
-        help="read from the workers' memory whether a lock of the application is held, eight bytes each, to know its "
-        "limit exactly (default {default})",
+        help="read from the workers' memory, eight bytes for each lock of the application, whether the lock is held: "
+        "the exporter then knows exactly how busy the lock is (default {default})",
         default="`false`",
         key="sampling.read_locks",
         **_SWITCH,
@@ -311,8 +314,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.routes",
         flag="--routes",
-        help="show which routes keep the threads busy, from the method and path of requests in service (default "
-        "{default}). Paths may contain personal data, so they are shown only if the exporter listens on loopback",
+        help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
+        "contain personal data, so the exporter shows them only if it listens on loopback",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,
@@ -322,7 +325,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_templates,
         flag="--route-template",
         metavar="TEMPLATE",
-        help="a path such as /orders/{id}, for routes: paths that match it are one route; repeatable",
+        help="with --routes: count all paths that match this template, such as /orders/{id}, as one route; repeatable",
         default="none",
         key="routes.templates",
         is_repeatable=True,
@@ -330,7 +333,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="routes_beyond_loopback",
         flag="--routes-beyond-loopback",
-        help="serve routes on addresses that other machines can reach, without a login (default {default})",
+        help="show routes even if other machines can reach the exporter without a login (default {default})",
         default="`false`",
         key="routes.beyond_loopback",
         **_SWITCH,
@@ -338,8 +341,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.code",
         flag="--code",
-        help="read from the workers' memory, about once a second, in which function and line the busy Python threads "
-        "are: names, files and lines, no values (default {default}). Only on loopback",
+        help="read from the workers' memory, about once a second, which Python function and line each busy thread "
+        "runs (default {default}). Names, files and line numbers are read, values are not. Only on loopback",
         default="`false`",
         key="code.enabled",
         **_SWITCH,
@@ -349,8 +352,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_prefixes,
         flag="--code-prefix",
         metavar="PATH",
-        help="with --code: the application's files begin with this path, such as /srv/shop/ (default: files that are "
-        "in no site-packages, and not Python's own); repeatable",
+        help="with --code: the path with which the application's files begin, such as /srv/shop/ (default: all files "
+        "except Python's own and those in site-packages); repeatable",
         default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
         is_repeatable=True,
@@ -358,7 +361,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="code_beyond_loopback",
         flag="--code-beyond-loopback",
-        help="serve lines of code on addresses that other machines can reach, without a login (default {default})",
+        help="show lines of code even if other machines can reach the exporter without a login (default {default})",
         default="`false`",
         key="code.beyond_loopback",
         **_SWITCH,
@@ -367,8 +370,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="history",
         flag="--history",
         metavar="FILE",
-        help="keep the history in this file (SQLite): minutes for 14 days, quarters of an hour for 90 days, hours for "
-        "2 years (default: the last hour, in memory)",
+        help="keep the history in this SQLite file: figures of each minute for 14 days, of each quarter of an hour for "
+        "90 days, of each hour for 2 years (default: keep the last hour in memory)",
         default="none: the last hour, in memory",
         key="history.file",
         is_path=True,
@@ -378,8 +381,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_size,
         flag="--history-max-size",
         metavar="SIZE",
-        help="the most that the history file may take, such as 500MB; the oldest minutes are deleted first (default "
-        "{default})",
+        help="the largest size of the history file, such as 500MB; the exporter deletes the oldest minutes first "
+        "(default {default})",
         default="`1GB`",
         key="history.max_size",
     ),

@@ -60,9 +60,11 @@ class Message(NamedTuple):
 
 _WORKER = rb"worker (?P<worker>\d{1,6}) "
 _PID = rb"\(pid:? (?P<pid>\d{1,10})"
-_LOST_HEAD = "These requests reach no application and no counter of uWSGI's: clients get an error or nothing at all."
+_LOST_HEAD = (
+    "The application never sees these requests, and uWSGI does not count them. Clients get an error or nothing."
+)
 _NO_ANSWER = "The client gets an error, and the application does not see the request."
-_SMALLER = "Capacity is smaller until it is back."
+_SMALLER = "Until the process starts, uWSGI serves fewer requests at once."
 
 MESSAGES: tuple[Message, ...] = (
     # Requests that uWSGI refuses: proto/uwsgi.c, http.c, scgi.c and base.c, core/protocol.c, core/uwsgi.c.
@@ -73,10 +75,10 @@ MESSAGES: tuple[Message, ...] = (
             rb"invalid (?:HTTPS?|SCGI) request size \(max (?P<limit>\d{1,10})\)\.\.\.skip",
         ),
         "rejected",
-        "uWSGI throws requests away whose head is above `buffer-size`",
+        "uWSGI refuses requests with headers larger than `buffer-size`",
         _LOST_HEAD,
-        "Raise `buffer-size` ({limit}) above the largest head, cookies included: 32768 fits most. Then find out which "
-        "cookie or URL grows.",
+        "Raise `buffer-size` ({limit}) above the size of the largest request headers with cookies: 32768 is enough for "
+        "most. Then find out which cookie or URL grows.",
         "unaccounted",
     ),
     Message(
@@ -88,9 +90,9 @@ MESSAGES: tuple[Message, ...] = (
             rb"\[WARNING\] unable to add ",
         ),
         "rejected",
-        "uWSGI drops variables of requests for want of `buffer-size`",
+        "uWSGI drops variables of requests that do not fit into `buffer-size`",
         "The application sees the request without a header, or not at all.",
-        "Raise `buffer-size` above the largest head, cookies included: 32768 fits most.",
+        "Raise `buffer-size` above the size of the largest request headers with cookies: 32768 is enough for most.",
     ),
     Message(
         "too_many_variables",
@@ -104,7 +106,7 @@ MESSAGES: tuple[Message, ...] = (
         "body_too_large",
         (rb"Invalid \(too big\) CONTENT_LENGTH\. skip\.",),
         "rejected",
-        "uWSGI throws requests away whose body is above `limit-post`",
+        "uWSGI refuses requests with a body larger than `limit-post`",
         _LOST_HEAD,
         "Raise `limit-post`, or refuse such bodies in the web server, which can answer 413.",
         "unaccounted",
@@ -117,7 +119,7 @@ MESSAGES: tuple[Message, ...] = (
             rb"uwsgi key cannot be null\. skip",
         ),
         "rejected",
-        "uWSGI throws requests away that do not follow the uwsgi protocol",
+        "uWSGI refuses requests that do not follow the uwsgi protocol",
         _LOST_HEAD,
         "Check that the web server speaks the protocol of the socket: `uwsgi_pass` for `socket`, `proxy_pass` for "
         "`http-socket`.",
@@ -127,9 +129,9 @@ MESSAGES: tuple[Message, ...] = (
         "bad_http",
         (rb"invalid HTTP request$",),
         "rejected",
-        "uWSGI throws requests away that are not HTTP",
+        "uWSGI refuses requests that are not HTTP",
         _LOST_HEAD,
-        "Check what connects to the `http-socket`: a health check that sends no request does this too.",
+        "Check what connects to the `http-socket`: a health check that sends no request also causes this message.",
         "unaccounted",
     ),
     Message(
@@ -137,9 +139,9 @@ MESSAGES: tuple[Message, ...] = (
         (rb"-- unavailable modifier requested: (?P<limit>\d{1,3}) --",),
         "rejected",
         "no plugin serves the requests that the web server passes on",
-        "Each is counted, takes no time, and gets an empty answer: nginx makes status 502 of it.",
+        "uWSGI counts such a request and sends an empty answer: nginx then answers with status 502.",
         "Load the plugin of the application's language (`plugins = python3`), or correct `uwsgi_modifier1` in the web "
-        "server (it asks for {limit}).",
+        "server (it sends {limit}).",
         "instant",
     ),
     Message(
@@ -163,7 +165,7 @@ MESSAGES: tuple[Message, ...] = (
         (rb"\[ERROR\] Unhandled object from iterator", rb"invalid Pump response", rb"invalid Web3 response"),
         "rejected",
         "the application returns bodies that are not bytes",
-        "uWSGI leaves that part of the answer out.",
+        "uWSGI leaves this part of the answer out.",
         "Return bytes from the application, not text or other objects.",
     ),
     Message(
@@ -742,7 +744,7 @@ def advise(code: str, limit: int | None = None) -> str:
     return (
         BY_CODE[code]
         .change.replace(" ({limit})", "" if limit is None else f" ({limit})")
-        .replace(" (it asks for {limit})", "" if limit is None else f" (it asks for {limit})")
+        .replace(" (it sends {limit})", "" if limit is None else f" (it sends {limit})")
     )
 
 

@@ -41,29 +41,29 @@ AFTER = Server(
 
 
 MORE_PROCESSES = (
-    "Use more `processes` and fewer `threads`: 8x4 instead of 4x8. Change one thing at a time, and compare the "
-    "response time."
+    "Use more `processes` and fewer `threads`: 8 processes with 4 threads each, instead of 4 with 8. Change one thing "
+    "at a time, and compare the response time."
 )
 PAGE = (
     acts(
         MORE_PROCESSES,
-        "If `map-socket` binds sockets to workers, spread the load over the sockets instead.",
-        "If one kind of request computes most, make it cheaper or run it elsewhere: `uwsgi-headroom check` on the host "
-        "names it.",
+        "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
+        "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
+        "`uwsgi-headroom check` on the host names this kind of request.",
     )
-    + "Worker 2 takes 43 % of the requests. Its interpreter is at 0.99 of a CPU and its requests take 669 ms, against "
-    "379 ms on less busy workers; 18 threads of other workers idle. This adds 290 ms to 43 % of the requests, and 125 "
-    "ms to the mean response time, which is 504 ms."
+    + "Worker 2 takes 43 % of the requests. The interpreter of this worker uses 0.99 of a CPU, and the requests of "
+    "this worker take 669 ms, against 379 ms on less busy workers; 18 threads of other workers are idle. The uneven "
+    "load adds 290 ms to 43 % of the requests, and 125 ms to the mean response time, which is 504 ms."
 )
 TICKET = (
     acts(
-        "If the cost below is under 10 %, do nothing: the unevenness is harmless.",
-        "If `map-socket` binds sockets to workers, spread the load over the sockets.",
+        "If even shares would save less than 10 % (see below), do nothing: the uneven shares are harmless.",
+        "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets.",
         MORE_PROCESSES,
     )
-    + "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. That is 1.7 times an even "
-    "share; chance explains up to 1.1. Its requests take 669 ms, against 379 ms on less busy workers; its interpreter "
-    "is at 0.99 of a CPU. Balancing would save 125 ms (25 %) of the mean response time."
+    + "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. The largest share is 1.7 times "
+    "an even share; chance alone explains up to 1.1. Requests of this worker take 669 ms, against 379 ms on less busy "
+    "workers; its interpreter uses 0.99 of a CPU. Even shares would save 125 ms (25 %) of the mean response time."
 )
 
 
@@ -96,8 +96,8 @@ def hot_page(worker: int = 2, **labels: str) -> Firing:
     return firing(
         HOT,
         "critical",
-        f"uWSGI api on {labels['instance']}: worker {worker} is saturated and takes 43 % of the requests, "
-        "while others have room",
+        f"uWSGI api on {labels['instance']}: worker {worker} is saturated and takes 43 % of the requests, while other "
+        "workers have free threads",
         PAGE.replace("Worker 2", f"Worker {worker}"),
         **labels,
     )
@@ -108,7 +108,7 @@ def uneven_ticket(**labels: str) -> Firing:
     return firing(
         UNEVEN,
         "warning",
-        f"uWSGI api on {labels['instance']}: the hottest worker takes 1.7 times its fair share",
+        f"uWSGI api on {labels['instance']}: the hottest worker takes 1.7 times an even share",
         TICKET,
         "00:01",
         **labels,

@@ -86,30 +86,30 @@ def waits(**threads: float) -> list[dict[str, str]]:
     ]
 
 
-LIMITED = "If few clients send more requests than usual, limit them in the web server (nginx: `limit_req`)."
+LIMITED = "If a few clients send more requests than usual, limit these clients in the web server (nginx: `limit_req`)."
 HOW_MUCH = (
     "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
     "server then serves."
 )
-PROCESSES = (
-    "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for it."
-)
-SEE_FIRST = "If the threads wait for a lock, a full backend or slow clients, see to that first. Otherwise raise "
+PROCESSES = "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only "
+"wait for their interpreter."
+SEE_FIRST = "If the threads wait for a lock, a full backend or slow clients, fix this first. Otherwise raise "
 MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 NOT_SEEN = (
-    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter may "
-    "not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, a full backend or "
-    "slow clients, more of them may only wait as well."
+    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
+    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
+    "lock, a full backend or slow clients, more threads may only wait, too."
 )
 BY_STATE = {
-    "lock": "See with `uwsgi-headroom check --code` which line has the lock of the application: 4.5 of 7.5 threads in "
-    "service wait for it. Hold it for less time, or make its pool of connections larger. More threads would wait as "
-    "well.",
+    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
+    "7.5 threads in service wait for this lock. Hold the lock for less time, or make the pool of connections larger. "
+    "More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
-    "clients. More threads would wait as well.",
-    "backend": "See whether the backend is full: 4.5 of 7.5 threads in service wait for it. If it is, make it faster, "
-    "or let it take more at once; if it has room, raise `threads` or `processes`, one at a time.",
+    "clients. More threads would also wait.",
+    "backend": "Find out whether the backend is full: 4.5 of 7.5 threads in service wait for it. If the backend is "
+    "full, make it faster, or let it take more requests at once. If the backend is not full, raise `threads` or "
+    "`processes`, one at a time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""
@@ -120,11 +120,11 @@ def _low(factor: str, act: str, by_limit: str) -> str:
         acts(
             act,
             "Run `uwsgi-headroom check` on the host at the busiest time: it says which setting to raise, and how many "
-            "requests are then served.",
-            "If the peak is a job or one client, move it to another time, or limit it.",
+            "requests uWSGI then serves.",
+            "If a job or one client causes the peak, move the job to another time, or limit the client.",
         )
-        + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. By limit: "
-        f"{by_limit} (1 means reached)."
+        + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. Headroom by "
+        f"limit: {by_limit} (1 means that the limit is reached)."
     )
 
 
@@ -133,7 +133,7 @@ BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest_interpreter 1.09, interpre
 BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67")
 BY_CPUS = _low(
     "1.11",
-    "Give the server more CPU, or move load to another host.",
+    "Give uWSGI more CPU, or move load to another host.",
     "cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00",
 )
 BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57")
@@ -151,7 +151,7 @@ def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each
         f" is overloaded: {busy} threads are busy, and requests wait",
         acts(act, HOW_MUCH, LIMITED)
         + f"All running threads are busy {percent} % of the time. A request that finds no free thread waits in the "
-        f"listen queue, now for 246 ms on average. 40.6 requests/s take {each} ms each.",
+        f"listen queue, now for 246 ms on average. uWSGI serves 40.6 requests/s, which take {each} ms each.",
         **labels,
     )
 
@@ -159,7 +159,7 @@ def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
     factor = re.findall(r"load ([0-9.]+) times", description)[0]
-    return _of(LOW, "warning", f": headroom is down to {factor}x", description, "01:01", **labels)
+    return _of(LOW, "warning", f": headroom is down to {factor}x: load can hardly grow", description, "01:01", **labels)
 
 
 def interpreter(**labels: str) -> Firing:
@@ -171,7 +171,8 @@ def interpreter(**labels: str) -> Firing:
         acts(
             "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds take most.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take "
+            "most.",
         )
         + "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
         "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.",
@@ -190,7 +191,8 @@ def cpu(title: str = "its workers use all their CPU, 1.9 of 2 CPUs", used: str =
             + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
             "workers' masks allow 2 CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds take most.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take "
+            "most.",
         )
         + f"4 workers use {used} of 2 CPUs. If load grows, response times (now 394 ms) grow.",
         **labels,
@@ -204,11 +206,13 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
         "warning",
         f"The CPUs of web1:9238 are full, and {title} CPU",
         acts(
-            "See on the host which program uses the CPUs: `top -o %CPU`. Stop or move it if users do not need it.",
+            "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
+            "the program or move it.",
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         )
-        + f"CPUs in use by server: {used}. Seen from one server, other programs use {others} of 2 CPUs.",
+        + f"CPUs that each uWSGI server uses: {used}. Besides one of these servers, all other programs together use"
+        f" {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},
     )
@@ -228,8 +232,8 @@ def sharing(**labels: str) -> Firing:
             "If you need `cpu-affinity`, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
             "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         )
-        + "Each of these 4 workers may run on only one CPU, which another worker is pinned to as well. These workers "
-        "wait for each other even if other CPUs are idle.",
+        + "Each of these 4 workers may run on only one CPU, and another worker is pinned to the same CPU. These "
+        "workers wait for each other even if other CPUs are idle.",
         "00:03",
         **labels,
     )
@@ -417,7 +421,7 @@ CASES = [
     Case(
         f"{CPU}: fires: a quota stops the workers, whose mean use is far below it, and requests wait",
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
-        {"22m": [cpu("a CPU quota stops its workers in 30 % of its periods", "0.4", **TARGET)]},
+        {"22m": [cpu("a CPU quota stops its workers in 30 % of the quota's periods", "0.4", **TARGET)]},
     ),
     Case(
         f"{CPU}: silent: a quota stops the workers, and no request waits",

@@ -25,12 +25,12 @@ CASES: list[Case] = [
         judged("errors"),
         "uWSGI api on INSTANCE is worse since it was reloaded at 1 Jan 00:05 UTC",
         acts(
-            "Roll back, if that reload was a deploy.",
-            "Run `uwsgi-headroom compare api` on the host: it says by how much, and what requests wait for.",
+            "If this reload was a deploy, roll the deploy back.",
+            "Run `uwsgi-headroom compare api` on the host: it says how much changed, and what requests wait for.",
             "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
         )
-        + "Since then more requests fail. For a deploy that changed nothing, this alert fires by chance in at most one "
-        "of 200 cases.",
+        + "Since this reload, more requests fail. If a deploy changes nothing, this alert fires by chance in at most "
+        "one of 200 cases.",
         since="",
     )
 ]

@@ -54,13 +54,13 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         "info",
         f"uWSGI api on {labels['instance']} will be near capacity around {day}",
         acts(
-            "Look at the capacity review: does the load grow steadily, or did it grow by one event?",
+            "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a full backend or slow clients, work on that first.",
+            "If the threads mostly wait for a lock, a full backend or slow clients, fix this first.",
         )
-        + f"In the busiest 5 % of the last day, at least {now} % of all threads that can serve were busy. This figure "
-        f"grows by {points} points a week: the trend of {count} days reaches 90 % around {day}, if load keeps growing "
-        "as before. From there, UwsgiConcurrencyNearCapacity pages if requests wait.",
+        + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
+        f"grows by {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load "
+        "keeps growing as before. From then on, the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
         "",
         **labels,
     )

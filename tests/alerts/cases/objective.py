@@ -127,15 +127,17 @@ CASES = [
                     "critical",
                     "uWSGI api on web1:9238 fails its users: 21.0 % of its requests are slow or fail now",
                     acts(
-                        "If there is another alert on this server, do what that one says first: it names the cause.",
+                        "If another alert on this server fires, first do what that alert says: it names the cause.",
                         "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
                         "to do.",
-                        "If a backend or one kind of request is slow, tell the people who run the backend or wrote the "
-                        "code; if clients ask for more than the server can do, limit them in the web server.",
+                        "If a backend is slow, tell the people who run it. If one kind of request is slow, tell the "
+                        "people who wrote the code. If clients send more requests than uWSGI can serve, limit them in "
+                        "the web server.",
                     )
-                    + "21.0 % of the requests of the last 5m took longer than 1.0 s with the wait in the listen queue, "
-                    "were lost with their worker or refused (21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h); the objective "
-                    "permits 1.0 %. The budget of a month lasts 1 d 10 h at this rate. Lost in the last 5m: 30 "
+                    + "In the last 5m, 21.0 % of the requests missed the objective, which permits 1.0 %. The share "
+                    "over longer times: 21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h. Requests that miss the objective "
+                    "took longer than 1.0 s with the wait in the listen queue, were refused, or were lost with their "
+                    "worker. At this rate, the error budget of a month lasts 1 d 10 h. Lost in the last 5m: 30 "
                     "requests.",
                     "00:42",
                     **TARGET,

@@ -160,13 +160,13 @@ CASES = [
         refuses(5, 300),
         "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
         acts(
-            "Raise `buffer-size` if the reason is `head_too_large`. For other reasons, the runbook lists the option to "
-            "set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook lists the option "
+            "to set.",
             "Run `uwsgi-headroom check` on the host: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         )
-        + "By the reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, and "
-        "the application may not have seen the request at all.",
+        + "Requests by reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, "
+        "and the application may not have seen the request at all.",
     ),
     Case(
         "UwsgiRequestsRejected: silent: messages that are not about refused requests",
@@ -178,14 +178,15 @@ CASES = [
         shares(0),
         shares(0.04),
         shares(0.6),
-        "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads waiting for it",
+        "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads that wait for "
+        "it",
         acts(
             "Run `uwsgi-headroom check` on the host: it names the connection.",
             "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
-            "If users may see the data of others, restart uWSGI with `lazy-apps` now.",
+            "If users may see data of other users, restart uWSGI with `lazy-apps` now.",
         )
-        + "The connection was opened before uWSGI forked the workers. Their requests wait for each other there, and a "
-        "worker may read the answer to another worker's request.",
+        + "The connection was opened before uWSGI forked the workers. Requests of these workers wait for each other, "
+        "and a worker may read the answer to another worker's request.",
     ),
     *six(
         "UwsgiDescriptorsLow",
@@ -195,12 +196,12 @@ CASES = [
         "uWSGI api on INSTANCE: a worker has 83 % of its file descriptors open",
         acts(
             "Restart worker 2 to buy time: `uwsgi-headroom pids api --worker 2` prints the command and says which "
-            "requests that loses.",
-            "See what is open with `ls -l /proc/PID/fd`. A number that only grows is a leak.",
-            "If the worker needs all of them, raise `max-fd`, and LimitNOFILE of the service manager.",
+            "requests the restart loses.",
+            "List the open files with `ls -l /proc/PID/fd`. If their number only grows, there is a leak.",
+            "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         )
-        + "It has 830 open, of 1000. Without a free descriptor, a worker accepts no request, and the application gets "
-        "`Too many open files` when it opens a file or a connection.",
+        + "The worker has 830 open file descriptors, of 1000. Without a free descriptor, a worker accepts no request, "
+        "and the application gets `Too many open files` when it opens a file or a connection.",
         "00:00",
     ),
     *six(
@@ -210,13 +211,13 @@ CASES = [
         holds(0.7),
         "uWSGI api on INSTANCE: calls hold up the event loop of a worker for 70 % of the time",
         acts(
-            "See what worker 2 does: `uwsgi-headroom pids api --worker 2` prints its PID for `py-spy dump`; "
+            "Find out what worker 2 does: `uwsgi-headroom pids api --worker 2` prints its PID for `py-spy dump`; "
             "`uwsgi-headroom check` on the host says what the call waits for.",
-            "Make the call yield: `gevent-early-monkey-patch`, or a client that is patched.",
-            "If it computes, move it into a thread beside the loop or into another process.",
+            "Make the call yield: set `gevent-early-monkey-patch`, or use a client library that is patched for gevent.",
+            "If the call computes, move it into a thread beside the event loop or into another process.",
         )
-        + "With coroutines (gevent), one thread serves all requests of a worker: while a call occupies it, all of them "
-        "stand still. More async cores would wait as well.",
+        + "With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this thread, "
+        "all requests of the worker stop. More async cores would also wait.",
     ),
     Case(
         "UwsgiLoopHeld: silent: a job that holds it for four minutes",
@@ -232,12 +233,12 @@ CASES = [
         acts(
             "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
             "the container's runtime.",
-            "If you do not know which program that is, `lsof +E -a -p PID -d 1,2` with the PID of a worker names it; "
+            "To find this program, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
             "`uwsgi-headroom pids api --stuck` prints the PIDs.",
             "To prevent this permanently, write the log to a file (`logto`), and log less.",
         )
-        + "These threads are writing to their standard output or error. That is a pipe, it is full, and nobody reads "
-        "it. 4.0 threads wait to write to this pipe, or for a lock that one of those may hold.",
+        + "Threads wait to write to standard output or standard error: this is a full pipe that nobody reads."
+        " 4.0 threads wait to write to this pipe, or for a lock that such a thread may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
@@ -251,14 +252,15 @@ CASES = [
         waits("lock", 6, 2),
         "uWSGI api on INSTANCE: 6.0 threads wait for a lock of the application",
         acts(
-            "See which lock it is: `uwsgi-headroom check` on the host names the worker, and `py-spy dump --native` on "
-            "it the line.",
-            "Change the code so that it holds the lock for less time, and calls no database or service meanwhile.",
-            "If it is a pool of connections, make it as large as `threads`. If each process has its own lock, more "
-            "`processes` help; more threads would only wait as well.",
+            "Find out which lock it is: `uwsgi-headroom check` on the host names the worker, and `py-spy dump "
+            "--native` on this worker shows the line of code.",
+            "Change the code so that it holds the lock for less time, and calls no database or service while it holds "
+            "the lock.",
+            "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
+            "its own lock, more `processes` help; more threads would only wait, too.",
         )
-        + "Only one request at a time can run the code that holds this lock. It is not the interpreter lock. A mean "
-        "request spends 300 ms of its 400 ms like this.",
+        + "Only one request at a time can run the code that holds this lock. This lock is not Python's interpreter "
+        "lock. An average request spends 300 ms of its 400 ms in this wait.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",
@@ -280,9 +282,10 @@ CASES = [
             "Let the web server in front buffer requests and responses, as nginx does by default: look for `buffering "
             "off` in `nginx -T`.",
             "If clients reach uWSGI directly, put a web server in front.",
-            "If few clients do this on purpose, limit connections of each in the web server (`limit_conn`).",
+            "If a few clients are slow on purpose, limit the connections of each client in the web server "
+            "(`limit_conn`).",
         )
         + "A thread that sends to a client, or receives from it, serves no other request; a few slow clients can take "
-        "all threads. A mean request spends 250 ms of its 350 ms like this.",
+        "all threads. An average request spends 250 ms of its 350 ms in this wait.",
     ),
 ]

@@ -42,10 +42,11 @@ CASES = [
         pauses(4),
         "uWSGI api on INSTANCE: all 4 workers are paused, and serve nobody",
         acts(
-            "Resume them, if nobody paused them on purpose: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses them again.",
+            "If nobody paused the workers on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses the workers again.",
             "Check that requests are served again: `uwsgi-headroom check` on the host.",
-            "Find out who paused them: a script for backups or deploys that ended half-way, or Ctrl-Z in a terminal.",
+            "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
+            "terminal.",
         )
         + "A paused worker takes no request. 0 requests wait in the listen queue; when it is full, clients are turned "
         "away.",
@@ -69,11 +70,12 @@ CASES = [
         "The emperor api on INSTANCE throttles 2 vassals, which fail to start",
         acts(
             "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
-            "Correct its release or its configuration; the emperor starts it at its next attempt.",
+            "Correct the release or the configuration of the vassal. The emperor starts the vassal at its next "
+            "attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         )
-        + "The application of a throttled vassal is down. 5 vassals run. `uwsgi-headroom check` on the host names "
-        "those that do not.",
+        + "The application of a throttled vassal is down. 5 vassals run. `uwsgi-headroom check` on the host names the "
+        "vassals that do not run.",
         "00:00",
     ),
     *six(
@@ -86,12 +88,12 @@ CASES = [
             "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
             "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
-            "exporter may not see (docs/waits.md). Leave `threads` and `processes` as they are until then: for a lock, "
-            "a full backend or slow clients, more of them may only wait as well.",
-            "If the bursts come from one client, such as a job that starts on the hour, spread or limit them.",
+            "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
+            "threads wait for a lock, a full backend or slow clients, more threads may only wait, too.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
         )
-        + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer; the oldest one in the queue has "
-        "waited 0 ms now. The mean over all requests does not show this.",
+        + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer. The oldest request in the queue "
+        "has waited 0 ms now. The mean wait of all requests hides these long waits.",
         "00:00",
     ),
 ]

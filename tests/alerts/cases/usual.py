@@ -47,13 +47,14 @@ def longer(labels: Mapping[str, str]) -> Firing:
         "warning",
         f"uWSGI api on {labels['instance']}: requests take 43 % longer than usual at this hour",
         acts(
-            "Roll back, if it began with a deploy.",
-            "Run `uwsgi-headroom compare api --around TIME --before 1h`: it says what changed around a moment, such as "
-            "the start of the rise on the dashboard.",
-            "If the load is higher than on other days, see its headroom: `uwsgi-headroom check` on the host.",
+            "If the problem began with a deploy, roll the deploy back.",
+            "Run `uwsgi-headroom compare api --around TIME --before 1h`: it says what changed at TIME. For TIME, take "
+            "the moment at which response times begin to rise on the dashboard.",
+            "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
+            "host.",
         )
-        + "A mean request of the last hour took 214 ms; at the same hour of the 14 days before it was 150 ms, and it "
-        "differed between days by 3 ms.",
+        + "In the last hour, the mean response time was 214 ms. In the same hour of the 14 days before, it was 150 ms, "
+        "and differed between days by 3 ms.",
         since="",
         **labels,
     )

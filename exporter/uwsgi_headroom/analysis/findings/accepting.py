@@ -43,8 +43,8 @@ def _blocked(figures: Figures) -> Iterator[Finding]:
         code="accept_blocked",
         severity="warning",
         title="Workers are idle while requests wait.",
-        evidence=f"Requests waited beside a free thread for {duration(idle)} of {duration(observed)}, "
-        f"{percent(idle / observed)}; {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
+        evidence=f"For {duration(idle)} of {duration(observed)} ({percent(idle / observed)}), requests waited although "
+        f"a thread was free; {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
         f"{name_slots(figures.server)} were busy on average.",
         meaning="Threads are free, so more threads or processes would not help.",
         clause=clause,
@@ -61,8 +61,8 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
         code="workers_stopped",
         severity="warning",
         title=f"{numbered('Worker', ids)} {'is' if len(ids) == 1 else 'are'} stopped.",
-        evidence=f"{len(stopped)} of {counted(workers, 'worker')}, by SIGSTOP, a debugger or a freezer.",
-        meaning="A stopped process serves nothing until it is continued, and what it was serving waits.",
+        evidence=f"SIGSTOP, a debugger or a cgroup freezer stopped {len(stopped)} of {counted(workers, 'worker')}.",
+        meaning="A stopped process serves nothing until you continue it, and its requests wait.",
         clause="all workers are stopped" if len(stopped) == workers else "",
         change=_continue(stopped),
     )
@@ -102,25 +102,26 @@ def _explain(figures: Figures) -> tuple[str, str]:
         if worker.is_stopped:
             return (
                 f"workers are idle, and {which}, which holds the accept lock, is stopped",
-                f"Continue the stopped worker: `{_kill('CONT', [worker])}`. With `thunder-lock` one process accepts "
-                "for all, so a debugger or SIGSTOP on it stops all of them.",
+                f"Continue the stopped worker: `{_kill('CONT', [worker])}`. With `thunder-lock`, only one process at a "
+                "time accepts requests. If a debugger or SIGSTOP stops this process, no other process accepts "
+                "requests.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"End it with `{_kill('KILL', [worker])}`: uWSGI starts another, and the lock is free again. If that "
-            "happens again, leave `thunder-lock` out.",
+            f"End this worker with `{_kill('KILL', [worker])}`: uWSGI starts another worker, and the accept lock is "
+            "free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:
         return (
-            f"workers are idle, and PID {holder}, which holds the accept lock, is no worker any more",
-            "Reload uWSGI: a process exited without releasing its lock. If that happens again, leave `thunder-lock` "
-            "out.",
+            f"workers are idle, and PID {holder}, which holds the accept lock, is not a worker any more",
+            "Reload uWSGI: a process exited without releasing the accept lock. If the problem comes back, remove "
+            "`thunder-lock`.",
         )
     if stopped:
         which = numbered("worker", [worker.worker_id for worker in stopped])
         return f"{which} {'is' if len(stopped) == 1 else 'are'} stopped", _continue(stopped)
     return (
         "workers are idle while requests wait",
-        "Find out what keeps the idle workers from accepting, with `py-spy dump --native` on one of them, or in "
-        "uWSGI's log: a worker that is suspended, or that waits for a lock of uWSGI's, takes no request.",
+        "Find out why the idle workers accept no requests: run `py-spy dump --native` on one of these workers, or read "
+        "uWSGI's log. A worker that is suspended, or that waits for a lock of uWSGI, accepts no request.",
     )

@@ -58,15 +58,15 @@ def _outage(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="was_down",
         severity="warning",
-        title=f"Was down for {duration(outage.seconds)}, until {until}.",
-        evidence=f"Since then, another uWSGI master answers. The figures are of the {duration(figures.window.seconds)} "
-        "after that.",
-        meaning="No request was served meanwhile, and the requests in service when it ended are lost.",
+        title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
+        evidence="After the restart, another uWSGI master answers. All figures are of the "
+        f"{duration(figures.window.seconds)} after the restart.",
+        meaning="uWSGI served no request while it was down. Requests that were in service when uWSGI ended are lost.",
         change=see_log(
             figures.server,
             "why uWSGI ended",
             OUTAGES,
-            "Read in uWSGI's log, and in that of its service manager, why uWSGI exited.",
+            "Read uWSGI's log, and the log of its service manager: find out why uWSGI exited.",
         ),
     )
 
@@ -106,11 +106,11 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         title=f"No worker has its application loaded{raised}"
         if len(without) == len(accepting)
         else f"{numbered('Worker', without)} {'has' if len(without) == 1 else 'have'} no application loaded{raised}",
-        evidence="The configuration names an application, and uWSGI has loaded none in "
-        f"{'it' if len(accepting) == 1 else 'them'}.",
-        meaning="uWSGI answers every request with status 500 itself (`no python application found`).",
+        evidence="The configuration names an application, but uWSGI has loaded no application in "
+        f"{'this worker' if len(without) == 1 else 'these workers'}.",
+        meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
         change=f"{see_log(figures.server, 'why the import fails', STARTS).rstrip('.')}; set `need-app`, so that uWSGI "
-        "does not start without one.",
+        "does not start without an application.",
     )
 
 
@@ -137,14 +137,14 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
             f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
             f"for {duration(oldest)}; {mean_count(waiting)} requests wait in the listen queue on average.",
-            meaning="A full reload stops every worker that serves no request. It starts new workers only when the last "
-            "request of the old ones is completed.",
+            meaning="A full reload stops every worker that serves no request. A full reload starts new workers only "
+            "after the old workers have completed all of their requests.",
             clause=f"a reload waits for requests in {which}",
             change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for. Set "
             "`worker-reload-mercy` to the seconds that a request may take"
             + (f" (now {mercy})" if mercy else "")
-            + ": uWSGI then kills the worker. Or use a chain reload (`lazy-apps` and `touch-chain-reload`), which "
-            "replaces one worker after another.",
+            + ": after this time, uWSGI kills the worker. Or use a chain reload (`lazy-apps` and "
+            "`touch-chain-reload`), which replaces one worker after another.",
         )
     ]
 
@@ -161,21 +161,21 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
     now = [worker for worker in workers if worker.starting is not None]
     longest = max((worker.starting or 0.0 for worker in now), default=0.0)
     options, step = figures.server.setup.options, spawn_earlier(figures)
-    lazy = " Or leave out `lazy-apps`: workers are then forked with the application loaded."
+    lazy = " Or remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
     names = numbered("worker", [worker.worker_id for worker in now])
     return [
         Finding(
             code="cheaper_starts_slowly",
             severity="warning",
             title="Cheaper mode starts workers too late: the application takes long to load.",
-            evidence=f"Workers were loading it for {duration(seconds)} in the last {duration(observed)}"
-            + (f"; {names} for {duration(longest)} by now" if now else "")
-            + f". All threads that were up were busy {percent(window.full_seconds / observed)} of the time; "
+            evidence=f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
+            + (f"; {names} for {duration(longest)} so far" if now else "")
+            + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time; "
             f"{waiting_clause(figures.flow)}.",
-            meaning="Cheaper mode spawns a worker when none is idle, and no other one before it is up: until then, "
-            "requests wait.",
+            meaning="Cheaper mode spawns a worker when no worker is idle. Cheaper mode spawns the next worker only "
+            "after this worker has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",
-            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or leave cheaper mode.")
+            change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
             settings=step.settings if step else (),
         )
@@ -207,13 +207,13 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         code="start_hangs",
         severity="critical" if len(hanging) == len(workers) else "warning",
         title=f"{names} {how}, {what}." if what else f"{names} {how}.",
-        evidence=f"Spawned {duration(longest)} ago, and no request is accepted yet; {len(hanging)} of "
-        f"{counted(len(workers), 'worker')}.",
-        meaning="A worker accepts requests only after it has imported the application, and the import is waiting for "
-        "something.",
+        evidence=f"{len(hanging)} of {counted(len(workers), 'worker')} {'accepts' if is_one else 'accept'} no request "
+        f"yet, {duration(longest)} after the spawn.",
+        meaning="A worker accepts requests only after it has imported the application. During this import, the worker "
+        "waits for something.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
-        change=f"Run {show_calls(figures.server, numbers[0])} to see the line of the import. Set a timeout on the "
-        "calls that the import makes, or make them after the start.",
+        change=f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. Set a timeout on "
+        "the calls that the import makes, or make these calls after the start.",
     )
 
 
@@ -239,8 +239,9 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
-        evidence=f"{len(ended)} ended unnoticed by uWSGI, {len(missing)} gone or still starting.",
-        meaning="Capacity is smaller meanwhile. For a moment this is a reload or a worker restart.",
+        evidence=f"{len(ended)} ended without uWSGI's notice, and {len(missing)} ended or still start.",
+        meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
+        "missing workers are normal for a moment.",
         change=see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)) if longer else "",
         clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
     )

@@ -67,20 +67,21 @@ def _left(figures: Figures) -> Iterator[Finding]:
             "Clients disconnect, or stop sending, before uWSGI has read their request." if uploads else _title(is_many)
         ),
         evidence=f"At least {left} of {counted(flow.requests, 'request')}"
-        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the answer for a client that had "
-        f"gone{f', or could not read the body of its request ({unread})' if unread else ''};{served} "
+        f"{f', {percent(part)}' if part >= 0.005 else ''}: uWSGI could not write the answer, because the client had "
+        f"gone{f', or could not read the body of the request ({unread})' if unread else ''};{served} "
         f"{waiting_clause(flow)}.",
-        meaning="The work for their requests is wasted, and done twice if they send the request again. The application "
-        "did not fail: uWSGI's log has `write error` for each of them, and counts an exception.",
+        meaning="The work for these requests is wasted, and uWSGI does it twice if the clients send their requests "
+        "again. The application did not fail. For each such client, uWSGI's log has a line with `write error`, and "
+        "uWSGI counts an exception.",
         change=_advise(figures, uploads=uploads) if is_many else "",
     )
 
 
 def _title(is_many: bool) -> str:
     if not is_many:
-        return "A few clients disconnect before they have their answer."
+        return "A few clients disconnect before they get their answer."
     return (
-        "Clients disconnect before they have their answer: the timeout of the clients, or of the web server in front, "
+        "Clients disconnect before they get their answer: the timeout of the clients, or of the web server in front, "
         "is shorter than the response time."
     )
 
@@ -88,19 +89,21 @@ def _title(is_many: bool) -> str:
 def _advise(figures: Figures, *, uploads: bool) -> str:
     if uploads:
         return (
-            "Let the web server in front buffer requests (`proxy_request_buffering`, `uwsgi_request_buffering`), or "
-            "raise `socket-timeout` if clients are slow to send."
+            "Let the web server in front buffer requests (`proxy_request_buffering`, `uwsgi_request_buffering`). If "
+            "clients send slowly, raise `socket-timeout`."
         )
     shorter = (
-        "end the wait in the listen queue first" if shows_a_limit(figures.flow) else "make the slowest requests shorter"
+        "shorten the wait in the listen queue first"
+        if shows_a_limit(figures.flow)
+        else "make the slowest requests shorter"
     )
     options = figures.server.setup.options
     others = "and of the web server (`uwsgi_read_timeout`, `proxy_read_timeout`)"
     if options.http:
         others += f" or uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
     return (
-        f"Compare the timeouts of the clients {others} with the response times: raise the timeout that is shorter, or "
-        f"{shorter}."
+        f"Compare the timeouts of the clients {others} with the response times. Raise the timeouts that are shorter, "
+        f"or {shorter}."
     )
 
 
@@ -116,12 +119,12 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         code="exceptions",
         severity="warning" if is_warning else "info",
         title="Requests raise exceptions that the application does not catch.",
-        evidence=f"{raised} of {counted(requests, 'request')}{some}.",
-        meaning="uWSGI counts exceptions that escape the application"
+        evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
+        meaning="uWSGI counts each exception that the application does not catch. "
         + (
-            "; those of clients that leave are not among these."
+            "Exceptions that uWSGI counts because a client disconnected are left out here."
             if are_known
-            else ", and clients that leave before the answer ends."
+            else "uWSGI also counts an exception for each client that disconnects before the answer ends."
         ),
         change=see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
         if is_warning

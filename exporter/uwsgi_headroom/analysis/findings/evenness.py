@@ -81,7 +81,7 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
             title="Too few requests to judge how evenly the workers share them.",
             evidence=f"{figures.flow.requests} requests in {duration(figures.window.seconds)}; "
             f"{needed - figures.flow.requests} more are needed.",
-            meaning="A longer window, or a longer `check --seconds`, has more.",
+            meaning="A longer window, or `check` with more `--seconds`, sees more requests.",
         )
 
 
@@ -100,7 +100,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
     load, slow, share = hot.interpreter_load or 0.0, hot.response_time or 0.0, hot.share or 0.0
     idle = _idle_elsewhere(figures, hot)
-    spare = f"; {idle:.0f} threads elsewhere idle" if idle and idle >= 1 else ""
+    spare = f"; {idle:.0f} threads of other workers are idle" if idle and idle >= 1 else ""
     waiting = (
         ""
         if hot.lock_waiters is None
@@ -112,12 +112,13 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         code="unevenness_hurts",
         severity="critical" if is_severe else "warning",
         title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
-        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. Its interpreter is at {load:.2f} of "
-        f"a CPU and its requests take {duration(slow)}, against {duration(calm)} on the less busy workers; the mean is "
-        f"{duration(mean)}{waiting}{spare}."
+        evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. The interpreter of this worker uses "
+        f"{load:.2f} of a CPU, and the requests of this worker take {duration(slow)}, against {duration(calm)} on the "
+        f"less busy workers; the mean is {duration(mean)}{waiting}{spare}."
         f"{describe_route(figures.routes, figures.server)}",
-        meaning=f"Its threads queue for one interpreter lock. Balancing would save {duration(mean - calm)} "
-        f"({percent(figures.balance.cost or 0)}) of the mean response time.",
+        meaning="The threads of this worker wait for one interpreter lock: in one process, only one thread at a time "
+        f"can run Python. Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the "
+        "mean response time.",
         change=even_out(figures),
         clause=f"the interpreter of worker {hot.worker_id} is the limit",
     )
@@ -139,8 +140,8 @@ def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
 def _cause(mapped: bool | None) -> str:
     """Why the shares differ, as far as the sockets of each worker show it."""
     if mapped:
-        return "`map-socket` gives workers sockets of their own, and these have unequal shares."
-    order = "The kernel wakes waiting threads in its own order"
+        return "`map-socket` gives workers sockets of their own, and the web server uses these sockets unevenly."
+    order = "The kernel chooses which waiting thread takes a request"
     return f"{order}." if mapped is False else f"{order}, or `map-socket` gives workers sockets of their own."
 
 
@@ -151,13 +152,15 @@ def even_out(figures: Figures) -> str:
     if figures.server.setup.mapped:
         return SPREAD
     unless = (
-        "" if figures.server.setup.mapped is False else "; where `map-socket` is set, spread the load over the sockets"
+        ""
+        if figures.server.setup.mapped is False
+        else "; if `map-socket` is set, spread the load over the sockets instead"
     )
     if threads < 2:
         return f"Let every worker take requests from the same sockets{unless}. Then measure again."
     return (
         f"Use more processes and fewer threads, such as {2 * active}x{threads // 2} instead of {active}x{threads} "
-        f"({fits(figures.server.memory, active)}){unless}. Then measure again, one change at a time."
+        f"({fits(figures.server.memory, active)}){unless}. Make one change at a time, and measure after each change."
     )
 
 
@@ -171,18 +174,18 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
             f"Worker {hottest} has {percent(parts[hottest])}, the other {len(others)} have "
             f"{percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
-    return f"{shares}: up to {factor(hot_ratio)} an even share (expected by chance: up to {factor(floor)})"
+    return f"{shares}: up to {factor(hot_ratio)} an even share (chance alone explains up to {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
     why = "their listen queues are nearly empty" if mapped else "another free thread serves a request just as well"
-    saved = "" if cost is None or cost >= COSTLY else f"; balancing would save {percent(cost)} of response time"
+    saved = "" if cost is None or cost >= COSTLY else f"; even shares would save {percent(cost)} of the response time"
     return Finding(
         code="unevenness_harmless",
         severity="info",
         title="Requests are spread unevenly; no impact.",
-        evidence=f"{shares}. The most loaded interpreter is at {load:.2f} of a CPU{saved}.",
-        meaning=f"{_cause(mapped)} That is harmless: {why}.",
+        evidence=f"{shares}. The most loaded interpreter uses {load:.2f} of a CPU{saved}.",
+        meaning=f"{_cause(mapped)} Uneven shares are harmless here: {why}.",
     )
 
 
@@ -212,11 +215,11 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
     return Finding(
         code="uneven",
         severity="info",
-        title=f"Requests of worker {slow.worker_id} take much longer than those of the others.",
-        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)}: "
+        title=f"Requests of worker {slow.worker_id} take much longer than requests of other workers.",
+        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)} of the others: "
         f"{factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
-        meaning="Either it served other requests than the rest, or something in this worker makes them wait, such as a "
-        "lock or a broken connection.",
+        meaning="Either this worker served other kinds of requests, or something in this worker makes requests wait, "
+        "such as a lock or a broken connection.",
         change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "
         f"{slow.worker_id} wait for.",
     )
@@ -229,7 +232,7 @@ def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: s
         severity="info",
         title=f"Worker {hottest.worker_id} takes more requests than the others.",
         evidence=f"{shares}. Interpreter load {known}.{route}",
-        meaning="Too little is known to say whether it costs anything: that takes the workers' response times and "
-        "their interpreter load.",
-        change="Compare again under more load, or for longer.",
+        meaning="Whether uneven shares make requests slower is not known, because the response times or the "
+        "interpreter loads of the workers are not known.",
+        change="Compare the workers again under more load, or for a longer time.",
     )

@@ -57,19 +57,22 @@ def _see_or_restart(figures: Figures, worst: int, *, are_many: bool) -> str:
     """What to do first: where stuck requests hold many threads, users wait for those."""
     see = show_calls(figures.server, worst)
     if not are_many:
-        return f"Run {see} to see what it waits for"
+        return f"Run {see} to see what the stuck request waits for"
     restart = f"Restart the stuck workers with the command that {print_pids(figures.server)} prints"
-    return f"{restart}; before that, {see} shows what they wait for"
+    return f"{restart}; before the restart, {see} shows what the stuck requests wait for"
 
 
 def _what_they_hold(figures: Figures) -> str:
     if name_slots(figures.server) != ASYNC:
-        return "Each holds a thread that other requests need. Little's law does not see them until they end."
+        return (
+            "Each stuck request holds a thread that other requests need. uWSGI's response times do not include a "
+            "request until it ends."
+        )
     if fill_cores(figures):
-        return "Each holds an async core, and hardly any is free."
+        return "Each stuck request holds an async core, and hardly any async core is free."
     return (
-        "Async cores are free, and yet no request is completed: a worker may be blocked, with all its requests. "
-        "Requests of other workers may be meant to stay open, as event streams are."
+        "Async cores are free, but no request is completed: a call may block a worker and all of its requests. In "
+        "other workers, requests may stay open on purpose, such as event streams."
     )
 
 
@@ -78,16 +81,20 @@ def _last_resort(figures: Figures) -> str:
     ends all requests of a worker, of which most are well."""
     kind = figures.server.setup.concurrency_kind
     if kind == "async":
-        return ". If these requests are meant to last, raise `gevent` (or `async`)."
+        return ". If these requests stay open on purpose, raise `gevent` (or `async`)."
     if kind is None:
-        return ". If these requests are meant to last, raise `--stuck`."
+        return ". If these requests take so long on purpose, raise `--stuck` of uwsgi-headroom."
     limit = figures.server.setup.options.harakiri
     if limit and figures.stuck_seconds > limit and (figures.configured or 0) > len(figures.server.workers):
         return (
-            f". `harakiri` ({limit} s) does not end them: with `threads` a worker has one timer, which every other "
-            "request of it resets. If these requests are meant to last, raise `--stuck`."
+            f". `harakiri` ({limit} s) does not end these requests: with `threads`, a worker has only one timer, and "
+            "every other request of the worker resets it. If these requests take so long on purpose, raise `--stuck` "
+            "of uwsgi-headroom."
         )
-    return ", and `harakiri` as the last resort. If these requests are meant to last, raise `--stuck`."
+    return (
+        ", and set `harakiri` as the last resort. If these requests take so long on purpose, raise `--stuck` of "
+        "uwsgi-headroom."
+    )
 
 
 def _growing(figures: Figures) -> Iterator[Finding]:
@@ -105,8 +112,8 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             code="memory_growing",
             severity="warning",
             title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
-            evidence=f"Worker {most.worker_id}: {byte_size(most.resident_growth or 0)} more in "
-            f"{duration(figures.window.seconds)}, {byte_size(most.resident_bytes or 0)} now.",
-            meaning="It may be a cache filling after a start; if it goes on, it is a leak.",
-            change="Set `reload-on-rss` or `max-requests` until the leak is found, if the growth goes on.",
+            evidence=f"Worker {most.worker_id} takes {byte_size(most.resident_growth or 0)} more than "
+            f"{duration(figures.window.seconds)} ago, {byte_size(most.resident_bytes or 0)} now.",
+            meaning="After a start, caches of the application may fill. If the memory goes on growing, it is a leak.",
+            change="If the memory goes on growing, set `reload-on-rss` or `max-requests` until you find the leak.",
         )

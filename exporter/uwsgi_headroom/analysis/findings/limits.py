@@ -95,8 +95,9 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             evidence=f"{counted(len(reserve), 'worker')} in reserve. Every thread that is up was busy "
             f"{percent(full)} of the time, no worker was spawned, and "
             f"{waiting_clause(figures.flow)}.",
-            meaning="By default cheaper mode spawns a worker after `cheaper-overload` (3) checks, a second apart, that "
-            "find no worker idle. Shorter bursts and memory limits (`cheaper-rss-limit-soft`) prevent that.",
+            meaning="By default, cheaper mode checks every second whether a worker is idle. After `cheaper-overload` "
+            "(3) checks in a row without an idle worker, cheaper mode spawns a worker. If bursts are shorter, or "
+            "memory is at its limit (`cheaper-rss-limit-soft`), cheaper mode spawns no worker.",
             clause="cheaper mode keeps workers in reserve",
-            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or leave cheaper mode.",
+            change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",
         )

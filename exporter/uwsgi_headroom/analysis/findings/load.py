@@ -56,13 +56,13 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         evidence=f"{which}{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
         f"up to {mean_count(most)} requests at once in such a worker; "
         f"{_lock_clause(full)}{waiting_clause(figures.flow)}.",
-        meaning="One worker runs Python on one CPU at a time; its threads take turns, and each request takes longer."
-        + (" Throughput cannot grow any further." if everywhere else ""),
+        meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
+        "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
     )
 
 
-_MORE_PROCESSES = "Use more `processes` and fewer `threads`, as far as there are CPUs."
+_MORE_PROCESSES = "Use more `processes` and fewer `threads`, if CPUs are free."
 
 
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
@@ -73,7 +73,7 @@ def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
 
 def _cpu_wait_clause(figures: Figures) -> str:
     """How much of their time requests wait for a CPU, as the end of a clause; empty if that is not measured."""
-    return f", {percent(figures.waits.share('cpu_wait'))} of whose time is a wait for a CPU" if figures.waits else ""
+    return f", which wait for a CPU {percent(figures.waits.share('cpu_wait'))} of their time" if figures.waits else ""
 
 
 THROTTLED = (0.1, 0.25)
@@ -115,12 +115,12 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         title="Requests wait for the CPU quota of their container."
         if quota.cgroup == "/"
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
-        evidence=f"It stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
+        evidence=f"The quota stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
         f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs in use on average, "
         f"{mean_count(figures.flow.observed or 0.0)} requests in service{_cpu_wait_clause(figures)}; "
         f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
-        meaning="When the quota of a period (0.1 s by default) is used up, all its processes stop until the next one, "
-        "also while CPUs are idle. More threads or processes use it up sooner.",
+        meaning="When the CPU quota of a period (0.1 s by default) is used up, all processes stop until the next "
+        "period, even if CPUs are idle. More threads or processes use the quota up sooner.",
         clause="they wait for the CPU quota of "
         + ("their container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"),
         change=_raise_quota(figures),
@@ -136,7 +136,8 @@ def _raise_quota(figures: Figures) -> str:
     most = min(quota.most, max(1, len(figures.balance.active)))
     where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
     if most <= quota.cpus:
-        return f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how}), or move the other programs out of it."
+        return f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how}), or move other programs out of "
+        f"{where}."
     return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
 
 
@@ -160,11 +161,11 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         code="cpu_wait",
         severity="warning",
         title="Requests wait for a CPU for most of their time.",
-        evidence=f"{percent(waits.share('cpu_wait'))} of it, {duration(each)} of a request's "
-        f"{duration(sum((waits.per_request or {}).values()))}; {idle}; {waiting_clause(figures.flow)}."
+        evidence=f"An average request waits {duration(each)} of {duration(sum((waits.per_request or {}).values()))} "
+        f"for a CPU, {percent(waits.share('cpu_wait'))}; {idle}; {waiting_clause(figures.flow)}."
         f"{describe_busy(figures)}",
-        meaning="They could run, and other programs or workers have the CPUs. More threads or processes would wait as "
-        "well.",
+        meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
+        "wait.",
         change=GET_CPU,
         clause="requests wait for a CPU",
         of_host=is_full_host(figures),
@@ -223,12 +224,13 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(workers, 'worker')}{idle}, "
         f"{mean_count(in_service)} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
         + ("" if alone else describe_busy(figures)),
-        meaning="No option of uWSGI adds CPUs; response times grow with load.",
+        meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
         else limit[cpus.limited_by]
         if alone
-        else f"Find what the {name_role(role)} of this uWSGI compute, and move it to another host, or add CPUs."
+        else f"Find out what the {name_role(role)} of this uWSGI {'computes' if role.processes == 1 else 'compute'}, "
+        "and move this work to another host, or add CPUs."
         if role
         else "Move the other programs to another host, or add CPUs.",
         clause="the programs that requests start use all the CPU there is"
@@ -247,7 +249,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             title="There are more busy workers than CPUs.",
             evidence=f"{len(active)} busy workers, {used:.2f} of {cpus.count:g} CPUs in use; mean response time "
             f"{duration(figures.flow.response_time or 0)}.",
-            meaning="Workers that compute at the same time share the CPUs; more of them add memory, not speed.",
+            meaning="Workers that compute at the same time share the CPUs. More workers take more memory, and are not "
+            "faster.",
             change=f"Use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` for work that "
             "mostly computes.",
         )

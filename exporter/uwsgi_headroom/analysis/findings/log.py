@@ -22,7 +22,7 @@ PROVEN = 0.4
 """The part of the lines about refused requests with which something must agree: those of the last two seconds of a
 window cannot be judged yet, and single ones agree by chance."""
 
-_UNPROVEN = "Only the log says so, and the application writes to the same log."
+_UNPROVEN = "Only uWSGI's log shows this, and the application can also write to this log."
 
 _MOST_OTHERS = 3
 
@@ -99,8 +99,8 @@ def _setting(figures: Figures, messages: Messages) -> Finding:
 
 
 _WHAT_AGREES = {
-    "unaccounted": "As many connections were accepted that brought no request.",
-    "instant": "They took no time in any worker.",
+    "unaccounted": "uWSGI accepted as many connections without a request.",
+    "instant": "uWSGI's workers spent no time on these requests.",
 }
 
 

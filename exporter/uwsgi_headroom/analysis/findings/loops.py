@@ -55,8 +55,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity=_judge(figures, held),
         title=f"{title}.",
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
-        meaning="With coroutines, one thread serves all requests of a worker: while a call occupies it, all of them "
-        "stand still.",
+        meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
+        "requests of the worker stop.",
         clause=f"t{title[1:]}" if makes_wait else "",
         change=_advise(figures, worst),
     )
@@ -99,11 +99,9 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
-        + f". {counted(len(worker.ages), 'request')} of it {'is' if len(worker.ages) == 1 else 'are'} in service, "
-        f"{window.requests} were completed."
-        + "".join(
-            f" That of worker {each.worker.worker_id}: {percent(each.part)}, {each.activity}." for each in others[:3]
-        )
+        + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
+        f"service, and {window.requests} were completed."
+        + "".join(f" In worker {each.worker.worker_id}: {percent(each.part)}, {each.activity}." for each in others[:3])
     )
 
 
@@ -113,22 +111,22 @@ def _advise(figures: Figures, worst: _Held) -> str:
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
-            f"{find_it}, and move what it computes out of the loop: into another process, such as a spooler or a mule. "
-            "If that is not possible, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
-            "wait as well."
+            f"{find_it}, and move its work out of the event loop into another process, such as a spooler or a mule. If "
+            "you cannot move the work, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
+            "also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
-            f"{find_it}, and do it in a thread beside the loop (`gevent.get_hub().threadpool`), or in a spooler. More "
-            "async cores would wait as well."
+            f"{find_it}, and make this call in a thread beside the event loop (`gevent.get_hub().threadpool`), or in a "
+            "spooler. More async cores would also wait."
         )
     if options.gevent is None and options.complete:
         return (
-            f"{find_it}, and replace it by one that yields while it waits: a library for the loop that uWSGI runs. "
-            "More async cores would wait as well."
+            f"{find_it}, and replace it by a call that yields while it waits, from a library for the event loop that "
+            "uWSGI runs. More async cores would also wait."
         )
     return (
-        f"{find_it}, and make it yield: `gevent-early-monkey-patch` patches Python's own sockets, locks and sleeps "
-        "before the application is imported; a client in C needs a patch of its own (`psycogreen` for psycopg2). More "
-        "async cores would wait as well."
+        f"{find_it}, and make this call yield. `gevent-early-monkey-patch` patches Python's own sockets, locks and "
+        "sleeps before uWSGI imports the application. A client library in C needs a patch of its own (`psycogreen` for "
+        "psycopg2). More async cores would also wait."
     )

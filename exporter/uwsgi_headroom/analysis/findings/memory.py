@@ -41,15 +41,15 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             code="role_takes_memory",
             severity="warning" if count_more_workers(memory) < FEW_WORKERS else "info",
             title=f"uWSGI's {name_role(use)} {'takes' if one else 'take'} more memory than all workers together.",
-            evidence=f"{byte_size(use.resident_bytes)}, where the workers take {byte_size(memory.together)}; "
-            f"{byte_size(memory.available)} are available.",
-            meaning="A router takes memory for each file descriptor that it may open: in containers these may be "
-            "a billion."
+            evidence=f"The {name_role(use)} {'takes' if one else 'take'} {byte_size(use.resident_bytes)}, the workers "
+            f"take {byte_size(memory.together)}; {byte_size(memory.available)} are available.",
+            meaning="A router takes memory for each file descriptor that it is allowed to open. In containers, this "
+            "limit may be a billion."
             if use.role == "router"
-            else "The memory that it takes is not available to workers.",
-            change="Set `max-fd` to the connections that the router is to hold, such as 100000."
+            else f"The workers cannot use the memory that the {name_role(use)} {'takes' if one else 'take'}.",
+            change="Set `max-fd` to the number of connections that the router needs, such as 100000."
             if use.role == "router"
-            else f"Find what the {name_role(use)} {'keeps' if one else 'keep'}.",
+            else f"Find out what the {name_role(use)} {'keeps' if one else 'keep'} in memory.",
         )
 
 
@@ -68,9 +68,9 @@ def _headroom(figures: Figures) -> Iterator[Finding]:
         f"{place}.",
         meaning="When memory runs out, the kernel kills a process, most likely a worker, and its requests are lost."
         if scarce
-        else "More `processes` would not fit if load grows.",
-        change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, workers share what the "
-        "application loads at its start.",
+        else "If load grows, there is no memory for more `processes`.",
+        change=f"{_more_memory(memory)} before you add `processes`. Without `lazy-apps`, the workers share the memory "
+        "of everything that the application loads at its start.",
     )
 
 
@@ -118,9 +118,10 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         evidence=f"{worst.open_fds} of {worst.most_fds} are open in worker {worst.worker_id} "
         f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); "
         f"{counted(len(near), 'worker')} of {len(figures.server.workers)} above {percent(NEAR_DESCRIPTORS)}.",
-        meaning="Each connection and each open file takes one. Without a free descriptor, a worker accepts no request, "
-        "and the application gets `Too many open files` when it opens a file or a connection.",
+        meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
+        "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
-        change=f"See what is open with `ls -l /proc/{worst.pid or 'PID'}/fd`: a number that only grows is a leak. If "
-        f"the worker needs all of them, raise `max-fd` from {worst.most_fds} (and LimitNOFILE of its service manager).",
+        change=f"See with `ls -l /proc/{worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
+        f"this is a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
+        "LimitNOFILE of its service manager).",
     )

@@ -34,7 +34,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         title=_title(objective, objective.windows[-1]),
         evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests; in "
         f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
-        meaning=f"The error budget burns {mean_count(rates[-1])} times as fast as it may: a month's lasts "
+        meaning="The error budget is the share of requests that may miss the objective. The budget is used up "
+        f"{mean_count(rates[-1])} times as fast as the objective permits: the budget of a month lasts "
         f"{duration(30 * 86400 / rates[-1])}.",
         change=_advise(figures, objective.windows[0]),
     )
@@ -92,23 +93,23 @@ def _advise(figures: Figures, burn: Burn) -> str:
     most = reasons[0] if reasons else "slow"
     if most == "waited":
         return (
-            "Do what the finding about the listen queue says, or the one about what keeps the threads busy: once in "
-            "service, the requests were quick enough. A longer `listen` would make them wait longer."
+            "Do what the finding about the listen queue says, or the finding about busy threads. Without the wait in "
+            "the listen queue, the requests were fast enough. A larger `listen` would make requests wait longer."
         )
     if most == "refused":
         return "Do what the finding about the full listen queue says: no thread was free in time."
     if most == "lost":
         if figures.window.harakiris:
             return (
-                "Do what the finding about `harakiri` says, and find out what the killed requests were waiting for: "
-                f"`harakiri` killed {counted(figures.window.harakiris, 'worker')} in the last "
-                f"{duration(figures.window.seconds)}, with the requests in service there."
+                "Do what the finding about `harakiri` says, and find out what the killed requests waited for: in the "
+                f"last {duration(figures.window.seconds)}, `harakiri` killed "
+                f"{counted(figures.window.harakiris, 'worker')} and all requests in service there."
             )
         return (
             "Read in uWSGI's log why workers exited while they served requests, and do what the finding about lost "
             "requests says."
         )
     return (
-        "Do what the finding about threads, interpreters, CPU or a backend says: most of these requests were slow in "
-        "service. If there is no such finding, see what the slow requests wait for."
+        "Do what the finding about threads, interpreters, CPU or a backend says: most requests that missed the "
+        "objective were slow in service. If no finding is about these, see what the slow requests wait for."
     )

@@ -43,12 +43,18 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
         title=f"The cache {names[0]} is full."
         if len(names) == 1
         else f"The caches {listed(names, MOST_NAMED)} are full.",
-        evidence=f"{'At most ' if options.purging_caches else ''}{counted(refused, 'item')} found no room in the last "
-        f"{duration(figures.window.seconds)}; {'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
-        meaning="uWSGI does not store an item for which there is no room, so the application makes it again each time."
-        + ("" if is_sure else " With `purge_lru` it drops an old item instead; whether that is set is not known here."),
-        change="Raise `items` of the cache (and `blocks`, if its items take several), let its items expire, or set "
-        "`purge_lru=1`, which drops the item that was used least recently instead.",
+        evidence=f"In the last {duration(figures.window.seconds)}, the cache had no room for "
+        f"{'at most ' if options.purging_caches else ''}{counted(refused, 'item')}; "
+        f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
+        meaning="uWSGI does not store an item for which there is no room, so the application computes this item again "
+        "each time."
+        + (
+            ""
+            if is_sure
+            else " With `purge_lru`, uWSGI drops an old item instead. Whether `purge_lru` is set is not known."
+        ),
+        change="Raise `items` of the cache (and `blocks`, if an item takes several blocks), or let items expire. Or "
+        "set `purge_lru=1`: uWSGI then drops the item that was used least recently.",
     )
 
 
@@ -88,10 +94,10 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         evidence=f"{counted(waiting, 'task')} in {listed([spooler.directory for spooler in behind], MOST_NAMED)}"
         f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {counted(done, 'task')} processed in "
         f"{duration(window.seconds)} by {processes:,} {'process' if processes == 1 else 'processes'}"
-        + (f"; the last one waits {duration(seconds)} at this rate." if seconds is not None else "."),
-        meaning="Tasks are files in this directory until they are processed; requests go on as before.",
-        change="Raise `spooler-processes`, or make the tasks shorter. A task that returns `SPOOL_RETRY`, or raises, "
-        "stays and is tried again: uWSGI's log names it."
+        + (f"; at this rate, the last task waits {duration(seconds)}." if seconds is not None else "."),
+        meaning="Each task is a file in this directory until it is processed. Requests are not affected.",
+        change="Raise `spooler-processes`, or make the tasks shorter. If a task returns `SPOOL_RETRY` or raises an "
+        "exception, the spooler tries it again: uWSGI's log names such a task."
         if falls_behind
         else "",
     )
@@ -115,8 +121,8 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
         + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
         f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
-        change="Read in the emperor's log why a vassal exits when it starts, and correct that. The emperor starts the "
-        "vassal at its next attempt.",
+        change="Read in the emperor's log why a vassal exits when it starts, and correct the cause. The emperor starts "
+        "the vassal at its next attempt.",
     )
 
 

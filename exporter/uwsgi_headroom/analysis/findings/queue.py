@@ -42,7 +42,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{backlog.reason}.",
-                meaning="Requests that wait in this queue are not visible: uWSGI itself reports 0.",
+                meaning="Nobody sees requests that wait in this queue: for such a queue, uWSGI itself always reports "
+                "0.",
             )
 
 
@@ -66,11 +67,12 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; "
         f"{counted(dropped, 'packet')} dropped in the last {duration(figures.window.seconds)}, over all programs of "
         "the network namespace.",
-        meaning="While the table is full, the kernel drops the first packet of each new connection. It is sent again "
-        "after one second, and then after two: clients wait, and so do connections to backends. Entries of closed "
-        "connections stay for two minutes.",
-        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`; keep "
-        "connections open (keep-alive) instead of making new ones, or do not track these (NOTRACK).",
+        meaning="While the table is full, the kernel drops the first packet of each new connection. Clients send this "
+        "packet again after one second, and then after two. New connections to backends also wait. Entries of closed "
+        "connections stay in the table for two minutes.",
+        change=f"Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={2 * tracked.most}`. You can "
+        "also keep connections open (keep-alive), so that there are fewer new connections, or exclude them from "
+        "tracking (NOTRACK).",
     )
 
 
@@ -88,8 +90,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         counted_ = _count_drops(window)
         title = f"Clients are turned away at {name}, whose listen queue is full."
         meaning = (
-            "A client whose connection is dropped tries again after one second, and then after two: it gets a late "
-            "answer, or none."
+            "If the kernel drops a connection, the client tries again after one second, and then after two. The client "
+            "gets its answer late, or not at all."
         )
     else:
         counted_ = "refusals at a UNIX socket are not counted"
@@ -99,7 +101,8 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"At its limit of {backlog.limit} for {percent(full)} of the last {duration(window.seconds)}, "
+        evidence=f"The queue was at its limit of {backlog.limit} for {percent(full)} of the last "
+        f"{duration(window.seconds)}, "
         f"{in_queue(mean, backlog.limit)} waiting on average, {in_queue(backlog.queue or 0, backlog.limit)} now; "
         f"{counted_}.",
         meaning=meaning,
@@ -128,7 +131,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         title=f"The listen queue of {name} is filling.",
         evidence=f"{percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of {backlog.limit} "
         f"connections, {backlog.queue} now.",
-        meaning="When it is full, clients are refused (UNIX) or left to try again (TCP).",
+        meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
+        "to try again.",
         **_add_to_queue(figures, backlog)._asdict(),
     )
 
@@ -152,7 +156,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     smaller."""
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
-        how = f"raise `listen`, and net.core.somaxconn, which it may not exceed (the limit now is {backlog.limit})"
+        how = f"raise `listen` and net.core.somaxconn, which limits `listen` (the limit now is {backlog.limit})"
     elif backlog.limit < somaxconn:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
     else:
@@ -189,6 +193,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         severity="critical" if waiting == "severe" and not reloaded else "warning",
         title=title,
         evidence=evidence,
-        meaning="Users wait for the sum of both. uWSGI's own response times do not include the wait in the queue.",
+        meaning="Users wait for the sum of the wait in the queue and the time in service. uWSGI's own response times "
+        "do not include the wait in the queue.",
         **advise_capacity(figures)._asdict(),
     )

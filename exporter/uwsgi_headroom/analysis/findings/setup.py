@@ -26,9 +26,10 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="workers_share_one_cpu",
             severity="warning" if _is_busy(figures) else "info",
             title=f"{sharing} workers are pinned to one CPU together with another worker.",
-            evidence="Their affinity masks have one CPU each, which another worker's mask has, too.",
-            meaning="They wait for one another even if other CPUs are idle.",
-            change="Remove `cpu-affinity`, or keep processes x CPUs each at or below the number of CPUs. "
+            evidence="The affinity mask of each of these workers has only one CPU, and another worker has the same "
+            "CPU.",
+            meaning="These workers wait for one another even if other CPUs are idle.",
+            change="Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. "
             "In a container, uWSGI counts the host's CPUs, not the container's.",
         )
     if figures.server.processes_off:
@@ -37,15 +38,15 @@ def find(figures: Figures) -> Iterator[Finding]:
             severity="info",
             title="CPU, memory and affinity of the workers are not visible.",
             evidence=f"{figures.server.processes_off}.",
-            meaning="Interpreter load, CPU headroom and the cost of unevenness are unknown.",
+            meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
         )
     if figures.configured is None:
         yield Finding(
             code="no_threads",
             severity="info",
             title="uWSGI does not report its threads.",
-            evidence="Its stats do not list its threads: `stats-no-cores` is set.",
-            meaning="Busy threads, capacity and the age of requests are unknown.",
+            evidence="uWSGI's stats do not list the threads: `stats-no-cores` is set.",
+            meaning="The number of busy threads, the capacity and the age of requests are therefore unknown.",
             change="Remove `stats-no-cores`, unless the stats document is very large.",
         )
     if figures.server.document_bytes > UNIX_SOCKET_ROOM:
@@ -53,17 +54,21 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="large_document",
             severity="info",
             title="The stats document is larger than a UNIX socket holds.",
-            evidence=f"{figures.server.document_bytes // 1000} kB, where {UNIX_SOCKET_ROOM // 1000} kB fit.",
-            meaning="A reader that stops in the middle stops uWSGI's master as well: no respawns, no reloads.",
-            change="Set `stats-minified` and `stats-no-metrics`, or serve `stats` on 127.0.0.1, where 4 MB fit.",
+            evidence=f"The document has {figures.server.document_bytes // 1000} kB, and a UNIX socket holds "
+            f"{UNIX_SOCKET_ROOM // 1000} kB.",
+            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader: it "
+            "does not respawn workers or reload uWSGI.",
+            change="Set `stats-minified` and `stats-no-metrics`. Or serve `stats` on 127.0.0.1: a TCP socket holds 4 "
+            "MB.",
         )
     if figures.server.thunder_lock and (figures.configured or 0) > len(figures.server.workers):
         yield Finding(
             code="thunder_lock",
             severity="info",
             title="`thunder-lock` is on.",
-            evidence="uWSGI has a lock of that name.",
-            meaning="It makes shares exactly even; with threads it was measured to cost a tenth of the throughput.",
+            evidence="uWSGI has a lock with the name of this option.",
+            meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, "
+            "`thunder-lock` cost a tenth of the throughput.",
             change="Turn `thunder-lock` off under load, and compare throughput and response time.",
         )
     yield from _settings(figures)

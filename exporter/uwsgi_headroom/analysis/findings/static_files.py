@@ -39,9 +39,9 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="warning" if waits else "info",
         title="Most requests are static files, which uWSGI's workers serve themselves.",
         evidence=f"{percent(files / requests)} of {counted(requests, 'request')}"
-        + ("" if held is None else f"; they hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
+        + ("" if held is None else f"; static files hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
         + f"; {waiting_clause(figures.flow)}.",
-        meaning="uWSGI does not measure their time: "
+        meaning="uWSGI does not measure the time of static files: "
         + (
             f"response times are those of the {counted(others, 'other request')}."
             if others
@@ -50,8 +50,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         clause="static files hold the threads" if waits else "",
         change=""
         if few_threads
-        else "Let the web server in front serve the files, or set `offload-threads` to 2: these threads then send the "
-        "files, and a client that reads slowly holds no worker's thread.",
+        else "Let the web server in front serve the files. Or set `offload-threads` to 2: offload threads then send "
+        "the files, and a client that reads slowly holds no thread of a worker.",
         settings=() if few_threads else (("offload-threads", 2),),
     )
 

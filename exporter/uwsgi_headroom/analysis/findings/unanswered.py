@@ -31,11 +31,12 @@ def find(figures: Figures) -> Iterator[Finding]:
         severity="critical",
         title="uWSGI closes requests at once, without an answer: no application gets them.",
         evidence=f"At least {unanswered} of {counted(requests, 'request')} in the last "
-        f"{duration(figures.window.seconds)}: uWSGI sent no answer to their clients, counted no exception, and spent "
-        f"less than {duration(INSTANT)} on each on average.",
-        meaning="Clients get a closed connection, or status 502 from the web server. uWSGI does this if the "
-        "plugin of its modifier is not loaded.",
-        change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 is Python, 5 Perl, 14 PHP) with "
+        f"{duration(figures.window.seconds)}: uWSGI sent no answer, counted no exception, and spent less than "
+        f"{duration(INSTANT)} on a request on average.",
+        meaning="Clients get a closed connection, or status 502 from the web server. uWSGI closes a request at once if "
+        "the plugin for its modifier is not loaded.",
+        change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 for Python, 5 for Perl, 14 for "
+        "PHP) with "
         f"the `plugins` that uWSGI loads. {see_log(figures.server, 'the modifier that is unavailable', CAUSES)}",
     )
 

@@ -74,11 +74,11 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="waits_not_known",
         severity="info",
-        title="It is not known what the threads wait for, nor whether more threads would help.",
+        title="What the threads wait for is not known, so more threads may not help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
-        meaning="More threads help requests that wait for a backend with room to spare. For one lock, a full backend "
-        "or slow clients, more threads would only wait as well.",
-        change=f"To see it permanently: {remedy}." if remedy else "",
+        meaning="More threads help if requests wait for a backend that can take more requests at once. If requests "
+        "wait for one lock, for a full backend or for slow clients, more threads only wait, too.",
+        change=f"To see permanently what the threads wait for: {remedy}." if remedy else "",
     )
 
 
@@ -105,14 +105,14 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         code="output_blocked",
         severity="critical" if stands else "warning",
         title=f"Workers are blocked writing to a pipe (their {what}).",
-        evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} threads in service are in a write to it, "
-        f"and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
+        evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} threads in service wait to write to the "
+        f"pipe, and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
         f"{figures.flow.requests} requests were completed.",
-        meaning="A pipe holds 64 KB by default. Once it is full, each write to it waits until the program at its "
-        "other end reads, as log collectors and service managers do.",
+        meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
+        "end (a log collector or the service manager) reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names it. "
-        "If that is not possible, write the log to a file (`logto`), and log less.",
+        change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names this "
+        "program. If the program cannot read, write the log to a file (`logto`), and log less.",
     )
 
 
@@ -128,9 +128,10 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         severity="warning" if waits.shared >= LEAST_SHARED else "info",
         title=f"Workers share one connection to {largest.address}{others}.",
         evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
-        f"{mean_count(waits.shared)} threads wait for an answer over it on average{_each(waits, 'backend')}.",
-        meaning="It was opened before uWSGI forked the workers. Their requests wait for each other at the other end, "
-        "and a worker may read the answer of another one.",
+        f"{mean_count(waits.shared)} threads wait for an answer over this connection on "
+        f"average{_each(waits, 'backend')}.",
+        meaning="The application opened the connection before uWSGI forked the workers. Requests of all these workers "
+        "wait for each other, and a worker may read the answer to another worker's request.",
         clause=f"the workers share one connection to {largest.address}" if is_cause else "",
         change="Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set "
         "`lazy-apps`.",
@@ -146,13 +147,13 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
         title="Threads wait for slow clients.",
-        evidence=f"{mean_count(threads)} of {mean_threads(available)} threads on average; "
-        f"{percent(waits.share('client'))} of "
-        f"the threads' time goes into sending to clients and receiving from them{_each(waits, 'client')}.",
-        meaning="A thread that waits for a client serves no other request; a few slow clients can take all of them.",
+        evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: threads "
+        f"spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
+        f"them{_each(waits, 'client')}.",
+        meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
         clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
-        change="Let the web server in front buffer requests and responses, as nginx does by default: more threads "
-        "would only be taken as well.",
+        change="Let the web server in front buffer requests and responses, as nginx does by default. Slow clients "
+        "would also hold more threads.",
     )
 
 
@@ -173,15 +174,16 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if is_file
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
-        f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
+        f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: only one at a time can run the code that holds the lock.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for the lock of one file"
         if is_file
         else "the threads wait for a lock of the application",
-        change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the one inside does. "
-        f"If this began with a deploy, roll it back. Then hold the lock for less time. {_who_waits(figures.lock)}",
+        change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the thread that holds "
+        "the lock does. If the problem began with a deploy, roll the deploy back. Then hold the lock for less time. "
+        f"{_who_waits(figures.lock)}",
     )
 
 
@@ -192,15 +194,15 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, {size} others of it do not, no more and no fewer: they "
-        f"wait for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait on average, "
+        evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait "
+        f"for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait for the lock on average, "
         f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
-        meaning=f"{size} requests of a worker work at once, the others wait: pools of connections, as those of "
-        "SQLAlchemy and of HTTP clients, let so many through at a time. More threads would wait as well.",
+        meaning=f"Only {size} requests of a worker work at once, and the other requests wait. Pools of connections, "
+        "such as those of SQLAlchemy and of HTTP clients, have this effect. More threads would also wait.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
-        change=f"Raise the pool from {size} to the {threads} `threads` of a worker (SQLAlchemy: `pool_size` and "
-        f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections and is not "
-        "slower with them; else make what requests do with a connection shorter.",
+        change=f"Raise the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: `pool_size` and "
+        f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections without getting "
+        "slower. Otherwise, let requests hold a connection for less time.",
     )
 
 
@@ -214,12 +216,12 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Requests sleep, try something again, and sleep again.",
         evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
         f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
-        meaning="Something takes one request at a time, and the others look again and again whether it is free: a "
-        "SQLite file that another request writes to, a lock file, a lock in Redis, a rate limit. The kernel does not "
-        "know of it. Or a request waits for news, as an event stream does.",
+        meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
+        "file, a lock in Redis or a rate limit. Waiting requests sleep, and check again and again whether it is free. "
+        "Event streams, which wait for news, also sleep and check again.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
-        change=f"Find the line that sleeps with {show_calls(figures.server)}: make what it waits for shorter, or do "
-        "it without. More threads or processes would only try more often.",
+        change=f"Find the line that sleeps with {show_calls(figures.server)}. Shorten the wait at this line, or avoid "
+        "this wait. More threads or processes would only try more often.",
     )
 
 
@@ -233,20 +235,20 @@ def _describe_lock(lock: LockFigures | None) -> str:
     """How much a lock is used and what it permits, as a sentence; empty if that is not known."""
     if lock is None or not lock.is_known:
         return ""
-    where = " in the worker that uses it most" if lock.scope == "worker" else ""
+    where = " in the worker that uses the lock most" if lock.scope == "worker" else ""
     most = rate(lock.limit)
     if lock.least_limit < lock.limit < lock.most_limit:
         most = f"{rate(lock.least_limit)} to {rate(lock.most_limit)}"
-    return f" It is held for {percent(lock.hottest)} of the time{where}, and permits {most} at most."
+    return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. The lock permits {most} at most."
 
 
 def _who_waits(lock: LockFigures | None) -> str:
     """What more threads and processes would do, as a sentence."""
     if lock is None:
-        return "More threads would wait for the same lock; more `processes` help if each has a lock of its own."
+        return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
     if lock.scope == "file":
-        return "All processes use this lock, that of a file: more threads or processes would wait for it as well."
-    return "More threads would wait for the same lock; more `processes` help, because each has a lock of its own."
+        return "All processes use the lock of this one file: more threads or processes would also wait for this lock."
+    return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
 
 
 def _held(figures: Figures) -> Iterator[Finding]:
@@ -262,19 +264,19 @@ def _held(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="interpreter_lock_held",
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
-        title="Threads wait for an interpreter lock whose worker uses little CPU.",
-        evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait, and it uses "
-        f"{worst.interpreter_load:.2f} of a CPU; "
-        f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
+        title="Threads wait for the interpreter lock of a worker that uses little CPU.",
+        evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
+        f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, this wait is "
+        f"{percent(figures.waits.share('interpreter_lock'))} of the threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}.",
-        meaning="The thread that holds the lock waits for something itself. An extension module that does not release "
-        "the lock has this effect.",
+        meaning="The thread that holds the interpreter lock itself waits for something. The usual cause is an "
+        "extension module that does not release the lock.",
         clause="a call that does not compute holds the interpreter lock"
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
         change=f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
-        "it is one of an extension. Until that is solved, more processes help, because each has a lock of its own. "
-        f"{more.change}.",
+        "it is a call of an extension module. Until you have solved this, more processes help, because each process "
+        f"has its own interpreter lock. {more.change}.",
         settings=more.settings,
     )
 
@@ -305,8 +307,8 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         severity="warning" if hanging else "info",
         title=f"Requests wait for {what}." if hanging else f"Most of the {slots}' time is spent waiting for {what}.",
         evidence=f"{_by_destination(waits, available, slots)}.",
-        meaning="Such requests hold a thread and no CPU."
-        + ("" if hanging else " A backend that is slow and one that is full look the same until the load changes."),
+        meaning="A request that waits for a backend holds a thread, but uses no CPU."
+        + ("" if hanging else " A slow backend and a full backend look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )
@@ -323,8 +325,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
         evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
-        meaning="A backend with room to spare takes no longer with more requests in it. In this pool, requests wait "
-        "for each other.",
+        meaning="If a backend has free capacity, more requests at once do not make it slower. In this backend, "
+        "requests wait for each other.",
         clause=explained.cause,
         change=explained.change,
     )
@@ -333,9 +335,9 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
 def _compare(saturation: Saturation) -> str:
     """What shows that a backend is saturated, as a sentence."""
     return (
-        f"At {rate(saturation.low)} it had {mean_count(saturation.few)} requests in it at once, and took "
-        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, {mean_count(saturation.many)} and "
-        f"{duration(saturation.many_seconds)}."
+        f"At {rate(saturation.low)}, the backend had {mean_count(saturation.few)} requests at once and took "
+        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, it had "
+        f"{mean_count(saturation.many)} requests at once and took {duration(saturation.many_seconds)} for each."
     )
 
 
@@ -371,9 +373,9 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; "
         f"{mean_count(worst.concurrency or 0)} "
         f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
-        meaning="They compute in a library that releases the lock, as compression and numpy do. The CPU use alone "
-        "would look like a saturated interpreter.",
-        change="Add CPUs rather than `processes` for such work.",
+        meaning="The threads compute in a library that releases the interpreter lock, such as numpy or a compression "
+        "library. The interpreter is therefore not saturated, although the worker uses much CPU.",
+        change="If you need more capacity for such work, add CPUs, not `processes`.",
     )
 
 

@@ -94,16 +94,16 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         evidence=f"{repeated(window.harakiris).capitalize()} in the last {duration(window.seconds)}, with at least "
         f"{counted(lost, 'request')} in service"
         + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
-        meaning="All requests in that worker are lost, and no counter includes them."
+        meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
-            " With `threads` a worker has one timer, which every other request resets: a slow request may run on "
-            "unnoticed, and if the timer fires, all requests of the worker are lost."
+            " With `threads`, a worker has only one timer, and every other request of the worker resets it. A slow "
+            "request may therefore run longer than `harakiri`. If the timer fires, all requests of the worker are lost."
             if threads
             else ""
         ),
-        clause="requests that `harakiri` ends hold the threads until then" if killed_fill_threads(figures) else "",
-        change=f"Find the request in uWSGI's log, at `HARAKIRI`{_how_to_read(figures)}; then set timeouts on what it "
-        "calls, or raise `harakiri` if it is meant to take so long.",
+        clause="slow requests hold the threads until `harakiri` kills them" if killed_fill_threads(figures) else "",
+        change=f"Find the slow request in uWSGI's log, in lines with `HARAKIRI`{_how_to_read(figures)}. Then set "
+        "timeouts on the calls that this request makes. If the request takes so long on purpose, raise `harakiri`.",
     )
 
 
@@ -136,8 +136,8 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             else "Raise the memory limit of the cgroup (MemoryMax, --memory, resources.limits.memory) if it has one, "
             "or add memory to the host"
         )
-        + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss` so that they are "
-        f"replaced between two requests.{_say_too_young(figures, number)}",
+        + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss`: uWSGI then replaces a "
+        f"large worker between two requests.{_say_too_young(figures, number)}",
     )
 
 
@@ -147,8 +147,8 @@ def _say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        f" Set `min-worker-lifetime` to 0 as well: uWSGI replaces no worker that is younger than that ({least} s), and "
-        f"these exit after {duration(life)} on average."
+        f" Also set `min-worker-lifetime` to 0: uWSGI replaces no worker that is younger than `min-worker-lifetime` "
+        f"({least} s), and these workers exit after {duration(life)} on average."
     )
 
 
@@ -179,15 +179,16 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
         evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}, "
         f"with at least {counted(lost, 'request')} in service: {_part_of(figures, lost)} of all.",
         meaning=(
-            "Without `die-on-term`, SIGTERM does not stop uWSGI. It makes uWSGI reload, and the requests in service "
-            "are lost. SIGHUP lets uWSGI complete its requests first"
+            "Without `die-on-term`, SIGTERM does not stop uWSGI. SIGTERM makes uWSGI reload, and the requests in "
+            "service are lost. SIGHUP makes uWSGI complete its requests before it reloads"
             if by_signal
             else "A reload waits for requests"
         )
         + f", for {mercy or DEFAULT_MERCY} s at most (`worker-reload-mercy`).",
-        change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI, and reload with SIGHUP."
+        change="Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI. Send SIGHUP to reload uWSGI."
         if by_signal
-        else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the longest request.",
+        else f"Raise `worker-reload-mercy`{_set_to(figures, 'worker_reload_mercy', ' s')} above the time of the "
+        "longest request.",
     )
 
 
@@ -207,8 +208,10 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         evidence=f"{numbered('Worker', ended)}: at least {counted(lost, 'request')} in the last "
         f"{duration(figures.window.seconds)}, not by `harakiri`, and the requests were never finished: "
         f"{_part_of(figures, lost)} of all."
-        + (f" In all, workers ended {counted(ends, 'time')}; no option of uWSGI explains it." if ends > lost else ""),
-        meaning="They crashed, exited, or were killed (by the kernel, when memory is short).",
+        + (
+            f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this." if ends > lost else ""
+        ),
+        meaning="The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
         change=_see_why(figures),
     )
 
@@ -237,10 +240,11 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
             f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers"
             + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
-            meaning="Every respawn loads the application again, and capacity is smaller meanwhile.",
+            meaning="After every restart, the worker loads the application again. Until the application is loaded, the "
+            "worker serves no request.",
             change=see_log(
                 figures.server,
-                "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
+                "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
                 ENDS,
             ),
         )
@@ -257,10 +261,10 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             title="Workers were restarted.",
             evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])}: {repeated(respawns)} in the "
             f"last {duration(window.seconds)}" + (f", each after {duration(seconds)} on average." if short else "."),
-            meaning="They were replaced as in a reload of the workers, and no request was lost."
+            meaning="uWSGI replaced the workers as in a reload of the workers, and no request was lost."
             if are_reloaded(figures, ended)
-            else f"A worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
-            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')} is replaced, and so is one that exits.",
+            else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
+            f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
             change="Raise `max-requests`: a worker serves for less than a minute." if short else "",
         )
 
@@ -302,14 +306,15 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title=f"Workers are replaced too often: `max-requests` is {most}.",
-        evidence=f"Each after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
+        evidence=f"Each worker is replaced after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
         f"{duration(window.seconds)}; "
         + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
         + f"{waiting_clause(figures.flow)}.",
-        meaning="uWSGI replaces a worker after that many requests, once it is as old as `min-worker-lifetime` "
-        f"({_min_lifetime(figures)} s), and spawns no more than a few a second.",
+        meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, if the worker is at least as old as "
+        f"`min-worker-lifetime` ({_min_lifetime(figures)} s). uWSGI spawns only a few workers per second.",
         clause="workers are replaced too often",
-        change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or leave it out.",
+        change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or remove "
+        "`max-requests`.",
         settings=(("max-requests", enough),),
     )
 
@@ -344,8 +349,8 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
         + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
         + f"; {waiting_clause(figures.flow)}.",
-        meaning="Workers that started together and share the requests evenly also restart together, again and again: "
-        "requests wait until the first of them has loaded the application.",
+        meaning="Workers that start together and share the requests evenly also restart together, again and again. "
+        "At each restart, requests wait until the first worker has loaded the application.",
         clause="all workers reach `max-requests` together",
         **_stagger(figures, most, served)._asdict(),
     )
@@ -360,21 +365,21 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     if version and version < MAX_REQUESTS_DELTA:
         return Advice(
             "Update uWSGI to 2.0.29, and set `max-requests-delta`, which restarts each worker after a different number "
-            "of requests; until then, raise `max-requests`, so that it happens less often."
+            "of requests. Until you update uWSGI, raise `max-requests`, so that the workers restart less often."
         )
     if served > most:
         enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
         delta = max(1, enough // workers)
         return Advice(
-            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. Now all workers are replaced "
-            f"once they are as old as `min-worker-lifetime` ({_min_lifetime(figures)} s), since they reach {most} "
-            "requests before that.",
+            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. With the present setting, all "
+            f"workers complete {most} requests before they are {_min_lifetime(figures)} s old (`min-worker-lifetime`). "
+            "uWSGI then replaces all of them at this age.",
             (("max-requests", enough), ("max-requests-delta", delta)),
         )
     now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
     what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
     return Advice(
-        f"{what} to {delta}: each worker then ends after {delta} requests more than the one before it.",
+        f"{what} to {delta}: each worker then ends after {delta} requests more than the worker before it.",
         (("max-requests-delta", delta),),
     )
 
@@ -406,9 +411,9 @@ def _find_leak(figures: Figures) -> _Leak | None:
 
 def _describe_leak(figures: Figures, leak: _Leak) -> str:
     return (
-        f"At least {byte_size(round(leak.each))} a request, summed over {leak.processes:,} processes of "
-        f"{counted(len(figures.window.workers), 'worker')}; each is replaced after {duration(leak.life)} on average, "
-        f"above {leak.limit} MB"
+        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
+        f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
+        f"on average, above {leak.limit} MB"
     )
 
 
@@ -422,10 +427,11 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         title="Workers are replaced too often: the application's memory grows with every request.",
         evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
         f"{waiting_clause(figures.flow)}.",
-        meaning="Each worker soon reaches `reload-on-rss`, and the next one has to load the application first.",
+        meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Find what the application keeps of each request. Until then, raise `reload-on-rss` ({leak.limit} MB) "
-        "as far as the memory allows, so that a worker lives for some minutes.",
+        change=f"Find out what the application keeps in memory after each request. Until you have found the leak, "
+        f"raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
+        "minutes.",
     )
 
 
@@ -442,7 +448,8 @@ def _memory_recycled(figures: Figures) -> Iterator[Finding]:
         title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
         evidence=f"{_describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning="`reload-on-rss` keeps a leak from filling the memory; each such restart loads the application again.",
+        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each restart, a worker has to load "
+        "the application again.",
     )
 
 
@@ -457,9 +464,9 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         severity=_severity(figures, ends),
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
         evidence=f"{numbered('Worker', ended)}: {repeated(ends)} in the last "
-        f"{duration(figures.window.seconds)}; no option of uWSGI explains it.",
-        meaning="Either a chain reload is under way, or the workers crashed, exited, or were killed (by the kernel, "
-        "when memory is short). A request that such a worker was serving is lost.",
+        f"{duration(figures.window.seconds)}, and no uWSGI option explains this.",
+        meaning="Either a chain reload is under way, or the workers crashed, exited, or were killed. The kernel kills "
+        "a process if memory runs out. A request in such a worker is lost.",
         change=_see_why(figures),
     )
 
@@ -490,7 +497,7 @@ def _ended_by(figures: Figures) -> str:
 
 def _how_to_read(figures: Figures) -> str:
     log = figures.server.log
-    return f" (`{log.turn_on}` has it read here)" if log and log.turn_on else ""
+    return f" (`{log.turn_on}` shows these lines here)" if log and log.turn_on else ""
 
 
 def _keep(workers: Sequence[int]) -> str:
