@@ -15,7 +15,7 @@ from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
 from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.words.causes import NO_CAUSE
+from uwsgi_headroom.words.states import NO_CAUSE
 
 
 def _may_happen(kind: Kind, observation: Observation) -> bool:

@@ -124,6 +124,9 @@ STATUSES: Mapping[str, Status] = {
 }
 """The colour in the palette has the same name; `info` has none."""
 
+NO_CAUSE = "none"
+"""The code of a verdict that is about no finding."""
+
 SERVER_STATES: Mapping[str, tuple[str, str]] = {
     "up": ("✓", "up"),
     "stale": ("…", "stale"),

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-NO_CAUSE = "none"
-"""The code of a verdict that is about no finding."""
+from uwsgi_headroom.words.states import NO_CAUSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.lab.series import interleave, run_series
 from uwsgi_headroom.tune.experiment.results import (
     Observed,
     Outcome,
@@ -16,7 +17,6 @@ from uwsgi_headroom.tune.experiment.results import (
     spread,
 )
 from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.series import interleave, run_series
 from uwsgi_headroom.tune.experiment.server import Setup
 from uwsgi_headroom.tune.loads.load import Answers, Load
 
