@@ -12,7 +12,7 @@ from uwsgi_headroom.report.review.balance import review_balance
 from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
-from uwsgi_headroom.report.review.recommendations import Evidence, recommend
+from uwsgi_headroom.report.review.recommendations import Evidence, recommend, review_settings
 from uwsgi_headroom.report.review.sections import (
     MOST_URGENT_FIRST,
     Absent,
@@ -23,7 +23,6 @@ from uwsgi_headroom.report.review.sections import (
     Utilization,
     WhatIfReview,
 )
-from uwsgi_headroom.report.review.settings_review import review_settings
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users

@@ -36,9 +36,15 @@ from uwsgi_headroom.report.columns import (
     WorkerColumns,
     split_cumulative,
 )
-from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
-from uwsgi_headroom.report.sources.selection import SHOWN_KINDS, TimeRange, refuse_too_many, select_servers
+from uwsgi_headroom.report.sources.selection import (
+    SHOWN_KINDS,
+    TimeRange,
+    describe_clock,
+    list_problems,
+    refuse_too_many,
+    select_servers,
+)
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.store.reader import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
