@@ -33,11 +33,11 @@ DOORS: dict[str, str] = {
     "check": "command compare_command failure pids request watching",
     "completion": "scripts",
     "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
-    "discover": "command",
+    "discover": "report",
     "documents": "build deploys history openapi predict response_times schema sentences",
     "history": "code_time destinations hour integrals route_time rows totals window",
     "journal": "events recorder workers",
-    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
+    "kernel": """backlogs cpus facts host identity memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",

@@ -229,8 +229,8 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
 
 def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import command
-    return command.run(options.user)
+        from uwsgi_headroom.discover import report
+    return report.run(options.user)
 
 
 def _review(_line: CommandLine, options: argparse.Namespace) -> int:

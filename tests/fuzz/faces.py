@@ -15,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.fuzz.mutations import tell_story
 from uwsgi_headroom import stats
-from uwsgi_headroom.check.nagios_report import render_report
-from uwsgi_headroom.check.reports import render_json, render_lines, render_list
+from uwsgi_headroom.check.reports import render_json, render_lines, render_list, render_report
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
 from uwsgi_headroom.tune.experiment import run
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.run import MOST_SECONDS, overfull_since

@@ -18,8 +18,7 @@ from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.record import Record
-from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
-from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, explain_window, make_batch
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.connection_table import read_table_once
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
 from uwsgi_headroom.kernel.identity import read_identity
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace

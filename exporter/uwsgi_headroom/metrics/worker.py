@@ -1,4 +1,4 @@
-"""Workers, from uWSGI's own stats, and capacity: how many requests a server can serve at once, and how many it serves now."""
+"""Workers, from uWSGI's own stats, and capacity: how many requests a server can serve at once, and serves now."""
 
 from __future__ import annotations
 

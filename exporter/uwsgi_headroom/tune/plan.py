@@ -10,8 +10,14 @@ from pathlib import Path
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.kernel.memory import read_available_memory
-from uwsgi_headroom.tune.application.access_log import is_path, read_access_log
-from uwsgi_headroom.tune.application.application import Application, list_withheld, load_app, load_ini
+from uwsgi_headroom.tune.application.application import (
+    Application,
+    is_path,
+    list_withheld,
+    load_app,
+    load_ini,
+    read_access_log,
+)
 from uwsgi_headroom.tune.experiment.run import seconds_of
 from uwsgi_headroom.tune.loads.load import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest

@@ -17,10 +17,9 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
-from uwsgi_headroom.uwsgi_log.journal import Journal
 from uwsgi_headroom.uwsgi_log.messages import describe
 from uwsgi_headroom.uwsgi_log.scan import Scanner, Seen, Trouble
-from uwsgi_headroom.uwsgi_log.tail import Tail
+from uwsgi_headroom.uwsgi_log.tail import Journal, Tail
 
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""

@@ -1,7 +1,7 @@
 """Selects what a review is of: servers by name, a range of whole quarters of an hour, a time zone, kinds of events.
 
-The same for every source: a name that is unknown, a wrong time or too much data is refused here, and missing, doubled or
-renamed servers are described, one sentence each.
+The same for every source: a name that is unknown, a wrong time or too much data is refused here, and servers that are
+missing, renamed or recorded twice are described, one sentence each.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ from uwsgi_headroom.documents import Worker
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.top.servers import sort_by_figure
-from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
-from uwsgi_headroom.top.view.scrolling import Page
+from uwsgi_headroom.top.view.figures import UNKNOWN, Page, age, cpu_ranges, number, percent, rate, seconds_of, size
 from uwsgi_headroom.words.formats import mean_count
 from uwsgi_headroom.words.states import WORKERS
 

@@ -17,7 +17,7 @@ from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.experiment.server import Setup, running
