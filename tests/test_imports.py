@@ -51,7 +51,7 @@ DOORS: dict[str, str] = {
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",
-    "watch": """code_watch deploy_sides deploy_watch fleet globbed observation probed retire_command suspend tasks turns
+    "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
     "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
         security.live_config shared_builds""",

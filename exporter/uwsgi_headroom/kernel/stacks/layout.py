@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
-from uwsgi_headroom.kernel.stacks.layout_table import LAYOUTS
+from uwsgi_headroom.kernel.stacks.layout_table import OFFSETS
 from uwsgi_headroom.kernel.waits.elf import read_elf
 from uwsgi_headroom.kernel.waits.memory import read_pieces
 from uwsgi_headroom.kernel.waits.memory_map import find_load_bias, parse_mappings, paths_to_search, read_maps
@@ -69,6 +70,17 @@ class Layout:
     text_wide: int
     """In another compact `str`: the characters."""
 
+
+def _read_offsets(table: str) -> Iterator[tuple[Version, Layout]]:
+    heads, *rows = (line.split() for line in table.strip().splitlines())
+    for place, head in enumerate(heads, 1):
+        major, minor = head.split(".")
+        offsets: Any = {row[0]: None if row[place] == "-" else int(row[place]) for row in rows}
+        yield (int(major), int(minor)), Layout(**offsets)
+
+
+LAYOUTS: Mapping[Version, Layout] = dict(_read_offsets(OFFSETS))
+"""Of the versions that do not say it themselves."""
 
 _TABLE_3_13 = """
     runtime: size finalizing interpreters_head
