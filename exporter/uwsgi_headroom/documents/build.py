@@ -31,6 +31,7 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
@@ -242,17 +243,9 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[i
 
 
 def _build_summary(server: schema.Server) -> schema.Summary:
-    return schema.Summary(
-        name=server.name,
-        address=server.address,
-        path=server.path,
-        state=server.state,
-        error=server.error,
-        age=server.age,
-        kind=server.kind,
-        version=server.version,
-        status=server.status,
-        verdict=server.verdict,
+    return copy_fields(
+        schema.Summary,
+        server,
         headroom=server.headroom.factor if server.headroom else None,
         first=server.headroom.first if server.headroom else None,
         throughput=server.flow.throughput if server.flow else None,
@@ -307,20 +300,15 @@ async def build_journal(
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
-    return schema.Finding(
-        code=finding.code,
-        severity=finding.severity,
-        title=finding.title,
+    return copy_fields(
+        schema.Finding,
+        finding,
         evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
-        meaning=finding.meaning,
-        change=finding.change,
         settings=dict(finding.settings),
-        serves=finding.serves,
         harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
-        of_host=finding.of_host,
     )
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.history.window import CodeWindow, LineUse
 from uwsgi_headroom.record import State
+from uwsgi_headroom.same_fields import copy_fields
 
 MOST_LINES = 20
 """How many lines a document has."""
@@ -72,11 +73,9 @@ def build_code(use: CodeWindow, response_time: float | None) -> Code:
 def _list_lines(use: CodeWindow, response_time: float | None) -> Iterator[CodeLine]:
     for each in use.lines[:MOST_LINES]:
         share = each.looks / use.threads
-        yield CodeLine(
-            function=each.line.function,
-            file=each.line.file,
-            line=each.line.line,
-            callee=each.line.callee,
+        yield copy_fields(
+            CodeLine,
+            each.line,
             samples=each.looks,
             share=share,
             per_request=None if response_time is None else share * response_time,

@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.deploys.usual import DAYS, describe_usual, find_usu
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, explain_window, make_batch
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
@@ -124,28 +125,16 @@ def _build(
         tuple(DeployPart(name=part.name, before=part.before, after=part.after) for part in each[:_MOST_PARTS])
         for each in parts
     )
-    return Deploy(
+    return copy_fields(
+        Deploy,
+        judgement,
         time=time,
         first=first,
         reloads=reloads,
-        status=judgement.status,
         sentence=sentence,
         before=before,
         after=after,
-        changes=tuple(
-            DeployChange(
-                subject=change.subject,
-                before=change.before,
-                after=change.after,
-                low=change.low,
-                high=change.high,
-                state=change.state,
-            )
-            for change in judgement.changes
-        ),
-        bound=judgement.bound,
-        needed=judgement.needed,
-        expected=judgement.expected,
+        changes=tuple(copy_fields(DeployChange, change) for change in judgement.changes),
         is_over=is_over,
         parts=reasons,
         routes=routes,
@@ -270,14 +259,7 @@ async def _find_usual(watch: Watch, now: float, since: float, until: float, judg
         return None
     if usual is None:
         return None
-    return Usual(
-        days=usual.days,
-        mean=usual.mean,
-        low=usual.low,
-        high=usual.high,
-        explains=is_usual(usual, judgement),
-        sentence=describe_usual(usual, judgement),
-    )
+    return copy_fields(Usual, usual, explains=is_usual(usual, judgement), sentence=describe_usual(usual, judgement))
 
 
 _Side = tuple[list[Batch], Side | None]

@@ -9,6 +9,7 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.record import State
 from uwsgi_headroom.record import Waits as WaitsNow
+from uwsgi_headroom.same_fields import copy_fields
 
 
 class WaitState(Struct, frozen=True, kw_only=True):
@@ -82,15 +83,5 @@ def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
         total=waits.total,
         disagreement=waits.disagreement,
         stuck=waits.stuck,
-        destinations=tuple(
-            Destination(
-                state=each.state,
-                name=each.name,
-                address=each.address,
-                threads=each.threads,
-                per_request=each.per_request,
-                connecting=each.connecting,
-            )
-            for each in waits.destinations
-        ),
+        destinations=tuple(copy_fields(Destination, each) for each in waits.destinations),
     )

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis import what_if
 from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction, Resource
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
 
@@ -133,30 +134,22 @@ def _build_settings(predictions: Sequence[what_if.Prediction], measured: what_if
 
 
 def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -> PredictedSetting:
-    return PredictedSetting(
+    return copy_fields(
+        PredictedSetting,
+        prediction,
         setting=str(prediction.setting),
         processes=prediction.setting.processes,
         threads=prediction.setting.threads,
         is_observed=prediction.setting == measured.setting,
-        most_throughput=prediction.most_throughput,
-        limit=prediction.limit,
         loads=tuple(_build_load(at) for at in prediction.at),
-        memory=prediction.memory,
-        fits=prediction.fits,
         memory_sentence=describe_memory(prediction, measured),
     )
 
 
 def _build_load(at: what_if.AtLoad) -> PredictedLoad:
-    return PredictedLoad(
-        load=at.load,
-        throughput=at.throughput,
-        sustained=at.sustained,
-        response_time=at.response_time,
-        p95=at.p95,
-        queue_wait=at.queue_wait,
-        total_time=at.total_time,
-        total_p95=at.total_p95,
+    return copy_fields(
+        PredictedLoad,
+        at,
         threads=at.utilization.threads,
         interpreters=at.utilization.interpreters,
         cpu=at.utilization.cpu,

@@ -30,6 +30,7 @@ from uwsgi_headroom.report.review.utilization import review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
 from uwsgi_headroom.report.review.what_if import review_what_if
 from uwsgi_headroom.report.review.wording import escape_names
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
@@ -54,18 +55,8 @@ def build_review(data: ReviewData) -> Review:
     )
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
-    return Review(
-        since=data.since,
-        until=data.until,
-        time_zone=data.time_zone,
-        source=data.source,
-        partial=data.partial,
-        judgement=judgement,
-        answer=_answer(ordered),
-        services=ordered,
-        quality=quality,
-        problems=data.problems,
-        data=data,
+    return copy_fields(
+        Review, data, judgement=judgement, answer=_answer(ordered), services=ordered, quality=quality, data=data
     )
 
 

@@ -12,6 +12,7 @@ from uwsgi_headroom.report.review.sections import Absent, Curve, CurvePoint, Law
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, throughput_curve
 from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
+from uwsgi_headroom.same_fields import copy_fields
 
 SERVING: tuple[Limit, ...] = LIMITS
 """The limits that bound throughput, those of the headroom: the bound is the load at peak times the headroom. A request
@@ -77,14 +78,4 @@ def _known(values: Column | None, place: int) -> float | None:
 
 
 def _law(law: Usl) -> Law:
-    return Law(
-        rate=law.rate,
-        contention=law.contention,
-        coherency=law.coherency,
-        error=law.error,
-        explained=law.explained,
-        peak=law.peak_concurrency,
-        most_throughput=law.most_throughput,
-        beyond_data=law.beyond_data,
-        notes=law.notes,
-    )
+    return copy_fields(Law, law, peak=law.peak_concurrency)

@@ -18,6 +18,7 @@ from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
 from uwsgi_headroom.report.statistics.regimes import Regimes
+from uwsgi_headroom.same_fields import copy_fields
 
 HORIZON_DAYS = 365
 """The forecast looks so far ahead at most; the statistics shorten it to the length of the history."""
@@ -100,14 +101,11 @@ def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark]
 def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -> LimitForecast:
     zone, crossing = daily.zone, found.crossing
     assert crossing is not None
-    return LimitForecast(
-        direction=found.direction,
-        per_month=found.per_month,
-        per_month_low=found.per_month_low,
-        per_month_high=found.per_month_high,
+    return copy_fields(
+        LimitForecast,
+        found,
         level=found.level_at_busiest,
         since=_noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
-        horizon_days=found.horizon_days,
         fitted=_points(found.fitted_days, zone, found.fitted),
         ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
         steps=_steps(found.regimes, zone),
@@ -116,7 +114,6 @@ def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -
         earliest=_day(crossing.earliest, zone),
         latest=_day(crossing.latest, zone),
         back_test=_back_test(daily, events),
-        notes=found.notes,
     )
 
 
@@ -144,15 +141,7 @@ def _back_test(daily: DailyPeaks, events: Sequence[EventMark]) -> BackTestError 
     found = back_test(daily, events)
     if isinstance(found, Refusal):
         return Absent(reason=found.reason)
-    return BackTestError(
-        days=len(found.days),
-        fitted_days=found.fitted_days,
-        error=found.error,
-        naive_error=found.naive_error,
-        bias=found.bias,
-        inside=found.inside,
-        changed=found.changed,
-    )
+    return copy_fields(BackTestError, found, days=len(found.days))
 
 
 def _noon(day: int, zone: ZoneInfo) -> float:
