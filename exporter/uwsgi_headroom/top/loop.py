@@ -1,13 +1,9 @@
-"""Shows a live screen on a terminal, and one snapshot anywhere else. Needs rich, unlike `start`.
-
-The main loop polls feeds, draws, handles keys and signals, and restores the terminal at the end.
-"""
+"""The main loop: polls feeds, draws, handles keys and signals, and restores the terminal at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
 import time
@@ -16,14 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.top import start
-from uwsgi_headroom.top.feeds import Attached, Feed, close_all, pause_all, resume_all
+from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
 from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.start import exit_status, run_feeds
-from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, detect_capabilities, takes_unicode
-from uwsgi_headroom.top.view.screen import draw, draw_plain, list_keys
+from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, takes_unicode
+from uwsgi_headroom.top.view.screen import draw, list_keys
 from uwsgi_headroom.watch import suspend
 
 _NOTICE_SECONDS = 5.0
@@ -193,43 +187,3 @@ class _Loop:
         resume_all(self._feeds)
         self._poll_now.set()
         self._draw()
-
-
-_PIPE_WIDTH = 120  # columns if the width is unknown
-_UNCUT = 500  # columns of a list, whose lines end with a sentence
-
-
-def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> int:
-    """Run `top` and return its exit status: for a snapshot, 3 if a server could not be read."""
-    navigation = Navigation(interval=interval)
-    if attached.server:
-        navigation = replace(navigation, server=attached.server, chosen=True, view="workers")
-    capabilities = detect_capabilities(os.environ, sys.stdout.fileno()) if sys.stdout.isatty() else None
-    if capabilities and capabilities.addressable and not once:
-        asyncio.run(run(attached.feeds, navigation, capabilities))
-        return 0
-    lines, status = asyncio.run(_snapshot(attached.feeds, navigation, seconds))
-    print("\n".join(lines))  # painted, and so escaped
-    return status
-
-
-async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
-    """Return the lines of a snapshot, and its exit status."""
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
-    painter = Painter(colour=False, styles=False, unicode=takes_unicode(sys.stdout.encoding))
-    asked_for = navigation.server
-    async with run_feeds(feeds, seconds):
-        poller = Poller(feeds)
-        await poller.poll(navigation)
-    model = poller.model
-    listed, shown = [entry.key for entry in model.entries], list_keys(model, navigation)
-    navigation = select_server(navigation, listed, shown, complete=model.complete)
-    if navigation.view == "servers":
-        width = _UNCUT
-    lines = [painter.paint(line, width).rstrip() for line in draw_plain(model, navigation, width, time.time())]
-    if asked_for:
-        states = [model.server.state] if model.server else []
-    else:
-        states = [entry.summary.state for entry in model.entries]
-    # Troubles mean that an exporter has not answered, so that its servers are missing.
-    return lines, UNKNOWN if model.troubles else exit_status(states)

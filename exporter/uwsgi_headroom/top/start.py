@@ -1,6 +1,6 @@
 """Starts `top`: attaches to its arguments, then prints documents as JSON or shows a screen.
 
-Nothing here needs rich, so that `--json` works without it; `loop` does.
+Nothing here needs rich, so that `--json` works without it; `command` does.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def run(
         print_lines(render_json(documents if len(documents) > 1 else documents[0]).splitlines())
         return exit_status(server.state for server in documents)
     try:
-        from uwsgi_headroom.top import loop  # noqa: PLC0415 - needs rich, unlike --json
+        from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
         missing = extras.describe_missing(["rich"])
         raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
-    return loop.main(attached, interval, seconds, once=once)
+    return command.main(attached, interval, seconds, once=once)
 
 
 async def read_documents(attached: Attached, seconds: float) -> list[Server]:

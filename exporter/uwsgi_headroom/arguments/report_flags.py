@@ -1,0 +1,72 @@
+"""The options of `report`."""
+
+from __future__ import annotations
+
+from uwsgi_headroom.arguments.parser import Parser
+from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, parse_range
+
+DESCRIPTION = (
+    "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
+    "what users feel, how the load grows, and what to change. The history is in a Prometheus that scrapes the "
+    "exporter, or in the file that `serve --history` writes. Needs the extra `report`."
+)
+
+
+def add_report_flags(parser: Parser) -> None:
+    """Add the options of `report`."""
+    parser.add_argument("--prometheus", metavar="URL", help="a Prometheus, or another store with its API")
+    parser.add_argument(
+        "--history",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a history file of an exporter. Give one for each machine: servers of one name are then one service",
+    )
+    _add_choice(parser)
+    _add_access(parser)
+
+
+def _add_choice(parser: Parser) -> None:
+    parser.add_argument(
+        "--server", metavar="NAME", action="append", default=[], help="review this server only. May be repeated"
+    )
+    parser.add_argument(
+        "--service", metavar="NAME", action="append", default=[], help="review this service only. May be repeated"
+    )
+    parser.add_argument(
+        "--range",
+        metavar="TIME",
+        type=parse_range,
+        default=DEFAULT_RANGE,
+        help="how much time to review, up to now or to --until, such as 36h, 30d or 12w (default 30d)",
+    )
+    parser.add_argument(
+        "--until",
+        metavar="TIME",
+        help="the end of the range, such as 2026-10-01 or 2026-10-01T12:00 (default: now, or the end of the records)",
+    )
+    parser.add_argument(
+        "--time-zone", metavar="ZONE", help="of days and hours, such as Europe/Berlin (default: that of this machine)"
+    )
+    parser.add_argument("--out", metavar="FILE", default=DEFAULT_OUT, help=f"the file to write (default {DEFAULT_OUT})")
+    parser.add_argument("--format", choices=FORMATS, help="default: by the ending of --out")
+
+
+def _add_access(parser: Parser) -> None:
+    parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user. The URL may name it, too")
+    parser.add_argument(
+        "--prometheus-password-file",
+        metavar="FILE",
+        help="a file with the user's password: a password in an argument would be visible in the process list",
+    )
+    parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
+    parser.add_argument(
+        "--prometheus-header",
+        metavar="NAME:VALUE",
+        action="append",
+        default=[],
+        help="a header for each request, such as 'X-Scope-OrgID: shop'. May be repeated",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="certificates to trust, beside those of the system, in PEM format"
+    )
