@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
-from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
+from uwsgi_headroom.config.yaml_file import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import HttpAccess, basic, bearer
 

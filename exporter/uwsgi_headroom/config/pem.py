@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
-from uwsgi_headroom.config.yaml_nodes import read_file
+from uwsgi_headroom.config.yaml_file import read_file
 from uwsgi_headroom.errors import ConfigError
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}

@@ -5,11 +5,9 @@ in bytes, shares from 0 to 1. An unknown value is null, never 0, and `unknown` g
 any data of a request.
 """
 
-from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
-from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import Code, CodeLine, Route, Waits
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.documents.workers import Worker
 

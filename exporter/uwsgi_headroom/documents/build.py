@@ -18,13 +18,11 @@ from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu,
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
-from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
-from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
-from uwsgi_headroom.documents.waits import build_waits
+from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event

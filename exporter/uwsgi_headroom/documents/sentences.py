@@ -17,11 +17,9 @@ from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.analysis.worker_states import ASYNC
-from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
-from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Finding, Flow, Server
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Code, CodeLine, Destination, Route, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,

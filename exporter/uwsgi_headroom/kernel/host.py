@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
 from uwsgi_headroom.kernel.identity import read_identity
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
@@ -19,7 +19,6 @@ from uwsgi_headroom.kernel.roles import Roles
 from uwsgi_headroom.kernel.setup import SetupReader
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
-from uwsgi_headroom.kernel.throttling import ThrottleCounts
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.record import Backlog, Waiting, is_tcp

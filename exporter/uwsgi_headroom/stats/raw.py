@@ -12,8 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Raw, Struct, field
 
 from uwsgi_headroom.stats.bounds import Count, Name, Whole, begin_part, count_part
-from uwsgi_headroom.stats.emperor_router import Blacklisted, StaticNode, Subscription, Vassal
-from uwsgi_headroom.stats.parts import App, Cache, Cron, Legion, Spooler
+from uwsgi_headroom.stats.parts import App, Blacklisted, Cache, Cron, Legion, Spooler, StaticNode, Subscription, Vassal
 
 # If the wall clock is set back during a request, running_time wraps around 2**64; such a value is unknown, not an
 # error. A float holds microseconds exactly for 285 years, and does not take quadratic time to parse 4,299 digits.
