@@ -208,7 +208,6 @@ def _say_lost(chosen: Sequence[Worker]) -> str:
 
 
 def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
-    """Who serves meanwhile."""
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
     if not rest:

@@ -280,7 +280,6 @@ class Candidates:
 
 
 def list_candidates(line: CommandLine) -> Candidates:
-    """List the candidates of a command line."""
     commands = tuple(_command(name, parser) for name, parser in line.commands.items())
     default = next(command for command in commands if command.name == DEFAULT_COMMAND)
     return Candidates(commands, default.options)

@@ -116,7 +116,6 @@ class _HttpClientFile(YamlNodes):
         return context
 
     def _file_or_text(self, tls: dict[str, yaml.Node], name: str) -> tuple[Path | str, str] | None:
-        """The file or the text, and its line."""
         file = tls.get(f"{name}_file")
         if name in tls and file is not None:
             self._fail(file, f"give one of {name} and {name}_file")

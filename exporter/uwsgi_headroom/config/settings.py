@@ -431,7 +431,6 @@ together, or are no plain texts."""
 
 
 def find_setting(flag: str) -> SettingRow:
-    """Return the setting with this flag."""
     return next(setting for setting in FLAGS if setting.flag == flag)
 
 

@@ -235,7 +235,6 @@ class _File(YamlNodes):
         return assign(Config(), values)
 
     def _section(self, name: str, node: yaml.Node | None) -> dict[str, yaml.Node]:
-        """The keys of a section."""
         if name in _SHORT and isinstance(node, yaml.ScalarNode) and not self._is_null(node):
             keys: dict[str, yaml.Node] = {_SHORT[name]: node}
         else:

@@ -194,7 +194,6 @@ async def build_servers(
 def build_server_list(
     documents: Iterable[schema.Server], clock: Clock, patterns: Iterable[PatternServers] = ()
 ) -> schema.Servers:
-    """Build the list of servers from their documents, with the patterns that found them."""
     documents = list(documents)
     return schema.Servers(
         time=clock.epoch(),

@@ -75,7 +75,6 @@ def find_percentile(section: ResponseTimes | None, share: float) -> Percentile |
 
 
 def build_response_times(figures: Figures) -> ResponseTimes:
-    """Build the section from the figures of a window."""
     return ResponseTimes(
         requests=figures.requests,
         interval=figures.interval,
@@ -84,7 +83,6 @@ def build_response_times(figures: Figures) -> ResponseTimes:
 
 
 def build_objective(figures: ObjectiveFigures, queue_wait: float | None) -> Objective:
-    """Build the section from the judgement of an objective."""
     limit = figures.load_limit
     return Objective(
         threshold=figures.slo.threshold,

@@ -102,7 +102,6 @@ class KeptFiles:
             os.close(self._open.pop(path))
 
     def close(self) -> None:
-        """Close all files."""
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()

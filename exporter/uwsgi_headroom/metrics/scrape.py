@@ -40,7 +40,6 @@ class ObservedServer:
 
     @property
     def worker_totals(self) -> Iterator[tuple[LabelSet, WorkerTotals]]:
-        """The labels and the totals of each worker."""
         return zip((labels for labels, _ in self.workers), self.observation.totals.workers, strict=False)
 
 

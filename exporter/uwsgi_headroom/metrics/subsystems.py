@@ -25,7 +25,6 @@ _CACHE: Table[Cache] = (
 
 
 def cache_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the families of caches."""
     caches = [
         (labels_of(server.observation, name=name), cache)
         for server in scrape.servers
@@ -175,7 +174,6 @@ _VASSAL: Table[Vassal] = (
 
 
 def emperor_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the families of emperors and their vassals."""
     vassals = [
         (labels_of(observation, vassal=name), vassal)
         for observation, emperor in scrape.emperors

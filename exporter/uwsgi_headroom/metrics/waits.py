@@ -95,7 +95,6 @@ def loop_families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def routes_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the family of routes, for every server of the scrape."""
     yield counter(
         "uwsgi_route_busy_thread_seconds_total",
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "

@@ -35,12 +35,10 @@ class Misses(NamedTuple):
     refused: float = 0.0
 
     def plus(self, other: Misses) -> Misses:
-        """The sum."""
         return Misses(*[mine + theirs for mine, theirs in zip(self, other, strict=True)])
 
     @property
     def missed(self) -> float:
-        """All that missed it."""
         return self.slow + self.waited + self.lost + self.refused
 
 

@@ -85,7 +85,6 @@ class _Receiving:
             self.result.set_exception(asyncio.TimeoutError())
 
     def receive(self) -> None:
-        """Receive what has arrived."""
         if self.result.done():  # cancelled in this turn of the loop
             return
         try:

@@ -53,7 +53,6 @@ class HistoryFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     def servers(self) -> list[StoredServer]:

@@ -74,7 +74,6 @@ class Navigation:
 
     @property
     def filter(self) -> str:
-        """The filter of the view."""
         return self.fleet_filter if self.view in LISTS else self.row_filter
 
 

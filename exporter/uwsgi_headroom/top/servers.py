@@ -33,8 +33,6 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScreenModel:
-    """The data on the screen."""
-
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
 
@@ -150,7 +148,6 @@ def grow_tree(entries: Sequence[ServerEntry], family: Family) -> list[Branch]:
 
 
 def vassal_state(vassal: Vassal) -> str:
-    """Return the state of a vassal in one word."""
     states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
     return next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
 

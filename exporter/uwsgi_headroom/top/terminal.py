@@ -123,7 +123,6 @@ class Terminal:
         return self._writer.busy
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show painted lines."""
         if not self._entered:
             return
         changed = [

@@ -88,7 +88,6 @@ class Agreement:
         self._noted_at, self._step = 0.0, 0.0  # the last reading, and the time from the one before
 
     def note(self, reading: Reading) -> None:
-        """Note the facts of a reading."""
         snapshot = reading.snapshot
         if not isinstance(snapshot, Snapshot):
             return

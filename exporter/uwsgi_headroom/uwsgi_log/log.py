@@ -202,7 +202,6 @@ class UwsgiLog:
 
     @property
     def totals(self) -> LogTotals:
-        """The counters."""
         return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
 
 

@@ -121,7 +121,6 @@ class Batches:
         self._numbers = array("f")
 
     def add(self, batch: Batch) -> None:
-        """Add the newest one."""
         self._numbers.extend(nan if value is None else value for value in batch)
 
     def keep(self, number: int) -> None:

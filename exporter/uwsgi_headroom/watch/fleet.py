@@ -196,7 +196,6 @@ class Fleet:
 
     @property
     def health(self) -> ExporterHealth:
-        """The health of the exporter itself."""
         writer = self.writer
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
         return ExporterHealth(self.lag.largest, self.restarts, history, self.reload, self._globbed.patterns)

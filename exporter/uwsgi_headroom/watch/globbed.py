@@ -273,7 +273,6 @@ class GlobbedServers:
 
     @property
     def patterns(self) -> list[PatternServers]:
-        """The number of servers of each pattern."""
         found, expected, missing = Counter[str](), Counter[str](), Counter[str]()
         for path, server in self._servers.items():
             found[server.entry.pattern] += path in self._matched

@@ -184,7 +184,6 @@ class CpuBudget:
 
     @property
     def factor(self) -> float:
-        """The present factor."""
         elapsed = self._monotonic() - self._began
         if elapsed >= PERIOD_SECONDS:
             used = self._spent / elapsed / self._most
@@ -223,7 +222,6 @@ class LoopLag:
         self.note(self._monotonic() - began - seconds)
 
     def note(self, seconds: float) -> None:
-        """Note one lag."""
         self._turn()
         self._largest = max(self._largest, seconds)
 

@@ -211,7 +211,6 @@ class Watch:
         return self._observation(self.reading, figures)
 
     def failed_observation(self, error: ReadError) -> Observation:
-        """Return the observation of a server that failed with this error."""
         return self._observation(error, [])
 
     def _observation(self, outcome: Reading | ReadError, figures: list[Figures]) -> Observation:
@@ -300,7 +299,6 @@ class Watch:
         return now - self._outage[0] if self._outage else float("inf")
 
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
-        """Return the requests by response time in a window."""
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def queue_waits(self, window: Window) -> ResponseTimeWindow | None:

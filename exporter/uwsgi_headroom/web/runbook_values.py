@@ -70,7 +70,6 @@ def _fill(match: re.Match[str], language: str, values: Values) -> str:
 
 
 def used_placeholders(text: str) -> set[str]:
-    """Return the placeholders in a text."""
     return set(PLACEHOLDER.findall(text))
 
 

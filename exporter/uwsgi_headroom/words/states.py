@@ -102,7 +102,6 @@ def list_colours() -> dict[str, Colour]:
 
 
 def find_colour(name: str) -> Colour:
-    """The colour of this name."""
     return list_colours()[name]
 
 

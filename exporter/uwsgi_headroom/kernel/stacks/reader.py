@@ -218,7 +218,6 @@ class StackReader:
         return (running or [oldest])[0].address
 
     def _list_states(self) -> Iterator[_State]:
-        """The states of threads."""
         layout = self._layout
         interpreter = self._follow(self._runtime.address + layout.interpreters_head)
         number = 0

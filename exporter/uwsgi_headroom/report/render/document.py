@@ -23,8 +23,6 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list of sentences."""
-
     items: Sequence[str]
 
 

@@ -18,7 +18,6 @@ LIMIT_MEANINGS: dict[Limit, str] = {
 
 
 def limit_name(limit: str) -> str:
-    """A limit in words."""
     return LIMITS[limit].name
 
 
@@ -52,7 +51,6 @@ def seconds(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A factor."""
     return UNKNOWN if value is None else formats.factor(value)
 
 

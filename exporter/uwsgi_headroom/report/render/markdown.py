@@ -16,7 +16,6 @@ _PARTS = re.compile(r"(`[^`]+`)")
 
 
 def render_markdown(review: Review) -> str:
-    """The document."""
     return "\n".join(_lines(review)).rstrip() + "\n"
 
 

@@ -23,7 +23,6 @@ FEWEST = 100
 
 
 def review_users(peaks: Peaks) -> Users:
-    """The section of a service."""
     service, at_peak = peaks.service, peaks.at_peak
     everything: Chosen = [(server, np.arange(len(server.time))) for server in service.servers]
     return Users(

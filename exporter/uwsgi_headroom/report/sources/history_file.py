@@ -425,7 +425,6 @@ _OF_WORKER = ("requests", "busy", "running", "cpu", "accepting", "lock")
 def _make_server_data(
     columns: _RecordColumns, name: str, service: str, host: str, events: Iterable[EventMark]
 ) -> ServerData:
-    """The server of these columns."""
     get, parts = columns.column, columns.parts
     bounds, by_time = split_cumulative({float(text): get("by_time", text) for text in parts("by_time")})
     levels = columns.last.levels if columns.last else None

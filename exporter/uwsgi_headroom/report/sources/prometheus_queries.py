@@ -285,7 +285,6 @@ class Answers:
             column[first * each : first * each + len(one.values)] = one.values
 
     def of(self, server: ServerSeries) -> ServerAnswers:
-        """The values of one server."""
         own = {query: parts for (name, query), parts in self.values.items() if name == server.name}
         return ServerAnswers(self.quarters, own)
 
@@ -306,7 +305,6 @@ class ServerAnswers:
         return self.values.get(query, {}).get(part, self.unknown())
 
     def parts(self, query: str) -> Sequence[str]:
-        """The parts of a query."""
         return list(self.values.get(query, {}))
 
     def last(self, query: str) -> float | None:
@@ -314,5 +312,4 @@ class ServerAnswers:
         return last_known(self.column(query))
 
     def unknown(self) -> Column:
-        """A column of nan."""
         return np.full(self.quarters, np.nan)

@@ -192,7 +192,6 @@ class Regimes:
 
     @property
     def present(self) -> Regime | None:
-        """The last regime."""
         return self.spans[-1] if self.spans else None
 
 

@@ -34,8 +34,6 @@ _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wi
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the list."""
-
     title: str
     width: int
     rank: int

@@ -27,8 +27,6 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table."""
-
     title: str
     width: int
     value: Value

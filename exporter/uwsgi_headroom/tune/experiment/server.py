@@ -62,8 +62,6 @@ _LISTENS = b"0A"  # the state TCP_LISTEN in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
-
     guarded: Guarded
     port: int
     stats: Path | None

@@ -32,8 +32,6 @@ _AB_MOST_PER_SECOND = 50_000  # ab reserves 32 bytes for each request in advance
 
 @dataclass(frozen=True, slots=True)
 class LoadTool:
-    """How a load is applied."""
-
     name: str
     warm_up: Sequence[str] | None
     """The command of the warm-up; None if `measured` warms up itself, and prints `begin` and the time when the measured

@@ -115,8 +115,6 @@ DEFAULT_QUEUE_LIMIT = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to search."""
-
     present: Variant
     load: Load
     cpus: float
@@ -212,8 +210,6 @@ def describe_errors(errors: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a variant."""
-
     variant: Variant
     number: int
     """Of the round, from 0."""
@@ -231,11 +227,9 @@ class Evidence:
     """One sentence each."""
 
     def add(self, variant: Variant, number: int, outcome: Outcome) -> None:
-        """Keep a run."""
         self.runs.append(Run(variant, number, outcome))
 
     def decide(self, sentence: str) -> None:
-        """Keep a decision."""
         self.decisions.append(sentence)
 
     @property
@@ -244,7 +238,6 @@ class Evidence:
         return list(dict.fromkeys(run.variant for run in self.runs))
 
     def of(self, variant: Variant) -> list[Outcome]:
-        """The outcomes of a variant."""
         return [run.outcome for run in self.runs if run.variant == variant]
 
     def fault(self, variant: Variant) -> str | None:

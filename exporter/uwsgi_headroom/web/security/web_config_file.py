@@ -62,7 +62,6 @@ class TlsConfig:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that it names."""
         return tuple(part for part in (self.cert, self.key, self.client_ca) if isinstance(part, Path))
 
 

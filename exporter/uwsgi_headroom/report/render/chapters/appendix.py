@@ -74,7 +74,6 @@ _DEFINITIONS = (
 
 
 def write(review: Review, zone: ZoneInfo) -> Iterator[Block]:
-    """The chapter."""
     yield Heading("Data quality")
     if review.problems:
         yield Items(review.problems)

@@ -20,7 +20,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     balance = service.balance
     if isinstance(balance, Absent):
         yield absent(balance.reason)

@@ -19,7 +19,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     curve = service.curve
     if isinstance(curve, Absent):
         yield absent(curve.reason)

@@ -21,7 +21,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     time = service.time
     if isinstance(time, Absent):
         yield absent(time.reason)

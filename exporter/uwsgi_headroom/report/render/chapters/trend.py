@@ -27,7 +27,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    """The section of a service."""
     trend = service.trend
     if isinstance(trend, Absent):
         yield absent(trend.reason)

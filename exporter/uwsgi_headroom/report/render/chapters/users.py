@@ -24,7 +24,6 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     users = service.users
     if isinstance(users, Absent):
         yield absent(users.reason)

@@ -36,7 +36,6 @@ CAPTION = (
 
 
 def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    """The section of a service."""
     used = service.utilization
     if isinstance(used, Absent):
         yield absent(used.reason)

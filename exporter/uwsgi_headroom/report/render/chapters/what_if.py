@@ -15,7 +15,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     found = service.what_if
     if isinstance(found, Absent):
         yield absent(found.reason)
