@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from uwsgi_headroom.tune.experiment.chart import draw_bars, draw_lines
+from app.lab.charts import draw_bars, draw_lines
+from uwsgi_headroom.tune.experiment import chart
 from uwsgi_headroom.tune.experiment.results import spread
 
 
@@ -20,6 +21,9 @@ def test_bars(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert {"4x8 & <more>", "8x1", "requests/s", "T $x$", "measured", "published"} <= _texts(tmp_path / "a")
     draw_bars(tmp_path / "c", title="T", unit="u", rows={})
+    draw_bars(tmp_path / "plain", title="T", unit="u", rows=rows)
+    chart.draw_bars(tmp_path / "tuned", title="T", unit="u", rows=rows)
+    assert (tmp_path / "plain").read_bytes() == (tmp_path / "tuned").read_bytes()
     assert "T" in _texts(tmp_path / "c")
 
 
