@@ -39,7 +39,7 @@ DOORS: dict[str, str] = {
     "journal": "events recorder workers",
     "kernel": """backlogs cpus facts host identity memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
-    "metrics": "exposition family",
+    "metrics": "family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
     "routes": "book bounds shape",
@@ -53,7 +53,7 @@ DOORS: dict[str, str] = {
     "uwsgi_log": "log messages",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
-    "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
+    "web": """app connection_slots event_stream host_check http_server listeners security.gate
         security.live_config shared_builds""",
     "words": "colours formats states",
 }

@@ -45,7 +45,7 @@ from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, ObjectiveWatch, OtherPrograms
-from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
+from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer
