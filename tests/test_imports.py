@@ -31,10 +31,10 @@ DOORS: dict[str, str] = {
         findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
-    "completion": "scripts",
     "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_file",
     "discover": "report",
-    "documents": "build deploys history openapi predict response_times schema sentences",
+    "documents": """build deploys emperor_router history openapi predict response_times schema sentences waits what_if
+        workers""",
     "history": "code_time destinations hour integrals route_time rows totals window",
     "journal": "events recorder workers",
     "kernel": """backlogs cpus facts host identity memory namespaces options processes procfs
@@ -44,7 +44,6 @@ DOORS: dict[str, str] = {
     "response_times": "bins queue_waits recorder totals",
     "routes": "book bounds shape",
     "service": "reload systemd",
-    "settings": "command",
     "source": "",
     "stats": "parts server",
     "store": "file reader record retired writer",

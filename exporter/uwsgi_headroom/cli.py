@@ -209,8 +209,8 @@ def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
 
 def _review(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.settings import command
-    return command.run(options.subjects, as_json=options.json)
+        from uwsgi_headroom import review
+    return review.run(options.subjects, as_json=options.json)
 
 
 def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
@@ -226,9 +226,9 @@ def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.completion import scripts
+    from uwsgi_headroom import completion
 
-    return scripts.run(line, options.shell)
+    return completion.run(line, options.shell)
 
 
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {

@@ -22,8 +22,9 @@ from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
-from uwsgi_headroom.documents import Worker, build
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers
 from uwsgi_headroom.source import Http, HttpAccess, parse_address

@@ -21,16 +21,7 @@ from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
-from uwsgi_headroom.documents import (
-    Code,
-    PredictedLoad,
-    PredictedSetting,
-    ResponseTimes,
-    Waits,
-    WhatIf,
-    Worker,
-)
-from uwsgi_headroom.documents.response_times import find_percentile
+from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
@@ -53,6 +44,9 @@ from uwsgi_headroom.documents.sentences import (
     split_request_time,
     write_moment,
 )
+from uwsgi_headroom.documents.waits import Code, Waits
+from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar, cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import (
     amount,

@@ -16,8 +16,7 @@ import msgspec
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
 from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
 from uwsgi_headroom.config.slo import INTERVALS
-from uwsgi_headroom.documents import Percentile
-from uwsgi_headroom.documents.response_times import find_percentile
+from uwsgi_headroom.documents.response_times import Percentile, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
 from uwsgi_headroom.errors import ConfigError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.documents import Vassal
+from uwsgi_headroom.documents.emperor_router import Vassal
 from uwsgi_headroom.documents.schema import Server, State, Summary
 from uwsgi_headroom.top.feeds import NO_TREND, Trend
 

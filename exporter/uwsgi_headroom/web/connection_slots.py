@@ -1,10 +1,10 @@
 """Bounds what clients may take: how many connections are open, and what a turn of the event loop does for clients.
 
-Of too many connections, the oldest idle one is closed, so that a client that holds connections without requests cannot shut out others.
-Oldest means the longest time without a complete request, so an incomplete request makes no connection younger. If none
-is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is also closed before
-a connection that is so new that its request may be on its way. If each connection has a reason to stay, a few new ones
-line up for a while.
+Of too many connections, the oldest idle one is closed, so that a client that holds connections without requests cannot
+shut out others. Oldest means the longest time without a complete request, so an incomplete request makes no connection
+younger. If none is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is
+also closed before a connection that is so new that its request may be on its way. If each connection has a reason to
+stay, a few new ones line up for a while.
 
 The bound follows from the descriptors that the process may open. An excess connection must be accepted before it can be
 closed, and a closed one keeps its descriptor for another turn of the event loop. So about five times those accepted at

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from uwsgi_headroom.documents import Percentile
+from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.words import formats
 

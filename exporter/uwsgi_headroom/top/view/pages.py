@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from uwsgi_headroom.documents import Emperor, Route, Router, Worker
+from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.sentences import describe_code_line, describe_code_rest
+from uwsgi_headroom.documents.waits import Route
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.top.servers import vassal_state

@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from rich.text import Text
 
-from uwsgi_headroom.documents import Worker
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.top.servers import sort_by_figure
 from uwsgi_headroom.top.view.figures import UNKNOWN, Page, age, cpu_ranges, number, percent, rate, seconds_of, size

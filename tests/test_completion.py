@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.shells import completing_shell
 from uwsgi_headroom.arguments.commands import SHELLS, make_command_line
-from uwsgi_headroom.completion.scripts import render_script
+from uwsgi_headroom.completion import render_script
 
 EACH_SHELL = [
     pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"needs {shell}: apt-get install it"))
