@@ -193,7 +193,7 @@ def list_percentiles(
     for share in sorted(shares):
         percentile = find_percentile(section, share)
         if percentile is None:
-            text = _describe_missing(section)
+            text = f"- (only {counted(section.requests, 'request')})"
         elif percentile.seconds is None or percentile.seconds >= bound:
             text = _describe(percentile, section, short)
         else:
@@ -323,10 +323,6 @@ def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> st
 def _describe_range(percentile: Percentile, short: bool) -> str:
     low, high = _rounded(percentile.low), _rounded(percentile.high)
     return f"{low}{'-' if short else ' to '}{high}" if percentile.low else f"under {high}"
-
-
-def _describe_missing(section: ResponseTimes) -> str:
-    return f"- (only {counted(section.requests, 'request')})"
 
 
 def _why_too_few(objective: Objective) -> str:

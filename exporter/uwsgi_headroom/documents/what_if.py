@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from uwsgi_headroom.analysis import what_if
@@ -108,7 +106,7 @@ def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf
         demands_measured=result.demands_measured,
         check=_build_check(result),
         today=_build_setting(result.today, measured),
-        predictions=tuple(_build_settings(result.predictions, measured)),
+        predictions=tuple([_build_setting(prediction, measured) for prediction in result.predictions]),
         cautions=result.cautions,
     )
 
@@ -127,10 +125,6 @@ def _build_check(result: what_if.WhatIf) -> ModelCheck:
         p95_error=check.p95_error,
         sentence=describe_check(check),
     )
-
-
-def _build_settings(predictions: Sequence[what_if.Prediction], measured: what_if.Measured) -> list[PredictedSetting]:
-    return [_build_setting(prediction, measured) for prediction in predictions]
 
 
 def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -> PredictedSetting:

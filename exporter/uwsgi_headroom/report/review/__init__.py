@@ -47,7 +47,7 @@ def build_review(data: ReviewData) -> Review:
         _review(
             service,
             data,
-            [each for each in quality if each.server in _names(service)],
+            [each for each in quality if each.server in {server.server for server in service.servers}],
             zone,
             predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
         )
@@ -58,10 +58,6 @@ def build_review(data: ReviewData) -> Review:
     return copy_fields(
         Review, data, judgement=judgement, answer=_answer(ordered), services=ordered, quality=quality, data=data
     )
-
-
-def _names(service: Service) -> set[str]:
-    return {server.server for server in service.servers}
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:

@@ -17,7 +17,6 @@ from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitFo
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.regimes import Regimes
 from uwsgi_headroom.same_fields import copy_fields
 
 HORIZON_DAYS = 365
@@ -108,7 +107,15 @@ def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -
         since=_noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
         fitted=_points(found.fitted_days, zone, found.fitted),
         ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
-        steps=_steps(found.regimes, zone),
+        steps=tuple(
+            Step(
+                time=_noon(span.first, zone),
+                change=float(span.change) if isfinite(span.change) else None,
+                bend=bool(span.bend),
+                event=span.event.title if span.event else None,
+            )
+            for span in found.regimes.spans[1:]
+        ),
         reached=crossing.reached,
         crossing=_day(crossing.expected, zone),
         earliest=_day(crossing.earliest, zone),
@@ -122,18 +129,6 @@ def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarr
         (_noon(int(day), zone), *(float(value) for value in values))
         for day, *values in zip(days, *columns, strict=True)
         if all(isfinite(value) for value in values)
-    )
-
-
-def _steps(regimes: Regimes, zone: ZoneInfo) -> tuple[Step, ...]:
-    return tuple(
-        Step(
-            time=_noon(span.first, zone),
-            change=float(span.change) if isfinite(span.change) else None,
-            bend=bool(span.bend),
-            event=span.event.title if span.event else None,
-        )
-        for span in regimes.spans[1:]
     )
 
 

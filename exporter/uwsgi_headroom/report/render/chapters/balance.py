@@ -27,20 +27,16 @@ def write(service: ServiceReview) -> Iterator[Block]:
     yield Text(balance.summary)
     if any(server.workers for server in balance.servers):
         yield Chart(balance.summary, lambda: _draw_shares(balance))
-    yield _table(balance)
+    yield Table(
+        heads=("server", "share of requests", "shares of workers", "hot ratio", "time lost", "capacity lost"),
+        rows=[_row(server) for server in balance.servers],
+        numbers=(1, 3, 4, 5),
+    )
     yield Text(
         "Hot ratio: workers times the largest share; 1 is even, and up to the number in parentheses is chance. Time "
         "lost: what even workers would save of the mean response time. Capacity lost: the part of a server that "
         "uneven workers waste, as their hottest interpreter is full before the next limit.",
         "note",
-    )
-
-
-def _table(balance: BalanceReview) -> Table:
-    return Table(
-        heads=("server", "share of requests", "shares of workers", "hot ratio", "time lost", "capacity lost"),
-        rows=[_row(server) for server in balance.servers],
-        numbers=(1, 3, 4, 5),
     )
 
 

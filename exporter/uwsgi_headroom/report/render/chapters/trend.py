@@ -38,7 +38,15 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         yield Text(_error(shown.forecast))
     words = f"Daily peaks of {limit_name(shown.limit)}, in percent of the limit."
     yield Chart(words, partial(_draw_trend, shown, trend.events, zone))
-    yield _table(trend, zone)
+    yield Table(
+        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
+        rows=[_row(each, zone) for each in trend.limits],
+        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
+        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
+        "back-test.",
+        numbers=(1, 2, 7),
+        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
+    )
     notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
     if trend.days_left_out:
         notes.append(f"{counted(trend.days_left_out, 'day')} left out: too little is known to know the peak.")
@@ -61,18 +69,6 @@ def _error(forecast: LimitForecast) -> str:
         f"Back-test: a forecast from the first {test.fitted_days} days was wrong by {percent(test.error)} on average "
         f"over the last {test.days} days (the same day of the week before: {percent(test.naive_error)}); "
         f"{percent(test.inside)} of these days were inside its interval.{step}"
-    )
-
-
-def _table(trend: Trend, zone: ZoneInfo) -> Table:
-    return Table(
-        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
-        rows=[_row(each, zone) for each in trend.limits],
-        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
-        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
-        "back-test.",
-        numbers=(1, 2, 7),
-        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
     )
 
 

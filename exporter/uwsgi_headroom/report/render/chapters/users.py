@@ -31,7 +31,23 @@ def write(service: ServiceReview) -> Iterator[Block]:
     yield _times(users)
     if not users.percentiles:
         yield absent("Percentiles are not known: the source has no response times by bound.")
-    yield _failures(users)
+    yield Table(
+        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "dropped (TCP)"),
+        rows=(
+            (
+                whole(users.requests),
+                whole(users.lost),
+                whole(users.harakiris),
+                whole(users.exceptions),
+                fine_share(users.queue_full),
+                whole(users.overflows),
+            ),
+        ),
+        caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
+        "refused (UNIX sockets) or try again (TCP). Dropped: in quarter hours in which the server's queue was "
+        f"full.{_elsewhere(users)} Lost requests are a lower bound.",
+        numbers=range(6),
+    )
     yield (
         Text(users.objective.reason, "absent")
         if isinstance(users.objective, Absent)
@@ -63,26 +79,6 @@ def _times(users: Users) -> Table:
         ),
         caption="Response times: p95 is the time that 95 of 100 requests do not exceed.",
         numbers=range(1, 8),
-    )
-
-
-def _failures(users: Users) -> Table:
-    return Table(
-        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "dropped (TCP)"),
-        rows=(
-            (
-                whole(users.requests),
-                whole(users.lost),
-                whole(users.harakiris),
-                whole(users.exceptions),
-                fine_share(users.queue_full),
-                whole(users.overflows),
-            ),
-        ),
-        caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
-        "refused (UNIX sockets) or try again (TCP). Dropped: in quarter hours in which the server's queue was "
-        f"full.{_elsewhere(users)} Lost requests are a lower bound.",
-        numbers=range(6),
     )
 
 

@@ -45,7 +45,23 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         yield Chart(_words(used), lambda: draw_bars([(limit_name(use.limit), use) for use in used.limits]), CAPTION)
         yield _limits(used, service.users)
     yield Text(_moments(used))
-    yield _servers(used)
+    yield Table(
+        heads=(
+            "server",
+            "requests/s",
+            "threads in service",
+            "available",
+            "hottest interpreter",
+            "CPUs: own, others, idle",
+            "headroom",
+            "usable",
+            "first limit",
+        ),
+        rows=[_server(server) for server in used.servers],
+        caption="The servers in the quarter hour that counts. Usable: the headroom until requests wait.",
+        numbers=range(1, 8),
+        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
+    )
     yield Text(_one_lost(used))
 
 
@@ -147,26 +163,6 @@ def _moments(used: Utilization) -> str:
             part = "less than 0.1 %" if used.full < 0.001 else share(used.full)
             text += f" Every thread of a server was busy for {part} of it."
     return text
-
-
-def _servers(used: Utilization) -> Table:
-    return Table(
-        heads=(
-            "server",
-            "requests/s",
-            "threads in service",
-            "available",
-            "hottest interpreter",
-            "CPUs: own, others, idle",
-            "headroom",
-            "usable",
-            "first limit",
-        ),
-        rows=[_server(server) for server in used.servers],
-        caption="The servers in the quarter hour that counts. Usable: the headroom until requests wait.",
-        numbers=range(1, 8),
-        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
-    )
 
 
 def _server(server: ServerPeak) -> tuple[str, ...]:
