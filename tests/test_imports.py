@@ -31,7 +31,7 @@ DOORS: dict[str, str] = {
         findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
-    "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_file",
+    "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report",
     "documents": """build deploys emperor_router history openapi predict response_times schema sentences waits what_if
         workers""",
@@ -45,7 +45,7 @@ DOORS: dict[str, str] = {
     "routes": "book bounds shape",
     "service": "reload systemd",
     "source": "",
-    "stats": "parts server",
+    "stats": "raw server",
     "store": "file reader record retired writer",
     "top": "start",
     "tune": "command request",

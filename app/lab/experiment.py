@@ -12,7 +12,7 @@ from app.lab.series import interleave
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 NONE = "-"
 """In a table: not measured."""

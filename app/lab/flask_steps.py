@@ -38,7 +38,7 @@ from tools.lab_environment import COMPILED, compiled_module
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E1"
 AB, OWN = "ab, 500 clients", "own clients, closed loop"

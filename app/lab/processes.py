@@ -35,7 +35,7 @@ from app.lab.programs import Machine, Programs
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E2"
 FOUR, TWO = "4 clients, closed loop", "2 clients, closed loop"

@@ -17,7 +17,7 @@ from uwsgi_headroom.tune.experiment.results import (
 )
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.words.formats import duration
 
 

@@ -11,7 +11,7 @@ from app.lab.unevenness import compare_costly_case, compare_interpreters, compar
 from app.lab.worker_tables import clients_table, published_table, waits_table
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E4"
 CPU_MS, IO_MS = 30, 100

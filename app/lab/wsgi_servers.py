@@ -25,7 +25,7 @@ from app.lab.programs import Machine, Programs
 from app.lab.server_orders import compare_orders
 from app.lab.servers import NAMES, left_out, pong_setups
 from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E3"
 RATES = {False: (1000, 3000), True: (500, 1000, 1500, 2000, 3000, 4000)}

@@ -18,7 +18,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, Options, Quota, Setup
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.parts import App
+from uwsgi_headroom.stats.raw import App
 from uwsgi_headroom.stats.server import Worker
 
 AT = 1000.0

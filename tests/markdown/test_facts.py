@@ -19,7 +19,7 @@ from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
+from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
 from uwsgi_headroom.words.states import LIMITS
 

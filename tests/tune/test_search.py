@@ -12,7 +12,7 @@ from tests.tune.simulated import Server
 from uwsgi_headroom.analysis.what_if import Setting, parse_setting
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.tune.recommendation import recommend
 from uwsgi_headroom.tune.search.candidates import Predicted, predict_scores
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, Limits, Task

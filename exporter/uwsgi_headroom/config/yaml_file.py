@@ -24,8 +24,7 @@ from yaml.reader import ReaderError
 
 from uwsgi_headroom.config.defaults import MOST_SERVERS_RANGE
 from uwsgi_headroom.config.parsers import NumberRange, Texts, parse_boolean
-from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.servers import ServerConfig, join, make_server, parse_server_argument
+from uwsgi_headroom.config.servers import ServerConfig, join, make_server, parse_pattern, parse_server_argument
 from uwsgi_headroom.config.settings import SERVER_SETTINGS, SETTINGS, Config, ProbeConfig, SettingRow, assign
 from uwsgi_headroom.config.slo import Slo, parse_objective, parse_threshold
 from uwsgi_headroom.errors import AddressError, ConfigError

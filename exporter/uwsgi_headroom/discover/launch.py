@@ -69,37 +69,27 @@ class Launch:
     file: Path | None
     """The absolute path of its configuration file, as the master sees it; None with `why_no_file`, or if all of its
     options are on the command line."""
-
     text: str
     """The content of the file."""
-
     why_no_file: str
 
     unit: Unit | None
     """The service that it belongs to."""
-
     options: Options
     """What is known of them."""
-
     confined: str
     """What restricts it beyond its user and mounts (SELinux, AppArmor, seccomp), empty for nothing."""
-
     same_files: bool
     """Whether the master sees the same files as this process."""
-
     changed: bool
     """Whether the file was changed after the start of a worker that still runs, so that a reload applies more than new
     lines."""
-
     is_debian: bool
     """Whether Debian's init script manages it."""
-
     why_no_reload: str = ""
     """Why a full reload may end it (`reload.find_harm`), empty if it does not."""
-
     identity: tuple[int, int] | None = None
     """Device and inode of the file as the master sees it, None if unknown."""
-
     may_be_open: bool = False
     """Whether a condition or a loop may still be open where new options go."""
 

@@ -207,7 +207,6 @@ class _SlowFacts:
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
     """The PID in the document and the peer of the socket, for which `proof` holds."""
-
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     facts: HostFacts = field(default_factory=HostFacts)

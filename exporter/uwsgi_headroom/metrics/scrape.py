@@ -11,7 +11,7 @@ from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import AnySnapshot
-from uwsgi_headroom.stats.parts import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, summed, tabulate_families
 from uwsgi_headroom.metrics.scrape import Scrape, labels_of
 from uwsgi_headroom.stats import COUNTER, Cache, Cron, Legion
-from uwsgi_headroom.stats.parts import Node, Vassal, is_set
+from uwsgi_headroom.stats.raw import Node, Vassal, is_set
 
 _CACHE: Table[Cache] = (
     ("uwsgi_cache_hits_total", "Lookups that found an item.", lambda cache: cache.hits),

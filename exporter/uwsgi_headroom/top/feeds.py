@@ -71,7 +71,6 @@ class Trend(Struct, frozen=True):
     headroom: Headroom = Headroom()
     time: list[float] = []
     """The end of each slice, in epoch seconds."""
-
     throughput: list[float | None] = []
     queue_wait: list[float | None] = []
     threads: Capacity = Capacity()

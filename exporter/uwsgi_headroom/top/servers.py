@@ -35,23 +35,17 @@ class ServerEntry:
 class ScreenModel:
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
-
     server: Server | None = None
     """The document of the selected server."""
-
     trend: Trend = NO_TREND
     """The history of that server."""
-
     family: Family = field(default_factory=dict)
     troubles: Mapping[int, str] = field(default_factory=dict)
     """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""
-
     where: str = ""
     """The exporters and servers to which top is attached."""
-
     notice: str = ""
     """A temporary message."""
-
     complete: bool = True
     """Whether every feed has listed its servers."""
 
@@ -116,12 +110,10 @@ class Branch:
 
     entry: ServerEntry | None
     """The server; None for a vassal whose stats are not read."""
-
     name: str
     state: str
     vassal: Vassal | None
     """The data of its emperor; None for a throttled vassal, which has no process."""
-
     depth: int
     """0 for servers that no emperor runs."""
 

@@ -39,7 +39,6 @@ class Capabilities:
 
     addressable: bool
     """Whether the cursor can be moved: else there is no screen to draw on."""
-
     colour: bool
 
 

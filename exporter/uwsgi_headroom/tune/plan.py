@@ -19,7 +19,7 @@ from uwsgi_headroom.tune.application.application import (
     read_access_log,
 )
 from uwsgi_headroom.tune.experiment.run import seconds_of
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
 from uwsgi_headroom.tune.search.evidence import DEFAULT_QUEUE_LIMIT, Limits, Task
 from uwsgi_headroom.words.formats import byte_size, counted, duration
@@ -42,7 +42,6 @@ class Plan:
     limits: Limits
     load_words: str
     """The load as half a sentence."""
-
     notes: tuple[str, ...]
     """What is left out of the log, and what memory limit applies."""
 

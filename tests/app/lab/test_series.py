@@ -18,7 +18,7 @@ from uwsgi_headroom.tune.experiment.results import (
 )
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 
 A, B = Setup(name="A", command=("a", "{port}")), Setup(name="B", command=("b", "{port}"))
 LOADS = {"light": Load(clients=1), "heavy": Load(clients=8)}

@@ -15,9 +15,14 @@ from itertools import count
 from typing import Any
 
 from uwsgi_headroom.kernel.stacks.layout_table import OFFSETS
-from uwsgi_headroom.kernel.waits.elf import read_elf
-from uwsgi_headroom.kernel.waits.memory import read_pieces
-from uwsgi_headroom.kernel.waits.memory_map import find_load_bias, parse_mappings, paths_to_search, read_maps
+from uwsgi_headroom.kernel.waits.memory import (
+    find_load_bias,
+    parse_mappings,
+    paths_to_search,
+    read_elf,
+    read_maps,
+    read_pieces,
+)
 
 Version = tuple[int, int]
 """Major and minor version of CPython: structures are the same for all of its patch releases."""

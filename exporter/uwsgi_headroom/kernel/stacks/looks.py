@@ -26,8 +26,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
-from uwsgi_headroom.kernel.waits.memory import Patient, read_pieces
-from uwsgi_headroom.kernel.waits.memory_map import Generation, read_generation
+from uwsgi_headroom.kernel.waits.memory import Generation, Patient, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt

@@ -121,7 +121,6 @@ class Page:
     totals: Text | None = None
     selected: int | None = None
     """A row to keep in view."""
-
     detail: Sequence[Text] = ()
     """Lines at the end."""
 

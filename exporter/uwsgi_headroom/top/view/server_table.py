@@ -38,7 +38,6 @@ class _Column:
     width: int
     rank: int
     """Columns with a larger rank are left out first on a narrow terminal."""
-
     text: Callable[[Summary], str]
     total: Callable[[Sequence[Summary]], str] = lambda _: ""
     least: int = 0

@@ -31,12 +31,10 @@ class Column:
     width: int
     value: Value
     """The sort key."""
-
     cell: Callable[[Worker, Server], Text]
     total: Callable[[Server], str] = lambda _: ""
     name: str = ""
     """Of the order by this column; empty without one."""
-
     is_known: Callable[[Server], bool] = lambda _: True
     """Whether a server has any such value: else the column is left out."""
 

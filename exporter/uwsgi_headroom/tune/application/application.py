@@ -37,18 +37,14 @@ _NAME = re.compile(r"\w+(\.\w+)*:\w[\w.]*(\(\))?")
 class Application:
     name: str
     """For people."""
-
     text: str
     """The ini file that is measured, without what each variant sets."""
-
     present: Variant
     """The variant that is run first."""
-
     directory: Path
     uwsgi: Path
     off: tuple[str, ...] = ()
     """What of the ini file is left out, by group."""
-
     ini: Ini | None = None
     """The file that was given, if any."""
 
@@ -169,13 +165,10 @@ class Replay:
 
     paths: tuple[str, ...]
     """In the order of the log; a random sample of at most MOST_PATHS."""
-
     requests: int
     """Lines that could be replayed."""
-
     left_out: Mapping[str, int]
     """The other requests by method."""
-
     unreadable: int
     """Lines in another format."""
 

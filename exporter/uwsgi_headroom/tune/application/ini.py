@@ -121,13 +121,10 @@ class Ini:
     directory: Path
     text: str
     """The file itself, without those that it includes."""
-
     kept: tuple[Line, ...]
     """The lines that are measured."""
-
     off: tuple[str, ...]
     """The options that are left out, in order."""
-
     present: Variant
     """The variant that the file describes."""
 

@@ -17,10 +17,8 @@ class Variant:
     setting: Setting
     thunder_lock: bool = False
     """Whether processes take turns to accept."""
-
     cheaper: int | None = None
     """The processes that always run; None: all of them."""
-
     listen: int | None = None
     """The length of the listen queue; None: uWSGI's default."""
 

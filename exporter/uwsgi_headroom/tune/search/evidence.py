@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 from uwsgi_headroom.words.formats import byte_size, duration, figure, percent
 
 USUAL = 0.03
@@ -48,10 +48,8 @@ class Comparison:
 
     ratio: float
     """The first score divided by the second: a geometric mean."""
-
     margin: float
     """The difference that noise explains with 95 % confidence, as a logarithm of a ratio."""
-
     rounds: int
 
     @property
@@ -119,7 +117,6 @@ class Task:
     load: Load
     cpus: float
     """That the server may use."""
-
     most_runs: int
     longest_queue: int = DEFAULT_QUEUE_LIMIT
     """The kernel's limit of `listen`."""
@@ -138,13 +135,10 @@ class Limits:
 
     memory: float | None = None
     """Bytes of all processes together."""
-
     p99: float | None = None
     """Seconds, as the clients see them."""
-
     rate: float = 0.0
     """Requests per second that arrive; 0 in a closed loop."""
-
     failed: float = 0.0
     """The part of the requests that fails in the present variant."""
 
@@ -213,7 +207,6 @@ class Run:
     variant: Variant
     number: int
     """Of the round, from 0."""
-
     outcome: Outcome
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.report.render.document import Block, Heading, Items, Table, Text
-from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Heading, Items, Table, Text, seconds, share
 from uwsgi_headroom.report.review.sections import Review, ServerQuality
 from uwsgi_headroom.report.review.wording import moment_words
 from uwsgi_headroom.words.formats import duration

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, VERMILLION, draw, label, shorten
-from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
-from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent, seconds, share
 from uwsgi_headroom.report.review.sections import Absent, BalanceReview, ServerBalance, ServiceReview
 from uwsgi_headroom.words.formats import percent
 

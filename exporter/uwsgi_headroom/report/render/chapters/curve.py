@@ -8,8 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.report.render.charts import BLUE, DIM, GREEN, ORANGE, draw, label
-from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
-from uwsgi_headroom.report.render.figures import amount, fine_share, limit_name, seconds, whole
+from uwsgi_headroom.report.render.document import (
+    Block,
+    Chart,
+    Items,
+    Table,
+    Text,
+    absent,
+    amount,
+    fine_share,
+    limit_name,
+    seconds,
+    whole,
+)
 from uwsgi_headroom.report.review.sections import Absent, Curve, Law, ServiceReview
 
 INTRODUCTION = (

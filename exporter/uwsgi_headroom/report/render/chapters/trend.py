@@ -13,8 +13,18 @@ from matplotlib.figure import Figure
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw, label
-from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
-from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
+from uwsgi_headroom.report.render.document import (
+    UNKNOWN,
+    Block,
+    Chart,
+    Items,
+    Table,
+    Text,
+    absent,
+    limit_name,
+    share,
+    signed,
+)
 from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day

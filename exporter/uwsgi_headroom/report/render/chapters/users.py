@@ -8,8 +8,7 @@ from itertools import pairwise
 from markupsafe import escape
 
 from uwsgi_headroom.analysis.littles_law import add_wait
-from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
-from uwsgi_headroom.report.render.figures import fine_share, seconds, whole
+from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent, fine_share, seconds, whole
 from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
 from uwsgi_headroom.words.colours import PALETTE, ink_on
 from uwsgi_headroom.words.formats import chosen, fine_percent

@@ -9,8 +9,20 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw, label, shorten
-from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
-from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
+from uwsgi_headroom.report.render.document import (
+    LIMIT_MEANINGS,
+    UNKNOWN,
+    Block,
+    Chart,
+    Table,
+    Text,
+    absent,
+    amount,
+    limit_name,
+    share,
+    times,
+    whole,
+)
 from uwsgi_headroom.report.review.sections import (
     Absent,
     LimitUse,
