@@ -35,7 +35,7 @@ DOORS: dict[str, str] = {
     "discover": "report",
     "documents": """build deploys emperor_router history openapi predict response_times schema sentences waits what_if
         workers""",
-    "history": "code_time destinations hour integrals route_time rows totals window",
+    "history": "code_time hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
     "kernel": """backlogs cpus facts host identity memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",

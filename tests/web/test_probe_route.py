@@ -34,7 +34,7 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 

@@ -82,7 +82,6 @@ def _content(part: Path | str, where: str) -> bytes:
 
 
 def _names(first: Path | str, second: Path | str, where: str) -> str:
-    """The line, and the files that it names."""
     files = [str(part) for part in (first, second) if isinstance(part, Path)]
     return f"{where}: {' and '.join(files)}" if files else where
 

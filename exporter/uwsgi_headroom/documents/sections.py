@@ -31,7 +31,6 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def build_window(window: Window) -> schema.Window:
-    """Build the section about the window of the figures."""
     return msgspec.convert(window, schema.Window, from_attributes=True)
 
 

@@ -25,7 +25,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
-from uwsgi_headroom.history.route_time import add_route_time
+from uwsgi_headroom.history.named_hours import add_route_time
 from uwsgi_headroom.history.totals import (
     OCCUPANCY_BOUNDS,
     QUANTITIES,
@@ -297,7 +297,6 @@ class _Levels(NamedTuple):
 
     @property
     def accepts(self) -> bool:
-        """Whether any worker accepts requests."""
         return any(accepting for _, accepting in self.workers)
 
 

@@ -16,8 +16,7 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
 from uwsgi_headroom.kernel.identity import find_systemd_unit
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
-from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.options.read import PLAIN_NAME
+from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot, Worker

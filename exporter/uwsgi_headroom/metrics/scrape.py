@@ -17,7 +17,6 @@ from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 def labels_of(observation: Observation, **more: str) -> LabelSet:
-    """Return the labels of one sample of an observed server."""
     return label_set(server=observation.name, **more)
 
 

@@ -56,7 +56,6 @@ class HistoryFile:
         self._database.close()
 
     def servers(self) -> list[StoredServer]:
-        """Every server with records, by name."""
         found = []
         for (name,) in self._rows("SELECT name FROM servers ORDER BY name"):
             reach = self._reach(str(name))

@@ -143,7 +143,6 @@ class LocalFeed:
         return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Return the history of one server."""
         watch = self._find(name)
         if watch is None:
             return NO_TREND
@@ -187,7 +186,6 @@ class RemoteFeed:
         return await self._get(build.server_path(name) + _window(window), Server)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Return the newest part of a server's history."""
         return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)
 
     async def run(self) -> None:

@@ -106,8 +106,6 @@ def matches(summary: Summary, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree."""
-
     entry: ServerEntry | None
     """The server; None for a vassal whose stats are not read."""
     name: str

@@ -69,7 +69,6 @@ def recommend(
 def _describe_choice(
     chosen: Variant, present: Variant, evidence: Evidence, load: Load, has_ini: bool
 ) -> tuple[str, str | None]:
-    """The headline, and why."""
     if chosen == present:
         return (
             f"Keep {present.name}: of {counted(len(evidence.variants), 'setting')}, none was better beyond the noise.",

@@ -223,7 +223,6 @@ class _File:
         return os.fstat(self._descriptor).st_size - self._offset
 
     def close(self) -> None:
-        """Close the file, once."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -216,7 +216,6 @@ class LoopLag:
         self._largest = self._largest_before = 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, and note the lag."""
         began = self._monotonic()
         await asyncio.sleep(seconds)
         self.note(self._monotonic() - began - seconds)

@@ -26,10 +26,9 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.destinations import DestinationHour
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.route_time import RouteHour
+from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import Recorder
@@ -156,7 +155,6 @@ class Watch:
         self._looking = self._begin_looking() if self._is_sampled else None
 
     def take_log(self, batch: Batch) -> None:
-        """Take what was read of the log, and add it to the journal."""
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 

@@ -26,8 +26,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, query_parameters
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.negotiation import compressible_response
-from uwsgi_headroom.web.query_parameters import RefusedError, register_text_convertor
+from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}

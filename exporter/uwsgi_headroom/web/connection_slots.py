@@ -95,7 +95,6 @@ class ConnectionSlots:
         self._waiting.pop(connection, None)
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that is closed, or about to be."""
         self._idle.pop(connection, None)
         self._busy.discard(connection)
         self._waiting.pop(connection, None)
@@ -207,5 +206,4 @@ class RequestTurns:
 
 
 def _has_left(scope: Scope) -> bool:
-    """Whether the client of a request has left."""
     return EXCHANGE in scope and bool(scope[EXCHANGE].has_left)

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError
 
 EVERY_SECONDS = 1.0
 MakeDocument = Callable[[], Awaitable[bytes | None]]

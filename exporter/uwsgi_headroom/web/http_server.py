@@ -118,7 +118,6 @@ class HttpConnection(asyncio.Protocol):
     # What the server and the application's answers call
 
     def abort(self) -> None:
-        """Close at once."""
         self._transport.abort()
 
     def end(self) -> None:

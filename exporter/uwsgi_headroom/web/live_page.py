@@ -28,8 +28,7 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.negotiation import compressible_response
-from uwsgi_headroom.web.query_parameters import register_text_convertor
+from uwsgi_headroom.web.request_values import compressible_response, register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 
@@ -85,7 +84,6 @@ def _wrap(name: str, text: str, exports: dict[str, list[str]]) -> str:
 
 
 def _rewrite(name: str, text: str, exports: dict[str, list[str]]) -> Iterator[str]:
-    """Rewrite the lines that import or export."""
     for line in text.splitlines(keepends=True):
         if found := _IMPORT.fullmatch(line.rstrip("\n")):
             wanted = [each.partition(" as ")[0].strip() for each in (found["names"] or "").split(",")]
@@ -208,7 +206,6 @@ def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
 
 
 def render_missing(name: str) -> str:
-    """Write the page for a name that no server has."""
     sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
     return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
 

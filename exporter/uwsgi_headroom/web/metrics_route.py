@@ -25,8 +25,7 @@ from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.negotiation import accepts_openmetrics
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError, accepts_openmetrics
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
 _Endpoint = Callable[[Request], Awaitable[Response]]

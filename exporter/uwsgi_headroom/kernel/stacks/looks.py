@@ -75,7 +75,6 @@ def choose_frame(frames: Iterable[Frame], prefixes: Sequence[str] = ()) -> Choic
 
 
 def is_application(file: str, prefixes: Sequence[str] = ()) -> bool:
-    """Whether a file is the application's own."""
     return file.startswith(tuple(prefixes)) if prefixes else not _LIBRARY.match(file)
 
 

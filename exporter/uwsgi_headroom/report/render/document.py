@@ -108,7 +108,6 @@ def whole(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage."""
     return UNKNOWN if value is None else formats.percent(value)
 
 

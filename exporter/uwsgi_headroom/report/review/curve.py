@@ -10,8 +10,7 @@ from uwsgi_headroom.report.columns import Column, ServerData, divide
 from uwsgi_headroom.report.review.peaks import use_of
 from uwsgi_headroom.report.review.sections import Absent, Curve, CurvePoint, Law
 from uwsgi_headroom.report.statistics import Refusal
-from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, throughput_curve
-from uwsgi_headroom.report.statistics.usl import fit_usl
+from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, fit_usl, throughput_curve
 from uwsgi_headroom.same_fields import copy_fields
 
 SERVING: tuple[Limit, ...] = LIMITS

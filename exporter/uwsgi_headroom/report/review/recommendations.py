@@ -80,7 +80,6 @@ class Block:
 
     @property
     def codes(self) -> set[str]:
-        """The codes of the finding and of its harms."""
         return {self.finding.code, *(harm.code for harm in self.finding.harms)}
 
     def say(self, finding: Finding) -> str:

@@ -53,7 +53,6 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 
 def fullest_of(trend: Trend) -> LimitTrend:
-    """The limit with the highest peak."""
     return max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))
 
 

@@ -58,7 +58,6 @@ def _count(chosen: Chosen, rate: Callable[[ServerData], Column]) -> float | None
 
 
 def _highest_mean(chosen: Chosen, share: Callable[[ServerData], Column]) -> float | None:
-    """The largest mean of a server."""
     means = [mean(share(server)[places]) for server, places in chosen]
     return max((each for each in means if each is not None), default=None)
 

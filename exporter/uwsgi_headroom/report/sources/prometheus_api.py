@@ -110,7 +110,6 @@ def _is_ipv6(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine itself."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

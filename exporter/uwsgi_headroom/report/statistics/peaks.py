@@ -144,7 +144,6 @@ class WeeklyPattern:
         return {"none": 0, "weekend": 1, "weekday": 6}[self.detail]
 
     def of(self, days: Integers) -> Floats:
-        """The factor of each day (ordinals)."""
         return np.asarray(self.factors[weekday_of(days)])
 
 

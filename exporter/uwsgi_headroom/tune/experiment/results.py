@@ -71,7 +71,6 @@ class Outcome:
     """Why there is no result, as a sentence; then `answers` is None."""
 
     def sum_up(self) -> str:
-        """Return the result in one line."""
         answers = self.answers
         if answers is None:
             return f"failed: {self.error.splitlines()[0] if self.error else 'no answer'}"
@@ -92,8 +91,6 @@ class ResultsError(HeadroomError):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a results file."""
-
     run: str
     """The fingerprint of the setup and the load."""
     outcome: Outcome

@@ -185,7 +185,6 @@ def _sizes(curve: Curve) -> list[float]:
 
 
 def _name_line(axes: Axes, points: list[tuple[float, float]], text: str, colour: str, *, above: bool) -> None:
-    """The name of a line, near the end of it."""
     if points:
         x, y = points[-1]
         label(
