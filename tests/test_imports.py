@@ -37,7 +37,7 @@ DOORS: dict[str, str] = {
         workers""",
     "history": "code_time hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
-    "kernel": """backlogs cpus facts host identity memory namespaces options processes procfs
+    "kernel": """backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "family",
     "report": "command request",
@@ -46,7 +46,7 @@ DOORS: dict[str, str] = {
     "service": "reload systemd",
     "source": "",
     "stats": "raw server",
-    "store": "file reader record retired writer",
+    "store": "file record retired writer",
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",

@@ -21,12 +21,11 @@ from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.discover import FoundMaster, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.identity import find_systemd_unit, read_identity
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
 from uwsgi_headroom.kernel.options import read_file_options, read_options
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import prove_master_pid
-from uwsgi_headroom.kernel.setup import read_somaxconn
+from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity, read_somaxconn
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.source import Address, Answer
 from uwsgi_headroom.stats import Snapshot

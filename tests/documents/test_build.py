@@ -15,8 +15,8 @@ from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
 from uwsgi_headroom.kernel.facts import Memory
-from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
+from uwsgi_headroom.kernel.setup import Identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix

@@ -235,7 +235,7 @@ _SHORTEST_HOUR, _LONGEST_HOUR = 900.0, 7200.0
 async def _find_usual(watch: Watch, now: float, since: float, until: float, judgement: Judgement) -> Usual | None:
     """What is usual between two times (epoch seconds), from minutes; None if the history file has too little of
     other days, or cannot be read."""
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     writer = watch.writer
     if writer is None or not 0 < until - since <= _LONGEST_HOUR:
@@ -293,7 +293,7 @@ _MOST_MINUTES = 86_400.0
 
 
 async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}

@@ -11,9 +11,9 @@ from pathlib import Path
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
-from uwsgi_headroom.kernel.identity import Identity
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
+from uwsgi_headroom.kernel.setup import Identity
 from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waiting, Waits
 
 

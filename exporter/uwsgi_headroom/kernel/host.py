@@ -10,13 +10,12 @@ from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverfl
 from uwsgi_headroom.kernel.cgroups import explain_hidden
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
-from uwsgi_headroom.kernel.identity import read_identity
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover
 from uwsgi_headroom.kernel.roles import Roles
-from uwsgi_headroom.kernel.setup import SetupReader
+from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting

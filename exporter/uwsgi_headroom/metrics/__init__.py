@@ -20,7 +20,7 @@ from uwsgi_headroom.metrics import (
     window_figures,
     worker,
 )
-from uwsgi_headroom.metrics.scrape import Scrape, group_by_kind
+from uwsgi_headroom.metrics.family import Scrape, group_by_kind
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (

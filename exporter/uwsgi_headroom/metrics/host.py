@@ -12,8 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, count_workers_with_own_sockets
-from uwsgi_headroom.metrics.family import counter, gauge, label_sets
-from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, labels_of
+from uwsgi_headroom.metrics.family import ObservedServer, Scrape, counter, gauge, label_sets, labels_of
 
 
 def process_families(scrape: Scrape) -> Iterator[Metric]:

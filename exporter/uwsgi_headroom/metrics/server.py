@@ -13,8 +13,7 @@ from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.journal.events import KINDS, Kind
 from uwsgi_headroom.journal.recorder import Verdict
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, label_set, summed
-from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.family import LabelSet, Scrape, counter, gauge, label_each, label_set, labels_of, summed
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.words.states import NO_CAUSE

@@ -10,8 +10,16 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.metrics.family import Table, counter, gauge, name_apart, summed, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.family import (
+    Scrape,
+    Table,
+    counter,
+    gauge,
+    labels_of,
+    name_apart,
+    summed,
+    tabulate_families,
+)
 from uwsgi_headroom.stats import COUNTER, Cache, Cron, Legion
 from uwsgi_headroom.stats.raw import Node, Vassal, is_set
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
-from uwsgi_headroom.metrics.family import Table, counter, gauge, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.family import Scrape, Table, counter, gauge, labels_of, tabulate_families
 from uwsgi_headroom.record import STATES
 
 _QUALITY: Table[WaitTotals] = (

@@ -10,8 +10,7 @@ from uwsgi_headroom.analysis.figures import count_ceiling
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.metrics.family import Table, gauge, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape
+from uwsgi_headroom.metrics.family import Scrape, Table, gauge, tabulate_families
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 

@@ -164,7 +164,7 @@ async def restore(watch: Watch, clock: Clock) -> None:
 
 
 def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turns: ThreadTurns) -> _Found:
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     if watch.writer is None:
         return _Found()

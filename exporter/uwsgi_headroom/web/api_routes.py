@@ -221,7 +221,7 @@ def _longest_history(watch: Watch) -> float:
 
 def _find_earlier(path: Path, name: str, since: float, before: build.Cursor, count: int, now: float) -> list[Event]:
     """The latest events in the history file; none if it cannot be read, which `kept_history` explains."""
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     try:
         with HistoryFile(path, now) as file:

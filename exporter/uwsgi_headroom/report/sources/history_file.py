@@ -46,7 +46,7 @@ from uwsgi_headroom.report.sources.selection import (
     select_servers,
 )
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.store.reader import HistoryFile, StoredServer
+from uwsgi_headroom.store.file import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration
 
