@@ -171,7 +171,7 @@ def cpu_affinity_families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def queue_families(scrape: Scrape) -> Iterator[Metric]:
+def socket_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the families of listen queues, for every socket of the scrape. An unmeasurable queue is absent, never 0."""
     queues = [
         (labels_of(server.observation, socket=name), backlog)

@@ -221,7 +221,7 @@ def application_families(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
-def log_families(scrape: Scrape) -> Iterator[Metric]:
+def uwsgi_log_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the families of uWSGI's log: known messages, and how much of it was read; none if no log is configured."""
     logs = [(labels, observation, observation.log) for labels, observation in scrape.observations if observation.log]
     if not logs:

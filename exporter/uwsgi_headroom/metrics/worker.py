@@ -14,7 +14,7 @@ from uwsgi_headroom.metrics.family import Scrape, Table, gauge, tabulate_familie
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
 
-def thread_families(scrape: Scrape) -> Iterator[Metric]:
+def threads_families(scrape: Scrape) -> Iterator[Metric]:
     """Build the families of a server's threads; absent with stats-no-cores, which hides threads."""
     servers = scrape.servers
     yield gauge(
