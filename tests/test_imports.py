@@ -31,31 +31,30 @@ DOORS: dict[str, str] = {
         findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
-    "completion": "scripts",
-    "config": "defaults http_client_file pem precedence probe_targets servers settings slo yaml_nodes",
-    "discover": "command",
-    "documents": "build deploys history openapi predict response_times schema sentences",
-    "history": "code_time destinations hour integrals route_time rows totals window",
+    "config": "defaults http_client_file precedence servers settings slo yaml_file",
+    "discover": "report",
+    "documents": """build deploys emperor_router history openapi predict response_times schema sentences waits what_if
+        workers""",
+    "history": "code_time hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
-    "kernel": """backlogs connection_table cpus facts host identity log_file memory namespaces options processes procfs
+    "kernel": """backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
-    "metrics": "exposition family",
+    "metrics": "family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
     "routes": "book bounds shape",
     "service": "reload systemd",
-    "settings": "command",
     "source": "",
-    "stats": "emperor_router server",
-    "store": "file reader record retired writer",
+    "stats": "raw server",
+    "store": "file record retired writer",
     "top": "start",
     "tune": "command request",
     "uwsgi_log": "log messages",
-    "watch": """code_watch deploy_sides deploy_watch fleet globbed observation probed retire_command suspend tasks turns
+    "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
-    "web": """app connection_slots event_stream host_check http_server listeners request_turns security.gate
+    "web": """app connection_slots event_stream host_check http_server listeners security.gate
         security.live_config shared_builds""",
-    "words": "causes colours formats states",
+    "words": "colours formats states",
 }
 """By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.
 Every other module is private to its room. The demo, the tools and the tests may go past a door."""

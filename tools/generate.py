@@ -13,11 +13,10 @@ from pathlib import Path
 from alerts import __main__ as rules
 from alerts.files import render as render_rules
 from alerts.thresholds import Thresholds
-from tools import kubernetes_files, man_pages, report_example, source_tables, tables
+from tools import kubernetes_files, man_pages, report_example, source_tables, stylesheet, tables
 from tools.environments import ROOT
 from tools.generated_files import replace_section
 from tools.scenarios import complaints
-from uwsgi_headroom.words import stylesheet
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""

@@ -70,16 +70,9 @@ _PROGRAM = """
 int main(void) {{ printf("{form}\\n", {values}); }}
 """
 
-_HEAD = '''"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: see `tools.python_layouts`."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from uwsgi_headroom.kernel.stacks.layout import Layout, Version
-
-LAYOUTS: Mapping[Version, Layout] = {
-'''
+_HEAD = (
+    '"""Where CPython 3.9 to 3.12 keep what a stack is made of, on 64-bit machines: see `tools.python_layouts`."""\n'
+)
 
 
 def read_version(headers: Path) -> Version:
@@ -117,12 +110,13 @@ def _question(name: str, version: Version) -> str | None:
 
 
 def render(layouts: Mapping[Version, Layout]) -> str:
-    """The module with the table."""
-    lines: list[str] = []
-    for version, layout in sorted(layouts.items()):
-        values = (f"        {field.name}={getattr(layout, field.name)!r},\n" for field in fields(Layout))
-        lines.append(f"    {version!r}: Layout(\n{''.join(values)}    ),\n")
-    return f"{_HEAD}{''.join(lines)}}}\n"
+    """The module with the table: a row for each field, a column for each version."""
+    rows = [("", *(f"{major}.{minor}" for major, minor in sorted(layouts)))]
+    for field in fields(Layout):
+        values = [getattr(layouts[version], field.name) for version in sorted(layouts)]
+        rows.append((field.name, *("-" if value is None else str(value) for value in values)))
+    lines = "".join(f"    {name:<18}{''.join(f'{value:>5}' for value in values)}\n" for name, *values in rows)
+    return f'{_HEAD}\nOFFSETS = """\n{lines}"""\n'
 
 
 def main(folders: Iterable[Path]) -> str | None:

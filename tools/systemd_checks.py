@@ -55,7 +55,7 @@ sys.exit(__main__.main())
 """,
     "srv/requests.py": """import sys, time
 from pathlib import Path
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile
 
 with HistoryFile(Path("/var/lib/uwsgi-headroom/history.sqlite"), time.time()) as file:
     print(sum(worker.requests for record in file.records("shop", 0, 1e11, 60) for worker in record.window.workers))

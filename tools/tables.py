@@ -28,7 +28,7 @@ from uwsgi_headroom.journal.events import JOINED, KINDS, Cause, Kind
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SUBJECTS
-from uwsgi_headroom.metrics.scrape import group_by_kind
+from uwsgi_headroom.metrics.family import group_by_kind
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from app.lab.figures import Figure, Finding, Runs
 from app.lab.programs import Machine, Programs
+from app.lab.series import interleave
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.experiment.series import interleave
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 NONE = "-"
 """In a table: not measured."""

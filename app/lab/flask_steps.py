@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from app.lab import affinity, published
+from app.lab.charts import draw_bars
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -34,11 +35,10 @@ from app.lab.figures import (
 )
 from app.lab.programs import Machine, Programs
 from tools.lab_environment import COMPILED, compiled_module
-from uwsgi_headroom.tune.experiment.chart import draw_bars
 from uwsgi_headroom.tune.experiment.results import Spread
 from uwsgi_headroom.tune.experiment.run import Planned
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E1"
 AB, OWN = "ab, 500 clients", "own clients, closed loop"

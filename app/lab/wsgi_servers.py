@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.lab import published
+from app.lab.charts import draw_bars, draw_lines
 from app.lab.experiment import (
     NONE,
     Experiment,
@@ -23,9 +24,8 @@ from app.lab.figures import clients_cpus, error_rate, mean_ms, memory_mb, replie
 from app.lab.programs import Machine, Programs
 from app.lab.server_orders import compare_orders
 from app.lab.servers import NAMES, left_out, pong_setups
-from uwsgi_headroom.tune.experiment.chart import draw_bars, draw_lines
 from uwsgi_headroom.tune.experiment.run import Planned
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 KEY = "E3"
 RATES = {False: (1000, 3000), True: (500, 1000, 1500, 2000, 3000, 4000)}

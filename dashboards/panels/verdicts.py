@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dashboards.causes import CAUSES, HARMS
 from dashboards.panels.tables import Column
-from uwsgi_headroom.words.causes import CAUSES, HARMS
 from uwsgi_headroom.words.states import STATUSES
 
 COLOURS = {"ok": "green", "warning": "orange", "critical": "red", "down": "red", "unknown": "text"}

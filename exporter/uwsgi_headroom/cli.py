@@ -18,6 +18,7 @@ from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.request import ReportRequest
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.tune.request import TuneRequest
 
@@ -102,27 +103,16 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
     return command.run(
-        Request(
+        copy_fields(
+            Request,
+            options,
             addresses=tuple(options.addresses),
-            seconds=options.seconds,
-            format=options.format,
-            thresholds=Thresholds(
-                min_headroom=options.min_headroom,
-                max_queue_wait=options.max_queue_wait,
-                max_response_time=options.max_response_time,
-                max_p95=options.max_p95,
-                max_p99=options.max_p99,
-            ),
+            thresholds=copy_fields(Thresholds, options),
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,
-            stuck=options.stuck,
-            read_locks=options.read_locks,
-            read_pollfds=options.read_pollfds,
             logs=tuple(options.log or ()),
             code=_find_prefixes(line, options),
             since_reload=_wants_since_reload(line, options),
-            wait=options.wait,
-            not_before=options.not_before,
         )
     )
 
@@ -182,21 +172,17 @@ def _report(line: CommandLine, options: argparse.Namespace) -> int:
     from uwsgi_headroom.report import command
 
     return command.run(
-        ReportRequest(
-            prometheus=options.prometheus,
+        copy_fields(
+            ReportRequest,
+            options,
             history=tuple(options.history),
             servers=tuple(options.server),
             services=tuple(options.service),
             seconds=options.range,
-            until=options.until,
-            time_zone=options.time_zone,
-            out=options.out,
-            format=options.format,
             user=options.prometheus_user,
             password_file=options.prometheus_password_file,
             token_file=options.prometheus_token_file,
             headers=tuple(options.prometheus_header),
-            ca_file=options.ca_file,
         )
     )
 
@@ -205,38 +191,26 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.tune import command
     return command.run(
-        TuneRequest(
-            ini=options.ini,
-            app=options.app,
-            chdir=options.chdir,
+        copy_fields(
+            TuneRequest,
+            options,
             pythonpath=tuple(options.pythonpath),
-            virtualenv=options.virtualenv,
-            uwsgi=options.uwsgi,
             urls=tuple(options.url),
-            access_log=options.access_log,
             methods=options.allow_methods,
-            max_memory=options.max_memory,
-            max_p99=options.max_p99,
-            clients=options.clients,
-            rate=options.rate,
-            seconds=options.seconds,
-            most_runs=options.most_runs,
-            output=options.output,
-            yes=options.yes,
         )
     )
 
 
 def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import command
-    return command.run(options.user)
+        from uwsgi_headroom.discover import report
+    return report.run(options.user)
 
 
 def _review(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.settings import command
-    return command.run(options.subjects, as_json=options.json)
+        from uwsgi_headroom import review
+    return review.run(options.subjects, as_json=options.json)
 
 
 def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
@@ -252,9 +226,9 @@ def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.completion import scripts
+    from uwsgi_headroom import completion
 
-    return scripts.run(line, options.shell)
+    return completion.run(line, options.shell)
 
 
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {

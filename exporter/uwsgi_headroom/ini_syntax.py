@@ -69,5 +69,4 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def is_on(value: str) -> bool:
-    """Whether a flag with this value is on."""
     return value.lower() not in _OFF

@@ -32,8 +32,6 @@ from uwsgi_headroom.stats.server import Worker
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading of a server."""
-
     at: float
     """The monotonic time, in seconds, at which the document was complete; rates use differences of this."""
     time: float
@@ -187,7 +185,6 @@ def describe_memory(facts: MemoryFacts | None) -> Memory | None:
 
 
 def describe_emperor(snapshot: EmperorSnapshot) -> EmperorRecord:
-    """Describe an emperor, as it is judged."""
     throttled = (
         ThrottledVassal(each.name, each.throttle_level and each.throttle_level / 1000, each.attempt)
         for each in snapshot.blacklist

@@ -182,8 +182,6 @@ Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
 
 
 class RoleUse(NamedTuple):
-    """What the processes of one role use."""
-
     role: Role
     processes: int
     cpu_seconds: float
@@ -382,8 +380,6 @@ down: has no process, or does not accept yet."""
 
 
 class WorkerRecord(Struct, frozen=True, gc=False):
-    """One worker slot."""
-
     worker_id: int
     state: WorkerState
     threads: int | None
@@ -571,8 +567,6 @@ class ThrottledVassal(Struct, frozen=True, gc=False):
 
 
 class EmperorRecord(Struct, frozen=True):
-    """An emperor at one instant."""
-
     vassals: int
     """The number that run."""
     throttled: tuple[ThrottledVassal, ...]

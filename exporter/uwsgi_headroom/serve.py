@@ -33,12 +33,11 @@ from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.watch.tasks import supervise
 from uwsgi_headroom.web import connection_slots
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.connection_slots import Capacity
+from uwsgi_headroom.web.connection_slots import Capacity, RequestTurns
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
 from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, find_places, open_listener, refuse_exposed
-from uwsgi_headroom.web.request_turns import RequestTurns
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 if TYPE_CHECKING:

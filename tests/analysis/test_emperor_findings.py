@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.findings import collect_emperor_findings
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS
 from uwsgi_headroom.reading import describe_emperor
 from uwsgi_headroom.record import EmperorRecord
-from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
+from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, Vassal
 
 
 def emperor(*throttled: Blacklisted, vassals: int = 2) -> EmperorRecord:

@@ -13,13 +13,12 @@ from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.kernel.cpus import UsableCpus
+from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.throttling import Throttling
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, Options, Quota, Setup
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.parts import App
+from uwsgi_headroom.stats.raw import App
 from uwsgi_headroom.stats.server import Worker
 
 AT = 1000.0

@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import UNKNOWN, Options
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.parts import Cache, Spooler
+from uwsgi_headroom.stats.raw import Cache, Spooler
 
 
 def with_parts(reading: Reading, spooled: dict[str, int] | None = None, **parts: object) -> Reading:

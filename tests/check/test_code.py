@@ -12,9 +12,8 @@ from tests.check.test_check import clients
 from tools.support.exporter import run
 from tools.support.real_uwsgi import APP, uwsgi
 from uwsgi_headroom.check.reports import render_lines
-from uwsgi_headroom.documents import Code, CodeLine
-from uwsgi_headroom.documents.code import CodeState
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
 
 
 @pytest.mark.integration

@@ -14,7 +14,7 @@ from tests.support.documents_with_waits import EXAMPLE, waits, with_reason, with
 from uwsgi_headroom.analysis.littles_law import Waiting
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
-from uwsgi_headroom.check.nagios_report import render_report
+from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.schema import Server

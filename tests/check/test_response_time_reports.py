@@ -18,11 +18,11 @@ from tests.support.documents_with_response_times import (
     with_response_times,
 )
 from uwsgi_headroom.check import reports
-from uwsgi_headroom.check.nagios_report import render_report
+from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
-from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.waits import Route
 
 
 @pytest.mark.parametrize(

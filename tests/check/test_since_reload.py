@@ -15,7 +15,7 @@ from tools.support.exporter import exporter, run
 from tools.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.analysis.deploys.judgement import Status
 from uwsgi_headroom.check.compare_command import parse_moment
-from uwsgi_headroom.check.since_reload import apply_deploy, is_undecided
+from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided
 from uwsgi_headroom.documents.deploys import Deploy, DeploySide
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError

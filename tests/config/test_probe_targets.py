@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.config import yaml_file
-from uwsgi_headroom.config.probe_targets import find_allowed, parse_pattern, parse_target
+from uwsgi_headroom.config.servers import find_allowed, parse_pattern, parse_target
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Address, Http, Tcp, Unix

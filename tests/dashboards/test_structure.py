@@ -13,10 +13,10 @@ import yaml
 
 from alerts import files
 from alerts.thresholds import Thresholds
+from dashboards.causes import CAUSES, NO_CAUSE
 from dashboards.signals.verdict import RANKS
 from tools.support.dashboard_queries import NAMES, OUT, board, panels, queries
 from uwsgi_headroom.analysis.findings import OF_WAITING
-from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from uwsgi_headroom.arguments.commands import make_command_line
-from uwsgi_headroom.discover import FoundMaster, command
+from uwsgi_headroom.discover import FoundMaster, report
 from uwsgi_headroom.discover.report import choose_names, render_report
 from uwsgi_headroom.source import Tcp, Unix
 
@@ -102,8 +102,8 @@ def test_names_of_others_do_nothing_to_a_terminal(
     async def find_masters() -> list[FoundMaster]:
         return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
 
-    monkeypatch.setattr(command, "find_masters", find_masters)
-    assert command.run() == 0
+    monkeypatch.setattr(report, "find_masters", find_masters)
+    assert report.run() == 0
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
     assert out.count("\nTo watch it:\n") == 1

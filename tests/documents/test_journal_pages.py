@@ -15,8 +15,7 @@ from uwsgi_headroom.documents.build import NEWEST, Cursor, build_journal
 from uwsgi_headroom.documents.schema import Journal
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import Minute
 
 STORED = 30  # five at a time at the same time

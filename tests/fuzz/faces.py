@@ -15,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.fuzz.mutations import tell_story
 from uwsgi_headroom import stats
-from uwsgi_headroom.check.nagios_report import render_report
-from uwsgi_headroom.check.reports import render_json, render_lines, render_list
+from uwsgi_headroom.check.reports import render_json, render_lines, render_list, render_report
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
@@ -25,7 +24,7 @@ from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.family import render_families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Answer, File

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.windows import window
 from tools.support.simulated_server import Server
-from uwsgi_headroom.history import destinations
-from uwsgi_headroom.history.destinations import OTHERS, DestinationHour
+from uwsgi_headroom.history import named_hours
+from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Destination, Waits
 
@@ -72,7 +72,7 @@ def test_any_number_of_servers() -> None:
     found = DestinationHour()
     for number in range(1000):
         found.add(reading(float(number), {Destination("backend", (f"10.0.{number % 256}.1:80",)): 1.0}), 2.0)
-    assert len(found._totals) == destinations.MOST_DESTINATIONS
+    assert len(found._totals) == named_hours.MOST_DESTINATIONS
     sums = seconds(found, 0, 1000)
     assert sum(sums.values()) == pytest.approx(999)
     assert sums[OTHERS] > 500

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.kernel.connection_table import ConnectionTable
-from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.cpus import Throttling
+from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
-from uwsgi_headroom.kernel.throttling import Throttling
 from uwsgi_headroom.record import LoopHold, LoopUse, Quota, Waits
 
 QUOTA = Quota("/app", 1.0, 4)

@@ -10,7 +10,7 @@ import pytest
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.route_time import RouteHour
+from uwsgi_headroom.history.named_hours import RouteHour
 from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import Reading

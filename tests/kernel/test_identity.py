@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.support import real_uwsgi
-from uwsgi_headroom.kernel.identity import find_systemd_unit, read_identity
+from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity
 
 
 def test_a_process_of_this_host() -> None:

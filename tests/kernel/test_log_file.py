@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.options.trees import options_of
-from uwsgi_headroom.kernel import log_file
-from uwsgi_headroom.kernel.log_file import find_log_file
+from uwsgi_headroom.kernel import setup
+from uwsgi_headroom.kernel.setup import find_log_file
 from uwsgi_headroom.record import Options
 
 
@@ -40,11 +40,11 @@ def test_what_is_no_file_is_no_log(target: str, tmp_path: Path) -> None:
 def test_the_output_of_a_unit_goes_to_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket, in a unit of systemd: journald is at its other end. Outside of a unit, nothing is known of a socket."""
     proc = tree(tmp_path, fd1="/dev/null", fd2="socket:[4711]")
-    monkeypatch.setattr(log_file, "_HAS_JOURNAL", tmp_path)
+    monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path)
     assert find_log_file(7, Options(), proc=proc) == ""
     (proc / "7" / "cgroup").write_text("0::/system.slice/shop.service\n")
     assert find_log_file(7, Options(), proc=proc) == "journal:shop.service"
-    monkeypatch.setattr(log_file, "_HAS_JOURNAL", tmp_path / "nowhere")
+    monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path / "nowhere")
     assert find_log_file(7, Options(), proc=proc) == ""
 
 

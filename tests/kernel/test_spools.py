@@ -13,7 +13,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel import spools
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.parts import Spooler
+from uwsgi_headroom.stats.raw import Spooler
 
 
 def with_spoolers(*directories: str) -> Snapshot:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.kernel.cgroups import Cgroups, name_levels
-from uwsgi_headroom.kernel.cpus import GroupQuota, UsableCpus
-from uwsgi_headroom.kernel.throttling import Counts, ThrottleCounts, Throttling, read_counts
+from uwsgi_headroom.kernel.cpus import Counts, GroupQuota, ThrottleCounts, Throttling, UsableCpus, read_counts
 from uwsgi_headroom.record import Quota
 
 V2 = "usage_usec 900\nuser_usec 500\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts 0\n"

@@ -19,7 +19,7 @@ from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
+from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.web.bounds import MOST_STREAMS
 from uwsgi_headroom.words.states import LIMITS
 
@@ -81,7 +81,11 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
     """The share of a CPU and the memory, from the table of the benchmark."""
     measured = [cells for cells in rows("docs/measured/benchmarks.md", "server") if cells[1] == "ours, everything on"]
     for size, words in (
-        ("8x8", "8 processes with 8 threads each, the exporter takes {share:.1f} % of one CPU and {memory:.0f} MB of memory"),
+        (
+            "8x8",
+            "8 processes with 8 threads each, the exporter takes {share:.1f} % of one CPU and {memory:.0f} MB of "
+            "memory",
+        ),
         ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
     ):
         of_size = [row for row in measured if row[0].startswith(size)]

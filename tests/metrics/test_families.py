@@ -25,11 +25,11 @@ from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.family import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.parts import Cron
+from uwsgi_headroom.stats.raw import Cron
 
 GOLDEN = Path(__file__).with_name("golden")
 GOLDENS = {

@@ -10,7 +10,7 @@ import pytest
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.misses import MissCounter, Misses
+from uwsgi_headroom.response_times.totals import MissCounter, Misses
 
 BINS = Bins((1.0,))
 STEP = 0.25

@@ -8,8 +8,7 @@ import pytest
 
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
-from uwsgi_headroom.response_times.misses import Misses
-from uwsgi_headroom.response_times.totals import BatchHistory
+from uwsgi_headroom.response_times.totals import BatchHistory, Misses
 
 BINS = Bins()
 

@@ -23,8 +23,7 @@ from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange
 from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, encode_numbers, encode_record
-from uwsgi_headroom.store.file import Failure, open_to_write
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import Failure, HistoryFile, open_to_write
 from uwsgi_headroom.store.record import DAY, TIERS, Minute
 
 EARLIER_MINUTE = bytes.fromhex(

@@ -11,8 +11,7 @@ from tests.support import windows
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import open_to_write
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, Minute, Record, slot_at
 
 NOON = 1_800_000_000 // 3600 * 3600

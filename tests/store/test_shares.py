@@ -14,7 +14,7 @@ from tests.support import windows
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import find_share
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Minute, Record
 
 MAX_SIZE = 1_000_000

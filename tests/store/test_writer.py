@@ -18,8 +18,7 @@ from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store import writer as writer_module
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import VERSION, open_to_write
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import VERSION, HistoryFile, open_to_write
 from uwsgi_headroom.store.writer import HistoryWriter
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.store.test_database import NOON, minute, opened, pass_hour, requests
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, HOURS, Minute
 
 AHEAD = 4 * 365 * DAY

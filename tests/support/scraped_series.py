@@ -8,9 +8,8 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import LabelSet
-from uwsgi_headroom.metrics.scrape import Scrape
-from uwsgi_headroom.metrics.scrape import group_by_kind as sort
+from uwsgi_headroom.metrics.family import LabelSet, Scrape
+from uwsgi_headroom.metrics.family import group_by_kind as sort
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.observation import Observation

@@ -25,8 +25,7 @@ from uwsgi_headroom.service.reload import Lifecycle
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import event_stream, metrics_route, request_head
-from uwsgi_headroom.web.http_connection import HttpConnection
-from uwsgi_headroom.web.http_server import HttpServer
+from uwsgi_headroom.web.http_server import HttpConnection, HttpServer
 
 MOMENTS: dict[str, tuple[Any, str]] = {
     "settings are resolved": (precedence, "resolve_config"),

@@ -8,7 +8,7 @@ import pytest
 
 from uwsgi_headroom.top.navigation import Command, Navigation, handle_key, select_server
 from uwsgi_headroom.top.servers import SERVER_SORTS
-from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
+from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 from uwsgi_headroom.top.view.worker_table import COLUMNS, SORTS
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]

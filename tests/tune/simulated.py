@@ -9,7 +9,7 @@ from math import exp
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 
 SHARPNESS = 8
 """How close a server comes to the least of its bounds."""

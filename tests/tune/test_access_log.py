@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.tune.application.access_log import MOST_BYTES, MOST_PATHS, Replay, collect, is_path, read_access_log
+from uwsgi_headroom.tune.application.application import (
+    MOST_BYTES,
+    MOST_PATHS,
+    Replay,
+    collect,
+    is_path,
+    read_access_log,
+)
 
 COMMON = b'192.0.2.7 - ann [23/Nov/2026:04:00:00 +0000] "%s HTTP/1.1" 200 512\n'
 COMBINED = COMMON.rstrip() + b' "https://shop.example/cart?token=secret" "Mozilla/5.0 (X11) \\"odd\\""\n'

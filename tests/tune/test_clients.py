@@ -13,7 +13,7 @@ import pytest
 from uwsgi_headroom.nearest_rank import percentile
 from uwsgi_headroom.tune.loads import clients
 from uwsgi_headroom.tune.loads.clients import Clients
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 
 PONG = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nPong!"
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
 from uwsgi_headroom.tune.experiment import run
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.run import MOST_SECONDS, overfull_since
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 STAT = """entries  clashres found new drop early_drop
 00035bd1  00000000 00000000 00000000 00009288 0000013a

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.tune.application.ini import TUNED, Ini, read_ini
-from uwsgi_headroom.tune.application.switched_off import describe, find_group
+from uwsgi_headroom.tune.application.ini import TUNED, Ini, describe, find_group, read_ini
 from uwsgi_headroom.tune.application.variant import Variant
 
 EVERYTHING = """\

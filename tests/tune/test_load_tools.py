@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.tune.loads.load import Answers, Load
-from uwsgi_headroom.tune.loads.load_tools import find_tool, lua_script, parse_ab, parse_wrk
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load, find_tool, lua_script, parse_ab, parse_wrk
 from uwsgi_headroom.tune.processes.guarded import RunError
 
 RECORDED = Path(__file__).with_name("recorded")

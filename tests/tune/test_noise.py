@@ -7,7 +7,7 @@ from math import exp
 
 import pytest
 
-from uwsgi_headroom.tune.search.noise import LEAST_MARGIN, USUAL, compare, find_spread, find_usual
+from uwsgi_headroom.tune.search.evidence import LEAST_MARGIN, USUAL, compare, find_spread, find_usual
 
 
 def test_a_ratio_is_that_of_common_rounds() -> None:

@@ -22,8 +22,7 @@ from tools.support import real_uwsgi
 from uwsgi_headroom.tune.experiment import run, server
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
-from uwsgi_headroom.tune.loads.load_tools import Loading
+from uwsgi_headroom.tune.loads.load_tools import Load, Loading
 
 pytestmark = pytest.mark.integration
 

@@ -12,12 +12,11 @@ from tests.tune.simulated import Server
 from uwsgi_headroom.analysis.what_if import Setting, parse_setting
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.tune.recommendation import recommend
 from uwsgi_headroom.tune.search.candidates import Predicted, predict_scores
 from uwsgi_headroom.tune.search.evidence import CannotTuneError, Evidence, Limits, Task
-from uwsgi_headroom.tune.search.finals import choose_smallest
-from uwsgi_headroom.tune.search.search import search
+from uwsgi_headroom.tune.search.search import choose_smallest, search
 
 TRIED_BY_HAND = [parse_setting(text) for text in ("4x8", "4x1", "8x1", "8x4", "1x16", "2x8")]
 MOST_RUNS = 12

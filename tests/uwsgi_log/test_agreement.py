@@ -10,8 +10,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.uwsgi_log.agreement import AGREE_SECONDS, Agreement, Line
-from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, Batch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import AGREE_SECONDS, MOST_EVENTS, Agreement, Batch, Line, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import Seen
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from tests.support.other_namespaces import as_nobody, as_root
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.uwsgi_log import journal as module
-from uwsgi_headroom.uwsgi_log.journal import Journal
+from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.log import UwsgiLog
+from uwsgi_headroom.uwsgi_log.tail import Journal
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.watch import Watch
 

@@ -23,8 +23,8 @@ from tools.support.simulated_server import emperor as simulated_emperor
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.stats.emperor_router import Blacklisted, EmperorSnapshot, Vassal
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.stats.raw import Blacklisted, EmperorSnapshot, Vassal
+from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import read_retired, retire
 from uwsgi_headroom.watch import fleet as fleet_module

@@ -13,7 +13,7 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.record import UNKNOWN, Options
 from uwsgi_headroom.store.record import Minute, merge_records
-from uwsgi_headroom.watch.minutes import find_levels
+from uwsgi_headroom.watch.kept_history import find_levels
 
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
 

@@ -9,8 +9,7 @@ from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
-from uwsgi_headroom.response_times.misses import Misses
-from uwsgi_headroom.response_times.totals import BatchHistory
+from uwsgi_headroom.response_times.totals import BatchHistory, Misses
 from uwsgi_headroom.watch.judging import ObjectiveWatch
 
 SLO = Slo(1.0, 0.99)

@@ -12,8 +12,7 @@ import pytest
 from tools.support import bad_servers
 from tools.support.captured_documents import document
 from tools.support.clock import MovableClock
-from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.store.writer import HistoryWriter

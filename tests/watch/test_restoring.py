@@ -13,7 +13,7 @@ from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.store.writer import HistoryWriter
-from uwsgi_headroom.watch.restoring import restore
+from uwsgi_headroom.watch.kept_history import restore
 
 
 class Restarted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.negotiation import accepts_gzip, accepts_openmetrics
+from uwsgi_headroom.web.request_values import accepts_gzip, accepts_openmetrics
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 

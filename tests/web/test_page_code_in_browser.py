@@ -7,7 +7,7 @@ import pytest
 
 from tests.web.test_page_parts_in_browser import part
 from tools.support.browser import Tab
-from uwsgi_headroom.documents.code import Code, CodeLine, CodeState
+from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.web.test_page_parts_in_browser import part
 from tools.support.browser import Tab
-from uwsgi_headroom.documents.routes import Route
+from uwsgi_headroom.documents.waits import Route
 
 pytestmark = pytest.mark.integration
 

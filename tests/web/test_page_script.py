@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from uwsgi_headroom.web import live_page
-from uwsgi_headroom.web.page_script import join
+from uwsgi_headroom.web.live_page import join
 
 MODULES = {
     "main": 'import { two as twice } from "./two.js";\nimport * as one from "./one.js";\n\ntwice(one.NAME);\n',

@@ -19,8 +19,7 @@ from tools.support.browser import Tab, browser, tab
 from tools.support.web_server import serving
 from uwsgi_headroom.documents.history import Capacity, Concurrency, History, RouteHistory, WaitHistory
 from uwsgi_headroom.documents.response_times import Burn, Objective
-from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
+from uwsgi_headroom.documents.waits import Backend, Route, Waits, WaitState
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.colours import contrast
 

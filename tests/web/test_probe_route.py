@@ -27,15 +27,14 @@ from tools.support.exporter import Exporter, exporter
 from tools.support.real_uwsgi import wait_until
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.config.probe_targets import parse_pattern
-from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.config.servers import make_server, parse_pattern
 from uwsgi_headroom.config.settings import ProbeConfig
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import MOST_PROBED
 from uwsgi_headroom.web import metrics_route
 from uwsgi_headroom.web.app import create_application
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 

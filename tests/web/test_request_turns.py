@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.cancellation import cancelled_everywhere
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.negotiation import PiecewiseResponse
-from uwsgi_headroom.web.request_turns import RequestTurns
+from uwsgi_headroom.web.connection_slots import RequestTurns
+from uwsgi_headroom.web.request_values import PiecewiseResponse
 
 SCOPE: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
 

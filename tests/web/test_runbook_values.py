@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.identity import Identity
+from uwsgi_headroom.kernel.setup import Identity
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web.runbook_values import MEANINGS, collect_pids, fill_code, is_typeable, used_placeholders

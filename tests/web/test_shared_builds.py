@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from tests.support.cancellation import cancelled_everywhere
 from tools.support.clock import MovableClock
 from uwsgi_headroom.web import bounds, shared_builds
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import AGAIN, Answer, Kind, SharedBuilds
 
 KIND = Kind("documents", rest=2.0, most=4, seconds=3600.0)

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from dashboards.causes import CAUSES, NO_CAUSE
 from tools.source_tables import read_findings
 from uwsgi_headroom import record
 from uwsgi_headroom.analysis.capacity import LIMITS as EVERY_LIMIT
@@ -17,7 +18,6 @@ from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.report.review.sections import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
-from uwsgi_headroom.words.causes import CAUSES, NO_CAUSE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on
 from uwsgi_headroom.words.states import (
     EVENTS,

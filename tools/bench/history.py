@@ -28,7 +28,7 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import DAY, TIERS, Levels, Minute, Record
-from uwsgi_headroom.watch.minutes import MinuteCutter
+from uwsgi_headroom.watch.kept_history import MinuteCutter
 
 SHAPES = ((4, 8), (8, 8), (64, 16))
 """Processes, and threads of each."""

@@ -25,9 +25,8 @@ from tools.support.synthetic.openmetrics import write_blocks
 from tools.support.synthetic.plan import History
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import TimeRange
 
 HISTORY = History(services=(replace(stories.STORY, servers=2, peak=83 / 3, reloads=(1.2,)),), days=4.0)

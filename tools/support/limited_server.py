@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp
 
 from uwsgi_headroom.web.connection_slots import Capacity
-from uwsgi_headroom.web.http_connection import HttpConnection
-from uwsgi_headroom.web.http_server import HttpServer
+from uwsgi_headroom.web.http_server import HttpConnection, HttpServer
 
 if TYPE_CHECKING:
     from uwsgi_headroom.web.security.tls_stream import TlsStream

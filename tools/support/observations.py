@@ -20,14 +20,12 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
-from uwsgi_headroom.kernel.connection_table import ConnectionTable
-from uwsgi_headroom.kernel.cpus import CpuTimes, UsableCpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory
+from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
+from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.throttling import Throttling
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.family import render_families
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Waits
 from uwsgi_headroom.routes.book import ServedRoutes

@@ -14,7 +14,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog, Waits
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.stats.parts import App
+from uwsgi_headroom.stats.raw import App
 from uwsgi_headroom.stats.server import Socket, State, Worker
 
 EPOCH = 1_700_000_000

@@ -14,7 +14,7 @@ import sys
 
 from uwsgi_headroom import cli
 from uwsgi_headroom.source import stream
-from uwsgi_headroom.source.receive import Received, receive
+from uwsgi_headroom.source.stream import Received, receive
 
 
 def _main() -> int:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if import Setting, SettingError, parse_settings
-from uwsgi_headroom.check import nagios_report, reports
+from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
-from uwsgi_headroom.check.since_reload import POLL_SECONDS, apply_deploy, is_undecided
-from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
+from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short
 from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, Targets, judge_targets, parse_targets, sort_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
@@ -104,5 +103,5 @@ def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequ
         case "json":
             return reports.render_json(judged, single=single).splitlines()
         case "nagios":
-            return [nagios_report.render_report(judged, request.thresholds)]
+            return [reports.render_report(judged, request.thresholds)]
     return list(reports.render_lines(judged[0]) if len(judged) == 1 else reports.render_list(judged))

@@ -22,8 +22,9 @@ from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
-from uwsgi_headroom.documents import Worker, build
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.exporter_client import ExporterPage, find_who_answers
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
@@ -208,7 +209,6 @@ def _say_lost(chosen: Sequence[Worker]) -> str:
 
 
 def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
-    """Who serves meanwhile."""
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
     if not rest:

@@ -100,7 +100,7 @@ class Request:
     from the workers' memory if a lock of the application is held, and read_pollfds which descriptors a thread polls,
     where `check` watches the server itself; None: the default. logs: uWSGI's logs, each `NAME=PATH`, or a path for a
     single server. code: the prefixes of the application's files, whose lines of code are looked at; empty: by the
-    rule of `kernel.stacks.application`; None: do not look.
+    rule of `kernel.stacks.looks`; None: do not look.
     """
 
     addresses: tuple[str, ...] = ()

@@ -25,9 +25,10 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicate_names,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
-from uwsgi_headroom.documents import WhatIf, build
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
+from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
 from uwsgi_headroom.history.hour import ROW_SECONDS

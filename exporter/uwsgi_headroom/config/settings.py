@@ -16,8 +16,7 @@ from uwsgi_headroom.config.parsers import NumberRange
 from uwsgi_headroom.config.slo import Slo, parse_slo
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.config.probe_targets import TargetPattern
-    from uwsgi_headroom.config.servers import ServerConfig
+    from uwsgi_headroom.config.servers import ServerConfig, TargetPattern
     from uwsgi_headroom.logs import Format
 
 PREFIX = "UWSGI_HEADROOM_"
@@ -31,41 +30,29 @@ class Settings:
     samples_per_second: float = defaults.DEFAULT_SAMPLES_PER_SECOND
     windows: tuple[float, ...] = defaults.DEFAULT_WINDOWS
     """Lengths in seconds, ascending. Figures of single workers use the last."""
-
     cpu_residency: bool = False
     """Whether to read every thread of the workers too, for workers x CPUs more series."""
-
     waits: bool = True
     """Whether to read from the kernel what request threads wait for, where it permits that."""
-
     backends: tuple[tuple[str, str], ...] = ()
     """The names of backends, and the address of each: `10.0.0.5:5432`, `*:5432` or a path."""
-
     read_pollfds: bool = True
     read_locks: bool = False
     """Whether to read from the workers' memory which descriptors a thread polls."""
-
     slo: Slo | None = None
     """The objective of every server that has none of its own."""
-
     stuck_seconds: float = defaults.STUCK_SECONDS
     """The age from which on a request counts as stuck, on every server that has none of its own."""
-
     routes: bool = False
     """Whether to name the routes of requests in service."""
-
     route_templates: tuple[str, ...] = ()
     """Paths such as `/orders/{id}`."""
-
     code: bool = False
     """Whether to look at the lines of code of the busy threads, on every server that does not say."""
-
     code_prefixes: tuple[str, ...] = ()
     """With what the paths of the application's files begin, on every server without its own; empty: by a rule."""
-
     logs: tuple[tuple[str, str], ...] = ()
     """Names of servers, and the path of uWSGI's log of each, or `journal:UNIT`."""
-
     max_servers: int = defaults.MOST_SERVERS
     """The most servers that globs find."""
 
@@ -89,23 +76,17 @@ class Config:
     allowed_hosts: tuple[str, ...] = ()
     web_config_file: str = ""
     """The path of the file with TLS and login; "" for none."""
-
     settings: Settings = DEFAULT_SETTINGS
     routes_beyond_loopback: bool = False
     """Whether routes may be shown to other machines."""
-
     code_beyond_loopback: bool = False
     """The same for lines of code."""
-
     history: str = ""
     """The path of the file with the history that lasts; "" for none."""
-
     history_max_size: int = defaults.HISTORY_MAX_SIZE
     """Bytes."""
-
     probe: ProbeConfig | None = None
     """None for no `/probe`."""
-
     log_level: str = "info"
     log_format: Format = "logfmt"
 
@@ -118,33 +99,24 @@ class SettingRow:
     """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "" if the value is not
     simply assigned: `precedence` opens the file of `--config`, and adds the servers of `--stats` to those of the
     file."""
-
     parse: Callable[..., Any] = parsers.parse_text
     """Takes a text and its origin, and returns the value. If the setting is repeatable, takes a sequence of such pairs.
     Raises ConfigError, in whose message the origin comes first."""
-
     flag: str = ""
     """Of `serve`. The name of the environment variable follows from it."""
-
     metavar: str = ""
     help: str = ""
     """For the flag; `{default}` stands for the default."""
-
     default: str = ""
     """In docs/configuration.md. A value, as it would be written, is between backticks."""
-
     key: str = ""
     """In the configuration file: `web.listen_address` is `listen_address` in the section `web`."""
-
     values: tuple[str, ...] = ()
     """All that it may be, for shell completion."""
-
     is_switch: bool = False
     """The flag alone means true."""
-
     is_path: bool = False
     """A relative one is relative to the configuration file that names it, else to the working directory."""
-
     is_repeatable: bool = False
     is_mapping: bool = False
     """In the file, each value `NAME=ADDRESS` is a key and its value."""
@@ -434,7 +406,6 @@ together, or are no plain texts."""
 
 
 def find_setting(flag: str) -> SettingRow:
-    """Return the setting with this flag."""
     return next(setting for setting in FLAGS if setting.flag == flag)
 
 

@@ -27,10 +27,8 @@ class Slo:
 
     threshold: float
     """Seconds."""
-
     objective: float
     """The share, as a fraction."""
-
     where: str = ""
     """The line or flag that sets it."""
 

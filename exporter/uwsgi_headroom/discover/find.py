@@ -23,9 +23,9 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import sock_diag
-from uwsgi_headroom.kernel.identity import find_systemd_unit, read_working_directory
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
+from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
 

@@ -4,27 +4,3 @@ Keys use the terms of docs/glossary.md and of the metrics. Durations are in seco
 in bytes, shares from 0 to 1. An unknown value is null, never 0, and `unknown` gives the reason. No document contains
 any data of a request.
 """
-
-from uwsgi_headroom.documents.code import Code, CodeLine
-from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
-from uwsgi_headroom.documents.response_times import Percentile, ResponseTimes
-from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.waits import Waits
-from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
-from uwsgi_headroom.documents.workers import Worker
-
-__all__ = [
-    "Code",
-    "CodeLine",
-    "Emperor",
-    "Percentile",
-    "PredictedLoad",
-    "PredictedSetting",
-    "ResponseTimes",
-    "Route",
-    "Router",
-    "Vassal",
-    "Waits",
-    "WhatIf",
-    "Worker",
-]

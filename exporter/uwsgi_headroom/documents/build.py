@@ -18,19 +18,18 @@ from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu,
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
-from uwsgi_headroom.documents.code import build_code
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
-from uwsgi_headroom.documents.routes import build_routes
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
-from uwsgi_headroom.documents.waits import build_waits
+from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
@@ -195,7 +194,6 @@ async def build_servers(
 def build_server_list(
     documents: Iterable[schema.Server], clock: Clock, patterns: Iterable[PatternServers] = ()
 ) -> schema.Servers:
-    """Build the list of servers from their documents, with the patterns that found them."""
     documents = list(documents)
     return schema.Servers(
         time=clock.epoch(),
@@ -242,17 +240,9 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[i
 
 
 def _build_summary(server: schema.Server) -> schema.Summary:
-    return schema.Summary(
-        name=server.name,
-        address=server.address,
-        path=server.path,
-        state=server.state,
-        error=server.error,
-        age=server.age,
-        kind=server.kind,
-        version=server.version,
-        status=server.status,
-        verdict=server.verdict,
+    return copy_fields(
+        schema.Summary,
+        server,
         headroom=server.headroom.factor if server.headroom else None,
         first=server.headroom.first if server.headroom else None,
         throughput=server.flow.throughput if server.flow else None,
@@ -307,20 +297,15 @@ async def build_journal(
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
-    return schema.Finding(
-        code=finding.code,
-        severity=finding.severity,
-        title=finding.title,
+    return copy_fields(
+        schema.Finding,
+        finding,
         evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
-        meaning=finding.meaning,
-        change=finding.change,
         settings=dict(finding.settings),
-        serves=finding.serves,
         harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.verdicts.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
-        of_host=finding.of_host,
     )
 
 

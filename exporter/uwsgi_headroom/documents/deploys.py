@@ -17,9 +17,9 @@ from uwsgi_headroom.analysis.deploys.usual import DAYS, describe_usual, find_usu
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record
-from uwsgi_headroom.watch.deploy_sides import explain_records, explain_window, make_batch
-from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start
+from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, explain_window, make_batch
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 
@@ -125,28 +125,16 @@ def _build(
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
     reasons, routes = (tuple(DeployPart(**part._asdict()) for part in each[:_MOST_PARTS]) for each in parts)
-    return Deploy(
+    return copy_fields(
+        Deploy,
+        judgement,
         time=time,
         first=first,
         reloads=reloads,
-        status=judgement.status,
         sentence=sentence,
         before=before,
         after=after,
-        changes=tuple(
-            DeployChange(
-                subject=change.subject,
-                before=change.before,
-                after=change.after,
-                low=change.low,
-                high=change.high,
-                state=change.state,
-            )
-            for change in judgement.changes
-        ),
-        bound=judgement.bound,
-        needed=judgement.needed,
-        expected=judgement.expected,
+        changes=tuple(copy_fields(DeployChange, change) for change in judgement.changes),
         is_over=is_over,
         parts=reasons,
         routes=routes,
@@ -247,7 +235,7 @@ _SHORTEST_HOUR, _LONGEST_HOUR = 900.0, 7200.0
 async def _find_usual(watch: Watch, now: float, since: float, until: float, judgement: Judgement) -> Usual | None:
     """What is usual between two times (epoch seconds), from minutes; None if the history file has too little of
     other days, or cannot be read."""
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     writer = watch.writer
     if writer is None or not 0 < until - since <= _LONGEST_HOUR:
@@ -271,14 +259,7 @@ async def _find_usual(watch: Watch, now: float, since: float, until: float, judg
         return None
     if usual is None:
         return None
-    return Usual(
-        days=usual.days,
-        mean=usual.mean,
-        low=usual.low,
-        high=usual.high,
-        explains=is_usual(usual, judgement),
-        sentence=describe_usual(usual, judgement),
-    )
+    return copy_fields(Usual, usual, explains=is_usual(usual, judgement), sentence=describe_usual(usual, judgement))
 
 
 _Side = tuple[list[Batch], Side | None]
@@ -312,7 +293,7 @@ _MOST_MINUTES = 86_400.0
 
 
 async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
         sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot, is_set
-from uwsgi_headroom.stats.emperor_router import Vassal as VassalStats
+from uwsgi_headroom.same_fields import copy_fields
+from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot, is_set
+from uwsgi_headroom.stats.raw import Vassal as VassalStats
 
 
 class Vassal(Struct, frozen=True, kw_only=True):
@@ -117,15 +118,8 @@ def build_router(snapshot: RouterSnapshot) -> Router:
                 key=key.key,
                 hits=key.hits,
                 nodes=tuple(
-                    Node(
-                        name=node.name,
-                        requests=node.requests,
-                        transmitted_bytes=node.tx,
-                        received_bytes=node.rx,
-                        load=node.load,
-                        weight=node.weight,
-                        failures=node.failures,
-                        dead=is_set(node.death_mark),
+                    copy_fields(
+                        Node, node, transmitted_bytes=node.tx, received_bytes=node.rx, dead=is_set(node.death_mark)
                     )
                     for node in key.nodes
                 ),

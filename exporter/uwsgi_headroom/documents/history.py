@@ -222,7 +222,7 @@ def build_stored_history(
     turns = turns or ThreadTurns()
     tier = choose_tier(step, since, now)
     step = max(1, math.ceil(step / tier.seconds)) * float(tier.seconds)
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     with HistoryFile(path, now) as file:
         # Start one step early, as every slice begins with the end of the previous one.

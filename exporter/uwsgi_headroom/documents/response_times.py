@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes as Figures
+from uwsgi_headroom.same_fields import copy_fields
 
 
 class Percentile(Struct, frozen=True, kw_only=True):
@@ -74,36 +75,19 @@ def find_percentile(section: ResponseTimes | None, share: float) -> Percentile |
 
 
 def build_response_times(figures: Figures) -> ResponseTimes:
-    """Build the section from the figures of a window."""
     return ResponseTimes(
         requests=figures.requests,
         interval=figures.interval,
-        percentiles=tuple(
-            Percentile(share=share, seconds=each.seconds, low=each.low, high=each.high, under=each.under)
-            for share, each in figures.percentiles.items()
-        ),
+        percentiles=tuple(copy_fields(Percentile, each, share=share) for share, each in figures.percentiles.items()),
     )
 
 
 def build_objective(figures: ObjectiveFigures, queue_wait: float | None) -> Objective:
-    """Build the section from the judgement of an objective."""
     limit = figures.load_limit
     return Objective(
         threshold=figures.slo.threshold,
         objective=figures.slo.objective,
-        windows=tuple(
-            Burn(
-                seconds=burn.seconds,
-                requests=burn.requests,
-                slow=burn.slow,
-                lost=burn.lost,
-                waited=burn.waited,
-                refused=burn.refused,
-                share=burn.share,
-                rate=burn.rate,
-            )
-            for burn in figures.windows
-        ),
+        windows=tuple(copy_fields(Burn, burn) for burn in figures.windows),
         level=figures.level,
         unjudged=figures.unjudged,
         queue_wait=queue_wait,

@@ -10,12 +10,10 @@ from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.documents.code import Code
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
-from uwsgi_headroom.documents.routes import Route
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import Code, Route, Waits
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event

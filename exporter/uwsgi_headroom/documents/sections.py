@@ -25,27 +25,22 @@ from uwsgi_headroom.kernel.facts import Memory
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.record import ServerRecord, Setup
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
 
 def build_window(window: Window) -> schema.Window:
-    """Build the section about the window of the figures."""
     return msgspec.convert(window, schema.Window, from_attributes=True)
 
 
 def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.Headroom:
     """Build the section about headroom: which limit comes first, and by how much load can grow until then, and until
     requests wait."""
-    return schema.Headroom(
-        factor=headroom.factor,
-        first=headroom.first,
-        ceiling=headroom.ceiling,
+    return copy_fields(
+        schema.Headroom,
+        headroom,
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in capacity.LIMITS}),
-        far=headroom.far,
-        no_requests=headroom.no_requests,
-        is_upper_bound=headroom.is_upper_bound,
-        unknown=headroom.unknown,
         usable=usable.factor if usable else None,
         usable_first=usable.first if usable else None,
     )
@@ -64,14 +59,11 @@ def build_flow(figures: Figures) -> schema.Flow:
 def build_balance(balance: evenness.Balance) -> schema.Balance:
     """Build the section about how evenly the workers share the requests."""
     active = sum(worker.active for worker in balance.workers)
-    return schema.Balance(
+    return copy_fields(
+        schema.Balance,
+        balance,
         active=active,
         even_share=littles_law.ratio(1, active),
-        hot_ratio=balance.hot_ratio,
-        noise_floor=balance.noise_floor,
-        fairness=balance.fairness,
-        cost=balance.cost,
-        calm_response_time=balance.calm_response_time,
         hottest=balance.hottest.worker_id if balance.hottest else None,
     )
 

@@ -17,11 +17,9 @@ from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.analysis.worker_states import ASYNC
-from uwsgi_headroom.documents.code import Code, CodeLine
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
-from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Finding, Flow, Server
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Code, CodeLine, Destination, Route, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
     chosen,
@@ -195,7 +193,7 @@ def list_percentiles(
     for share in sorted(shares):
         percentile = find_percentile(section, share)
         if percentile is None:
-            text = _describe_missing(section)
+            text = f"- (only {counted(section.requests, 'request')})"
         elif percentile.seconds is None or percentile.seconds >= bound:
             text = _describe(percentile, section, short)
         else:
@@ -325,10 +323,6 @@ def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> st
 def _describe_range(percentile: Percentile, short: bool) -> str:
     low, high = _rounded(percentile.low), _rounded(percentile.high)
     return f"{low}{'-' if short else ' to '}{high}" if percentile.low else f"under {high}"
-
-
-def _describe_missing(section: ResponseTimes) -> str:
-    return f"- (only {counted(section.requests, 'request')})"
 
 
 def _why_too_few(objective: Objective) -> str:

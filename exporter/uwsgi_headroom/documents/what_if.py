@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from uwsgi_headroom.analysis import what_if
 from uwsgi_headroom.analysis.what_if import Check, Measured, Prediction, Resource
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
 
@@ -107,7 +106,7 @@ def build_what_if(name: str, time: float, seconds: float, result: what_if.WhatIf
         demands_measured=result.demands_measured,
         check=_build_check(result),
         today=_build_setting(result.today, measured),
-        predictions=tuple(_build_settings(result.predictions, measured)),
+        predictions=tuple([_build_setting(prediction, measured) for prediction in result.predictions]),
         cautions=result.cautions,
     )
 
@@ -128,35 +127,23 @@ def _build_check(result: what_if.WhatIf) -> ModelCheck:
     )
 
 
-def _build_settings(predictions: Sequence[what_if.Prediction], measured: what_if.Measured) -> list[PredictedSetting]:
-    return [_build_setting(prediction, measured) for prediction in predictions]
-
-
 def _build_setting(prediction: what_if.Prediction, measured: what_if.Measured) -> PredictedSetting:
-    return PredictedSetting(
+    return copy_fields(
+        PredictedSetting,
+        prediction,
         setting=str(prediction.setting),
         processes=prediction.setting.processes,
         threads=prediction.setting.threads,
         is_observed=prediction.setting == measured.setting,
-        most_throughput=prediction.most_throughput,
-        limit=prediction.limit,
         loads=tuple(_build_load(at) for at in prediction.at),
-        memory=prediction.memory,
-        fits=prediction.fits,
         memory_sentence=describe_memory(prediction, measured),
     )
 
 
 def _build_load(at: what_if.AtLoad) -> PredictedLoad:
-    return PredictedLoad(
-        load=at.load,
-        throughput=at.throughput,
-        sustained=at.sustained,
-        response_time=at.response_time,
-        p95=at.p95,
-        queue_wait=at.queue_wait,
-        total_time=at.total_time,
-        total_p95=at.total_p95,
+    return copy_fields(
+        PredictedLoad,
+        at,
         threads=at.utilization.threads,
         interpreters=at.utilization.interpreters,
         cpu=at.utilization.cpu,

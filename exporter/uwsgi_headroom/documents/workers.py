@@ -13,6 +13,7 @@ from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord, WorkerRecord
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats.server import Snapshot, State
 from uwsgi_headroom.stats.server import Worker as Stats
 
@@ -106,14 +107,11 @@ def _build_worker(
     process = reading.host.processes.get(worker.pid or 0)
     memory = reading.host.memory
     ages = sorted((age for age in record.ages.values() if age is not None), reverse=True)
-    return Worker(
-        worker_id=worker.worker_id,
-        pid=worker.pid,
+    return copy_fields(
+        Worker,
+        worker,
         local_pid=reading.host.local_pid(worker.pid or 0),
-        state=worker.state,
-        accepting=worker.accepting,
         active=figures.active if figures else None,
-        threads=worker.threads,
         busy_threads=reading.busy_threads(worker),
         window_requests=figures.requests if figures else None,
         throughput=ratio(figures.requests, seconds) if figures else None,
@@ -122,18 +120,10 @@ def _build_worker(
         interpreter_load=figures.interpreter_load if figures else None,
         concurrency=figures.concurrency if figures else None,
         lock_waiters=figures.lock_waiters if figures else None,
-        requests=worker.requests,
         lifetime_share=None if worker.requests is None else ratio(worker.requests, served),
-        running_time=worker.running_time,
-        exceptions=worker.exceptions,
-        harakiris=worker.harakiris,
-        respawns=worker.respawns,
-        signals=worker.signals,
-        transmitted_bytes=worker.transmitted_bytes,
         resident_bytes=process.resident_bytes if process else worker.resident_bytes,
         resident_growth=window.resident_growth if window else None,
         unique_bytes=memory.worker.unique.get(worker.pid or 0) if memory and memory.worker else None,
-        last_spawn=worker.last_spawn,
         age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,
         oldest_request_age=ages[0] if ages else None,
         request_ages=tuple(ages),

@@ -24,9 +24,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from uwsgi_headroom.history.cpu_use import CpuUse
-from uwsgi_headroom.history.route_time import add_route_time
-from uwsgi_headroom.history.service_time import ServiceTime
+from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
+from uwsgi_headroom.history.named_hours import add_route_time
 from uwsgi_headroom.history.totals import (
     OCCUPANCY_BOUNDS,
     QUANTITIES,
@@ -36,7 +35,6 @@ from uwsgi_headroom.history.totals import (
     WorkerTotals,
     sum_if_all_known,
 )
-from uwsgi_headroom.history.unanswered import Unanswered
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Waits, is_tcp
@@ -299,7 +297,6 @@ class _Levels(NamedTuple):
 
     @property
     def accepts(self) -> bool:
-        """Whether any worker accepts requests."""
         return any(accepting for _, accepting in self.workers)
 
 

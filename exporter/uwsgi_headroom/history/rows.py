@@ -89,7 +89,6 @@ def shape_of(totals: Totals) -> tuple[object, ...]:
 
 
 def pack_row(totals: Totals) -> Row:
-    """The present totals as a row."""
     times: list[float] = [totals.queue_since.get(socket, math.inf) for socket in totals.queue_seconds]
     numbers: list[int] = []
     for kind, per_unit, readers in _READERS:

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden
-from uwsgi_headroom.kernel.connection_table import read_table_once
-from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, read_affinity, read_usable_cpus
-from uwsgi_headroom.kernel.facts import HostFacts, Memory
-from uwsgi_headroom.kernel.identity import read_identity
+from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
+from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover
 from uwsgi_headroom.kernel.roles import Roles
-from uwsgi_headroom.kernel.setup import SetupReader
+from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
-from uwsgi_headroom.kernel.throttling import ThrottleCounts
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.workers_here import WorkersHere
 from uwsgi_headroom.record import Backlog, Waiting, is_tcp
@@ -209,7 +206,6 @@ class _SlowFacts:
 
     claimed_identity: tuple[int, int | None, tuple[str, int] | None] | None = None
     """The PID in the document and the peer of the socket, for which `proof` holds."""
-
     at: float = 0.0
     proof: Proof = _NOT_ASKED
     facts: HostFacts = field(default_factory=HostFacts)

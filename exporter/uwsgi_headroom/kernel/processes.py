@@ -41,31 +41,24 @@ class WorkerProcess:
     cpu_user_seconds: float | None
     cpu_system_seconds: float | None
     """CPU time of all threads since the start of the process."""
-
     resident_bytes: int | None
 
     voluntary_context_switches: int | None
     involuntary_context_switches: int | None
     """Of the main thread only, since its start: the kernel counts per thread."""
-
     open_fds: int | None
     """The only figure that needs a privilege, and only before Linux 6.2 (see `procfs.count_descriptors`)."""
-
     affinity: tuple[int, ...] | None
 
     last_cpu: int | None
     """The CPU on which the main thread last ran."""
-
     start_time: float | None
     """Epoch seconds, to a hundredth."""
-
     anonymous_bytes: int | None = None
     """The resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes may share it,
     copied on write."""
-
     children_cpu_seconds: float | None = None
     """CPU time of the process's own children that have ended and were waited for."""
-
     most_fds: int | None = None
     """How many descriptors it may have open (RLIMIT_NOFILE); None without a limit."""
     is_stopped: bool = False

@@ -102,7 +102,6 @@ class KeptFiles:
             os.close(self._open.pop(path))
 
     def close(self) -> None:
-        """Close all files."""
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
@@ -215,7 +214,6 @@ class Patience:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a question may be asked now."""
         return self._clock() >= self._not_before and (self._stuck is None or self._stuck.done())
 
     def pause(self) -> None:

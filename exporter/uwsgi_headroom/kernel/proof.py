@@ -198,7 +198,7 @@ class Prover:
             return self._found
         self._found = None
         if not self._left and self._clock() >= self._not_before:
-            self._left = _list_processes()
+            self._left = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
         end = time.monotonic() + SEARCH_SECONDS
         while self._left and time.monotonic() < end:
             pid = self._left.pop()  # the youngest first
@@ -214,10 +214,6 @@ _RELAY = (
     "process {} listens on the stats socket, and is process {} in its PID namespace like the master, but the workers "
     "in the stats are not its children: read uWSGI's own stats socket, not a proxy's"
 )
-
-
-def _list_processes() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
 def _is_listener(pid: int, document_pid: int, inodes: Collection[int]) -> bool:

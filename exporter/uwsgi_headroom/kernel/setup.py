@@ -1,21 +1,95 @@
-"""Reads the setup of a server: its options, its kernel's limits, its concurrency and the sockets of each worker."""
+"""Reads the identity of a server (its host, the start and directory of its master, its emperor and systemd unit) and
+its setup: its options, its kernel's limits, its concurrency, the sockets of each worker, and where its log is."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Container, Mapping
+import stat
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
+
+from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
-from uwsgi_headroom.kernel.log_file import find_log_file
-from uwsgi_headroom.kernel.namespaces import ask_in_network_of
-from uwsgi_headroom.kernel.options import read_options
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
+from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity of a proven master. A field is None if it is hidden or does not exist.
+
+    host: the name of this host.
+    started: epoch seconds of the start of the process, which a reload does not change.
+    working_directory: the current one; it needs the permission to trace the process (`procfs.read_socket_inodes`).
+    emperor_pid: the PID of the parent in its own PID namespace, as in its stats, if the parent is a uWSGI.
+    """
+
+    host: str
+    started: float | None
+    working_directory: str | None
+    emperor_pid: int | None
+
+
+def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> Identity:
+    """The identity of the uWSGI whose proven master is `master_pid`. Never raises."""
+    return Identity(
+        host=os.uname().nodename,
+        started=_read_start(master_pid),
+        working_directory=read_working_directory(master_pid, proc=proc),
+        emperor_pid=_find_emperor(master_pid, proc),
+    )
+
+
+def _read_start(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | None:
+    """The current working directory of a process; None if this user may not read it."""
+    try:
+        return os.readlink(proc / str(pid) / "cwd")
+    except OSError:
+        return None
+
+
+def _find_emperor(pid: int, proc: Path) -> int | None:
+    """The PID of the parent if it is a uWSGI: only an emperor starts another master."""
+    try:
+        parent = int(procfs.read_stat_fields(str(proc / str(pid) / "stat"))[1])
+        name = procfs.read_text(proc, str(parent), "comm")
+    except (OSError, ValueError, IndexError):
+        return None
+    if "uwsgi" not in name:
+        return None
+    return next(reversed(read_pid_numbers(parent, proc=proc)), parent)
+
+
+_UNIT = re.compile(r"^[0-9]+:(?:name=systemd)?:.*/([\w@.\\:-]+\.service)(?:/|$)", re.MULTILINE | re.ASCII)
+
+
+def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
+    """The innermost service of a process; None if the process is in no service, has ended, or is hidden.
+
+    Its cgroup says so: `/system.slice/uwsgi.service` is `uwsgi.service` (systemd.unit(5), cgroups(7)).
+    """
+    try:
+        found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))
+    except (OSError, ValueError):
+        return None
+    return found[1] if found else None
+
 
 KEEP_SECONDS = 60.0
 KEEP_FIRST_SECONDS = 4.0
@@ -125,3 +199,52 @@ def _count_threads(pid: int, proc: Path) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found else None
+
+
+_HAS_JOURNAL = Path("/run/systemd/journal")
+
+
+def find_log_file(pid: int, options: Options, *, proc: Path = Path("/proc")) -> str:
+    """The path of the log of the master whose proven PID is `pid`, or `journal:UNIT`; empty if it is not known.
+    options: its own. Never raises, but may wait for a file system.
+
+    Only a regular file that this process can see under the same name is found: a path that could not be read would be
+    no advice. A unit of systemd whose output is a socket writes to the journal. Reading the descriptors takes the
+    rights of waits.
+    """
+    for path, descriptor in _candidates(pid, options, proc):
+        if path.startswith("socket:") and (unit := find_systemd_unit(pid, proc.parent)) and _HAS_JOURNAL.is_dir():
+            return f"{JOURNAL}{unit}"
+        try:
+            found = os.stat(path)
+            if not (path.startswith("/") and PLAIN_NAME.fullmatch(path) and stat.S_ISREG(found.st_mode)):
+                continue
+            own = os.stat(proc / str(pid) / "fd" / descriptor) if descriptor else _seen_by(pid, path, proc)
+        except OSError:
+            continue
+        if own is None or (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino):
+            return path
+    return ""
+
+
+def _seen_by(pid: int, path: str, proc: Path) -> os.stat_result | None:
+    """What the process sees at a path, which may be in another root directory; None if that may not be known."""
+    try:
+        return os.stat(f"{proc}/{pid}/root{path}")
+    except PermissionError:
+        return None
+    except FileNotFoundError:
+        if os.path.exists(f"{proc}/{pid}/root"):
+            raise
+        return None
+
+
+def _candidates(pid: int, options: Options, proc: Path) -> Iterator[tuple[str, str]]:
+    """Paths, the likeliest first, each with the descriptor that it must be the file of; empty for an option's."""
+    for descriptor in ("2", "1"):
+        try:
+            yield os.readlink(proc / str(pid) / "fd" / descriptor), descriptor
+        except OSError:
+            continue
+    for path in reversed(options.log_files):
+        yield path, ""

@@ -47,7 +47,6 @@ class SharedConnections:
 
     @property
     def inodes(self) -> Collection[int]:
-        """The inodes of their sockets."""
         return self._found.keys()
 
     def _look(self, master_pid: int, workers: list[int]) -> Iterator[tuple[int, SharedConnection]]:

@@ -10,33 +10,28 @@ from collections.abc import Callable, Iterator, Sequence
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.metrics import (
-    application,
-    emperor_router,
     exporter,
     host,
     response_times,
     sampled_totals,
     server,
-    socket,
     subsystems,
-    threads,
-    uwsgi_log,
     waits,
     window_figures,
     worker,
 )
-from uwsgi_headroom.metrics.scrape import Scrape, group_by_kind
+from uwsgi_headroom.metrics.family import Scrape, group_by_kind
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     server.families,
-    threads.families,
+    worker.threads_families,
     worker.families,
     host.process_families,
     host.other_process_families,
     host.memory_families,
     host.cpu_affinity_families,
-    socket.families,
+    host.socket_families,
     sampled_totals.families,
     waits.families,
     waits.connection_families,
@@ -45,16 +40,16 @@ SUBJECTS: tuple[Callable[[Scrape], Iterator[Metric]], ...] = (
     waits.code_families,
     window_figures.families,
     response_times.families,
-    application.families,
-    uwsgi_log.families,
+    server.application_families,
+    server.uwsgi_log_families,
     subsystems.cache_families,
     subsystems.spooler_families,
     subsystems.cron_families,
     subsystems.legion_families,
     subsystems.lock_families,
     subsystems.custom_families,
-    emperor_router.emperor_families,
-    emperor_router.router_families,
+    subsystems.emperor_families,
+    subsystems.router_families,
     exporter.families,
 )
 """Each builds the families of one subject, which has a section of its own in docs/metrics.md."""

@@ -10,8 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
-from uwsgi_headroom.metrics.family import counter, gauge, label_set
-from uwsgi_headroom.metrics.scrape import Scrape, label_each
+from uwsgi_headroom.metrics.family import Scrape, counter, gauge, label_each, label_set
 from uwsgi_headroom.watch.tasks import TASKS
 
 _process = ProcessCollector(registry=None)

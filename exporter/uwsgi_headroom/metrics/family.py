@@ -1,13 +1,29 @@
-"""Builds metric families anew for every scrape, with prometheus_client's types but without its checks."""
+"""Prepares the observations of a scrape, builds metric families anew for every scrape, with prometheus_client's types
+but without its checks, and writes them as text: Prometheus text format 0.0.4 and OpenMetrics 1.0.0.
+
+The library's own `generate_latest` takes 13 µs per sample, more than the rest of a scrape. This module writes the same
+bytes for this package's families about ten times faster; a test compares the two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
+
+from uwsgi_headroom.history.totals import WorkerTotals
+from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.stats import AnySnapshot
+from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
 class LabelSet(dict[str, str]):
@@ -133,3 +149,128 @@ def _escape(value: str) -> str:
     # A name or path may contain bytes that are not UTF-8 (surrogates in Python); the exposition format must not.
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+END = "# EOF\n"
+"""The last line of OpenMetrics."""
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
+    """Write families in the order given. A family without samples is left out."""
+    texts = [render_family(family, openmetrics=openmetrics) for family in families]
+    return "".join([*texts, END if openmetrics else ""]).encode()
+
+
+def render_family(family: Metric, *, openmetrics: bool = False) -> str:
+    """Write one family; returns an empty text if the family has no samples."""
+    if isinstance(family, Family):
+        lines = family.lines
+    else:
+        lines = [(name, LabelSet(**labels), value) for name, labels, value, *_ in family.samples]
+    if not lines:
+        return ""
+    # Not a zero from the cache: it could be the other one, as 0.0 equals -0.0.
+    texts = [
+        f"{name}{labels.text} {write_value(value) if value else repr(float(value))}\n" for name, labels, value in lines
+    ]
+    return _head(family.name, family.documentation, family.type, family.unit, openmetrics) + "".join(texts)
+
+
+@cache
+def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bool) -> str:
+    """Write the lines above a family's samples, which are the same in every scrape."""
+    name = f"{family}_total" if kind == "counter" and not openmetrics else family
+    documentation = documentation.replace("\\", r"\\").replace("\n", r"\n")
+    if openmetrics:
+        documentation = documentation.replace('"', r"\"")
+    unit_line = f"# UNIT {name} {unit}\n" if openmetrics and unit else ""
+    return f"# HELP {name} {documentation}\n# TYPE {name} {kind}\n{unit_line}"
+
+
+@lru_cache(maxsize=8192)
+def write_value(value: float) -> str:
+    """Write a value as Go writes floats, as Prometheus' formats require. Most values are small counts or did not change
+    since the last scrape, and a lookup costs a fifth."""
+    text = repr(float(value))
+    # Most values are small; the library writes exponents, many digits, infinities and NaN.
+    return text if text.find(".", 0, 7) > 0 and "e" not in text else str(floatToGoString(value))  # type: ignore[no-untyped-call]
+
+
+def labels_of(observation: Observation, **more: str) -> LabelSet:
+    return label_set(server=observation.name, **more)
+
+
+def label_each(observation: Observation, label: str, values: tuple[str, ...], **more: str) -> tuple[LabelSet, ...]:
+    """Return the labels of an observed server with each of the values of one more label."""
+    return label_sets(label, values, server=observation.name, **more)
+
+
+@dataclass(frozen=True)
+class ObservedServer:
+    """An observation whose document is a uWSGI server's. record: as it is judged."""
+
+    observation: Observation
+    reading: Reading
+    snapshot: Snapshot
+    record: ServerRecord
+    labels: LabelSet
+    workers: list[tuple[LabelSet, Worker]]
+    processes: list[tuple[LabelSet, WorkerProcess]]
+
+    @property
+    def worker_totals(self) -> Iterator[tuple[LabelSet, WorkerTotals]]:
+        return zip((labels for labels, _ in self.workers), self.observation.totals.workers, strict=False)
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All observations of one scrape, with their labels, and grouped by kind of document."""
+
+    observations: Sequence[tuple[LabelSet, Observation]]
+    health: ExporterHealth
+    servers: list[ObservedServer]
+    emperors: list[tuple[Observation, EmperorSnapshot]]
+    routers: list[tuple[Observation, RouterSnapshot]]
+
+
+def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
+    """Group observations by kind of document. Call this once at the beginning of a scrape."""
+    forget_label_sets()
+    read: list[tuple[Observation, Reading, AnySnapshot]] = [
+        (observation, observation.reading, observation.reading.snapshot)
+        for observation in observations
+        if observation.reading
+    ]
+    return Scrape(
+        observations=[(labels_of(observation), observation) for observation in observations],
+        health=health,
+        servers=[
+            _server(observation, reading, snapshot, observation.server)
+            for observation, reading, snapshot in read
+            if isinstance(snapshot, Snapshot) and observation.server
+        ],
+        emperors=[
+            (observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, EmperorSnapshot)
+        ],
+        routers=[(observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, RouterSnapshot)],
+    )
+
+
+def _server(observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord) -> ObservedServer:
+    ids = tuple([str(worker.worker_id) for worker in snapshot.workers])
+    workers = list(zip(label_each(observation, "worker_id", ids), snapshot.workers, strict=True))
+    processes = reading.host.processes
+    return ObservedServer(
+        observation=observation,
+        reading=reading,
+        snapshot=snapshot,
+        record=record,
+        labels=labels_of(observation),
+        workers=workers,
+        processes=[
+            (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes
+        ],
+    )

@@ -9,8 +9,17 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.percentiles import SHARES, ResponseTimes
-from uwsgi_headroom.metrics.family import Family, LabelSet, Line, counter, gauge
-from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.family import (
+    Family,
+    LabelSet,
+    Line,
+    ObservedServer,
+    Scrape,
+    counter,
+    gauge,
+    label_each,
+    labels_of,
+)
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 

@@ -8,8 +8,17 @@ from itertools import accumulate
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Totals, sum_if_all_known
-from uwsgi_headroom.metrics.family import Family, Line, Table, counter, label_set, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.family import (
+    Family,
+    Line,
+    Scrape,
+    Table,
+    counter,
+    label_each,
+    label_set,
+    labels_of,
+    tabulate_families,
+)
 
 _OCCUPANCY = "uwsgi_threads_busy_ratio"
 _BUCKET = f"{_OCCUPANCY}_bucket"

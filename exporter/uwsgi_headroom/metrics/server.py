@@ -1,4 +1,5 @@
-"""The server as a whole: whether it is up, its version and options, and the states of its workers."""
+"""The server as a whole: whether it is up, its version and options, the states of its workers, its
+applications and its log."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.deploys.judgement import SUBJECTS
 from uwsgi_headroom.analysis.settings import review_server
+from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.journal.events import KINDS, Kind
 from uwsgi_headroom.journal.recorder import Verdict
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
-from uwsgi_headroom.metrics.scrape import Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.family import LabelSet, Scrape, counter, gauge, label_each, label_set, labels_of, summed
 from uwsgi_headroom.stats.server import STATES
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.words.causes import NO_CAUSE
+from uwsgi_headroom.words.states import NO_CAUSE
 
 
 def _may_happen(kind: Kind, observation: Observation) -> bool:
@@ -173,3 +174,82 @@ def _label_verdict(observation: Observation, verdict: Verdict | None) -> LabelSe
     if verdict is None:
         return labels_of(observation, verdict="down", cause="down", harm="down")
     return labels_of(observation, verdict=verdict.status, cause=verdict.code or NO_CAUSE, harm=verdict.harm or NO_CAUSE)
+
+
+def application_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of applications in the workers. Requests appear only with several: a single application's are
+    those of its worker."""
+    slowest: dict[str, tuple[LabelSet, int]] = {}
+    for server in scrape.servers:
+        for worker in server.snapshot.workers:
+            for app in worker.apps:
+                labels = labels_of(server.observation, app_id=str(app.app_id), mountpoint=app.mountpoint)
+                seconds = app.startup_seconds
+                if seconds is not None and seconds >= slowest.get(labels.text, (labels, 0))[1]:
+                    slowest[labels.text] = (labels, seconds)
+    yield gauge(
+        "uwsgi_app_startup_time_seconds",
+        "Whole seconds the application took to load in the slowest worker. Clients wait at least as long on a reload.",
+        slowest.values(),
+    )
+    yield gauge(
+        "uwsgi_workers_without_application",
+        "Workers that take requests without having loaded the application that the configuration names: uWSGI answers "
+        "with status 500. Absent if the configuration names none or cannot be read.",
+        [
+            (server.labels, len(known[1]))
+            for server in scrape.servers
+            if (known := find_without_application(server.record))
+        ],
+    )
+    several = [
+        (label_set(**labels, app_id=str(app.app_id), mountpoint=app.mountpoint), app)
+        for server in scrape.servers
+        for labels, worker in server.workers
+        if len(worker.apps) > 1
+        for app in worker.apps
+    ]
+    yield counter(
+        "uwsgi_worker_app_requests_total",
+        "Requests passed to the application, counted when they start.",
+        summed((labels, app.requests) for labels, app in several),
+    )
+    yield counter(
+        "uwsgi_worker_app_exceptions_total",
+        "Exceptions that escaped the application.",
+        summed((labels, app.exceptions) for labels, app in several),
+    )
+
+
+def uwsgi_log_families(scrape: Scrape) -> Iterator[Metric]:
+    """Build the families of uWSGI's log: known messages, and how much of it was read; none if no log is configured."""
+    logs = [(labels, observation, observation.log) for labels, observation in scrape.observations if observation.log]
+    if not logs:
+        return
+    yield counter(
+        "uwsgi_log_messages_total",
+        "Lines of uWSGI's log with a known message, by message, since the exporter started; docs/log.md has them all. "
+        "A lower bound while bytes are skipped. The application can write such lines too. Absent until the first one.",
+        [
+            (labels_of(observation, message=code), count)
+            for _, observation, log in logs
+            for code, count in sorted(log.messages.items())
+        ],
+    )
+    yield counter(
+        "uwsgi_log_lines_total",
+        "Lines of uWSGI's log that were read, known or not. Absent if no log is configured.",
+        [(labels, log.lines) for labels, _, log in logs],
+    )
+    yield counter(
+        "uwsgi_log_skipped_bytes_total",
+        "Bytes of uWSGI's log that were not read, because it grew by more than 5 MB a second, or reading all logs took "
+        "more than 2 % of a CPU. Absent if no log is configured.",
+        [(labels, log.skipped_bytes) for labels, _, log in logs],
+    )
+    yield gauge(
+        "uwsgi_log_up",
+        "Whether uWSGI's log is read: 0 if there is no such file, if it is no regular file, if this user may not "
+        "read it, or if `journalctl` does not run. Absent if no log is configured.",
+        [(labels, float(log.is_read)) for labels, _, log in logs],
+    )

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
-from uwsgi_headroom.metrics.family import Table, counter, gauge, tabulate_families
-from uwsgi_headroom.metrics.scrape import Scrape, labels_of
+from uwsgi_headroom.metrics.family import Scrape, Table, counter, gauge, labels_of, tabulate_families
 from uwsgi_headroom.record import STATES
 
 _QUALITY: Table[WaitTotals] = (
@@ -95,7 +94,6 @@ def loop_families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def routes_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the family of routes, for every server of the scrape."""
     yield counter(
         "uwsgi_route_busy_thread_seconds_total",
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "

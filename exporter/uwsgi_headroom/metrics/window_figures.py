@@ -12,8 +12,16 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.metrics.family import LabelSet, Table, gauge, tabulate_families
-from uwsgi_headroom.metrics.scrape import ObservedServer, Scrape, label_each, labels_of
+from uwsgi_headroom.metrics.family import (
+    LabelSet,
+    ObservedServer,
+    Scrape,
+    Table,
+    gauge,
+    label_each,
+    labels_of,
+    tabulate_families,
+)
 
 _FLOW: Table[Figures] = (
     (

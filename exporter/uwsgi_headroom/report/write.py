@@ -12,10 +12,9 @@ from uwsgi_headroom.report.render import write_review
 from uwsgi_headroom.report.request import Format, ReportRequest
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.sources.history_file import load_history_files
-from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.progress import Progress, ProgressLine
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import find_range, find_zone
 from uwsgi_headroom.terminal_text import print_lines
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.estimator import Division, Estimator
-from uwsgi_headroom.response_times.misses import MissCounter, Misses
 from uwsgi_headroom.response_times.queue_waits import BatchWaits, Left
 from uwsgi_headroom.response_times.sightings import Observer, Sightings
-from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeTotals
+from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Misses, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
 
 BATCH_SECONDS = 5.0

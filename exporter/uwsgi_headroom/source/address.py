@@ -158,10 +158,8 @@ class HttpAccess:
 
     authorization: str = ""
     """The value of that header, "" for none."""
-
     context: ssl.SSLContext | None = None
     """The context of TLS, None for that of the system."""
-
     server_name: str = ""
     """The name to expect in the server's certificate, "" for the host of the URL."""
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from uwsgi_headroom.errors import AccessError, Reason, SourceError
 from uwsgi_headroom.source import http, stream
 from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
-from uwsgi_headroom.source.receive import Answer
-from uwsgi_headroom.source.resolve import AddressInfo, refuse_local, resolve_host
+from uwsgi_headroom.source.stream import AddressInfo, Answer, refuse_local, resolve_host
 
 _ADVICE: dict[int, str] = {
     errno.ELOOP: "the path's symbolic links form a loop: give the path of the socket itself",

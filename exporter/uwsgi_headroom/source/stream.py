@@ -1,19 +1,259 @@
-"""Connects to stats servers on UNIX sockets and over TCP, and reads raw ones to the end."""
+"""Resolves the names of stats servers, connects to them on UNIX sockets and over TCP, and receives to the end of the
+stream, with or without TLS.
+
+Names that lead to this machine may be refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import socket
+import ssl
 import stat
 import struct
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source.address import Unix
-from uwsgi_headroom.source.receive import Answer, close_sending_side, receive
-from uwsgi_headroom.source.resolve import AddressInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One document.
+
+    transfer_seconds: time from the first byte of the document to its last.
+    peer_pid: the listening process, in this process's PID namespace (UNIX sockets only).
+    peer: IP address and port of the server (TCP only).
+    """
+
+    body: bytes
+    transfer_seconds: float = 0.0
+    peer_pid: int | None = None
+    peer: tuple[str, int] | None = None
+
+
+_CHUNK = 256 * 1024  # a UNIX socket buffers 219,264 bytes: one call empties it
+
+
+class Received(NamedTuple):
+    """The bytes received, and the seconds from the first byte to the last."""
+
+    body: bytes
+    transfer_seconds: float
+
+
+def close_sending_side(sock: socket.socket) -> None:
+    """Shut down the sending side, which announces that no request will come.
+
+    A raw server ignores this. Without it, the master of a server with stats-http, addressed as raw by mistake, would
+    block for four seconds and wait for a request.
+    """
+    with contextlib.suppress(OSError):  # the server has already closed the connection
+        sock.shutdown(socket.SHUT_WR)
+
+
+async def receive(sock: socket.socket, size_cap: int, deadline: float | None = None) -> Received:
+    """Receive to the end of the stream.
+
+    Raises OSError, asyncio.TimeoutError after `deadline` (the loop's time), or SourceError past `size_cap` bytes.
+    """
+    loop = asyncio.get_running_loop()
+    receiving = _Receiving(sock, size_cap, loop.create_future())
+    timer = None if deadline is None else loop.call_at(deadline, receiving.time_out)
+    descriptor = sock.fileno()
+    loop.add_reader(descriptor, receiving.receive)
+    try:
+        return await receiving.result
+    finally:
+        loop.remove_reader(descriptor)
+        if timer:
+            timer.cancel()
+
+
+_CHUNKS_AT_ONCE = 4
+"""Then other tasks have their turn."""
+
+
+class _Receiving:
+    """Receives from a socket whenever it has data. One callback for the whole stream, rather than one for each chunk,
+    takes a third less time."""
+
+    def __init__(self, sock: socket.socket, size_cap: int, result: asyncio.Future[Received]) -> None:
+        self._sock = sock
+        self._parts = _Parts(size_cap)
+        self.result = result
+
+    def time_out(self) -> None:
+        """End with a TimeoutError, unless it has ended."""
+        if not self.result.done():
+            self.result.set_exception(asyncio.TimeoutError())
+
+    def receive(self) -> None:
+        if self.result.done():  # cancelled in this turn of the loop
+            return
+        try:
+            for _ in range(_CHUNKS_AT_ONCE):
+                if not self._parts.add(self._sock.recv(_CHUNK)):
+                    self.result.set_result(self._parts.join())
+                    return
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionResetError as error:
+            if self._parts.chunks:
+                self.result.set_result(self._parts.join())
+            else:
+                self.result.set_exception(error)
+        except (OSError, SourceError) as error:
+            self.result.set_exception(error)
+
+
+async def exchange_over_tls(
+    sock: socket.socket, context: ssl.SSLContext, host: str, request: bytes, size_cap: int
+) -> Received:
+    """Send a request to the server that has a certificate for `host`, and receive to the end of the stream.
+
+    Raises OSError, or SourceError past `size_cap` bytes.
+    """
+    reader, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=host)
+    try:
+        writer.write(request)
+        parts = _Parts(size_cap)
+        try:
+            while parts.add(await reader.read(_CHUNK)):
+                pass
+        except ConnectionResetError:
+            if not parts.chunks:
+                raise
+        return parts.join()
+    finally:
+        writer.transport.abort()  # close() would wait for a peer that may never answer
+
+
+class _Parts:
+    """The parts of one answer, as they arrive.
+
+    uWSGI resets the connection after a complete document if the client sent bytes that uWSGI did not read. So a reset
+    after some part is an end: the decoder checks whether the document is complete.
+    """
+
+    def __init__(self, size_cap: int) -> None:
+        self.chunks: list[bytes] = []
+        self._began: float | None = None
+        self._room = size_cap
+
+    def add(self, chunk: bytes) -> bool:
+        """Add a part; False at the end of the stream. Raises SourceError if the answer is too large."""
+        if not chunk:
+            return False
+        self._began = self._began or time.monotonic()
+        self.chunks.append(chunk)
+        self._room -= len(chunk)
+        if self._room < 0:
+            raise SourceError(
+                "too_large",
+                "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
+            )
+        return True
+
+    def join(self) -> Received:
+        """The whole answer, and the time from its first part until now."""
+        return Received(b"".join(self.chunks), time.monotonic() - self._began if self._began else 0.0)
+
+
+AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+
+_under_way: dict[tuple[str, int], Future[Sequence[AddressInfo]]] = {}
+_lock = threading.Lock()
+
+
+async def resolve_host(host: str, port: int) -> Sequence[AddressInfo]:
+    """The addresses of a host. Raises OSError. If the caller is cancelled, the lookup goes on for later callers.
+
+    A resolver may hang for half a minute, and a call to it cannot be cancelled. asyncio's own executor has few threads,
+    and `asyncio.run` waits for them when it ends. So each lookup runs in its own daemon thread, one per host at a time.
+    """
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:  # a name, not an IP address
+        return await asyncio.wrap_future(_look_up(host, port))
+
+
+def _look_up(host: str, port: int) -> Future[Sequence[AddressInfo]]:
+    """The running lookup of this host, or a new one."""
+    with _lock:
+        lookup = _under_way.get((host, port))
+        if lookup is None:
+            lookup = _under_way[host, port] = Future()
+            lookup.set_running_or_notify_cancel()  # now a cancelled caller cannot cancel the lookup
+            threading.Thread(target=_run, args=(lookup, host, port), name=f"resolve {host}", daemon=True).start()
+        return lookup
+
+
+def _run(lookup: Future[Sequence[AddressInfo]], host: str, port: int) -> None:
+    addresses: Sequence[AddressInfo] = ()
+    failure: Exception | None = None
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except Exception as error:  # noqa: BLE001 - raised in every caller
+        failure = error
+    with _lock:
+        del _under_way[host, port]
+    if failure is None:
+        lookup.set_result(addresses)
+    else:
+        lookup.set_exception(failure)
+
+
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
+
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")))
+"""Metadata services outside the link-local network, of Google, Alibaba, Microsoft and Oracle."""
+
+_AMAZON = ipaddress.ip_network("fd00:ec2::/32")
+"""Amazon's services for an instance: metadata (`::254`), credentials of pods (`::23`), name server (`::253`)."""
+
+
+def refuse_local(addresses: Sequence[AddressInfo]) -> Sequence[AddressInfo]:
+    """Return the addresses of a name. Raises SourceError if any of them is not an ordinary address of another host.
+
+    A name in an address that a client of the exporter gave (`/probe`) is resolved by somebody else: its owner may let
+    it lead to this machine itself, or to the metadata service of a cloud, whose answers hold credentials. The addresses
+    that are checked here are those that are then connected to: no second lookup can change them.
+    """
+    if any(_is_refused(sockaddr[0]) for *_, sockaddr in addresses):
+        raise SourceError(
+            "unreachable",
+            "the name leads to an address that a name may not lead to in a probe (loopback, link-local, multicast, "
+            "reserved or tunnelled): give the IP address itself, and allow it in `probe.targets`",
+        )
+    return addresses
+
+
+def _is_refused(text: str) -> bool:
+    """Whether an IP address, which may have a zone, is special. IPv4 in IPv6 is: mapped, NAT64, 6to4 and Teredo."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped or address.sixtofour or address.teredo or address in _AMAZON:
+            return True
+    elif address in _THIS_NETWORK:
+        return True
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+        or address.is_reserved
+        or address in _METADATA
+    )
+
 
 # connect() to a UNIX listener whose backlog is full fails immediately instead of queueing (connect(2), EAGAIN).
 _BACKLOG_FULL_RETRY_SECONDS = 0.02

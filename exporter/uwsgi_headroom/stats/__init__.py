@@ -13,8 +13,7 @@ Rules of this package, each measured on real uWSGI:
 """
 
 from uwsgi_headroom.stats.decoder import AnySnapshot, decode
-from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
-from uwsgi_headroom.stats.parts import COUNTER, Cache, Cron, Legion
+from uwsgi_headroom.stats.raw import COUNTER, Cache, Cron, EmperorSnapshot, Legion, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot
 
 __all__ = [

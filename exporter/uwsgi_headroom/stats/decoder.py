@@ -13,8 +13,7 @@ import msgspec
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
-from uwsgi_headroom.stats.emperor_router import EmperorSnapshot, RouterSnapshot
-from uwsgi_headroom.stats.raw import Document, DocumentWithVariables
+from uwsgi_headroom.stats.raw import Document, DocumentWithVariables, EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot

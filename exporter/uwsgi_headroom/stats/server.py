@@ -1,7 +1,12 @@
-"""Makes the snapshot of a server, in this project's names and units, with known errors in uWSGI's figures removed."""
+"""Makes the snapshot of a server, in this project's names and units, with known errors in uWSGI's figures removed.
+
+Where routes are on, it finds the method and the path among the variables of a request. Nothing else of them is looked
+at.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal, get_args
 
@@ -9,11 +14,79 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.shape import Shape, Templates
+from uwsgi_headroom.routes.bounds import LONGEST_PATH, MOST_PATHS
+from uwsgi_headroom.routes.shape import OTHER, SegmentCache, Shape, Templates, make_shape
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, Whole, too_many
-from uwsgi_headroom.stats.parts import App, Cache, Cron, CustomMetric, Legion, Spooler, decode_custom_metrics
-from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawSocket, RawWorker
-from uwsgi_headroom.stats.variables import ShapeFinder
+from uwsgi_headroom.stats.raw import (
+    App,
+    Cache,
+    Core,
+    CoreWithVariables,
+    Cron,
+    CustomMetric,
+    Document,
+    Legion,
+    RawSocket,
+    RawWorker,
+    Spooler,
+    decode_custom_metrics,
+)
+
+_METHOD, _PATH, _URI = b'"REQUEST_METHOD=', b'"PATH_INFO=', b'"REQUEST_URI='
+
+_match_value = re.compile(rb'([^"?\\]*)["?]').match
+_UNUSABLE = b"?"
+
+_MOST_FALSE = 8
+"""How many look-alikes inside other variables are passed over; a client could send thousands."""
+
+
+class ShapeFinder:
+    """Finds the shapes of the requests in one document. A path that repeats is reduced only once; this object, which
+    has the paths, is dropped with the document.
+
+    The variables stay the bytes of the document: no string is built of any other one. uWSGI escapes each quotation mark
+    inside a variable, so one that has no backslash before it and a name behind it begins a variable.
+    """
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+        self._classified = SegmentCache()
+        self._shapes: dict[tuple[bytes, bytes], Shape] = {}
+
+    def find(self, variables: bytes) -> Shape:
+        """Return the shape of a request from the JSON list of its variables. If a name is repeated, the first counts.
+
+        After `MOST_PATHS` different paths in the document, the shape of a further one is `OTHER`.
+        """
+        method, path = _find(variables, _METHOD), _find(variables, _PATH)
+        if path is None:
+            path = _find(variables, _URI)
+        if method is None or path is None:
+            return OTHER
+        key = method, path
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= MOST_PATHS:
+                return OTHER
+            shape = self._shapes[key] = make_shape(method, path or b"/", self._templates, self._classified)
+        return shape
+
+
+def _find(variables: bytes, name: bytes) -> bytes | None:
+    """The value of a variable up to a question mark; None without the variable. A value that no path has, because it is
+    too long or has escapes, is `_UNUSABLE`."""
+    place = variables.find(name)
+    for _ in range(_MOST_FALSE):
+        if place < 0:
+            return None
+        if variables[place - 1 : place] != b"\\":
+            start = place + len(name)
+            match = _match_value(variables, start, start + LONGEST_PATH + 2)
+            return match[1] if match else _UNUSABLE
+        place = variables.find(name, place + 1)
+    return _UNUSABLE
+
 
 State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", "never_spawned"]
 STATES: tuple[State, ...] = get_args(State)
@@ -24,34 +97,26 @@ class Worker(Struct, frozen=True):
 
     worker_id: int
     """The slot's position in the stats list, from 1 (uWSGI's own id is 0 for every slot never spawned)."""
-
     pid: int | None
     """The worker's process in the master's PID namespace, None if there is none."""
-
     state: State
     """uWSGI's status if the worker has a process; `starting` until it accepts for the first time, `gone` between the
     end of a process and the next spawn (uWSGI still reports "idle"), `never_spawned` for cheaper's reserve."""
-
     accepting: bool
 
     threads: int | None
     busy_threads: int | None
     """All threads, and those that serve a request; None with stats-no-cores. A worker without a process, or not yet
     accepting, has no busy threads: uWSGI leaves a killed worker's flags set until its successor clears them."""
-
     requests: int | None
     """Completed requests, summed over the threads (each field has one writer; the worker's own is racy)."""
-
     requests_since_spawn: int | None
     """Completed requests of the present process, or of the last one if there is none."""
-
     static_requests: int | None
     """Completed requests that add no running time."""
-
     running_time: float | None
     """Seconds spent in completed requests, over all threads. None after the host's clock was set back during a request,
     which wraps the field."""
-
     exceptions: int | None
     harakiris: int | None
     respawns: int | None
@@ -61,27 +126,21 @@ class Worker(Struct, frozen=True):
 
     last_spawn: int | None
     """Whole epoch seconds."""
-
     serving: dict[int, int | None]
     """The start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread number.
     Threads are numbered from 0, as in uWSGI's log ("core 3")."""
-
     thread_requests: tuple[int, ...]
     """Completed requests of each thread; empty with stats-no-cores."""
-
     apps: tuple[App, ...]
 
     shapes: dict[int, Shape] = {}
     """The shape of the request in each busy thread, by thread number; empty unless decoded for routes."""
-
     write_errors: int | None = None
     """Responses that could not be written to the client to the end, mostly because it had left; None with
     stats-no-cores."""
-
     read_errors: int | None = None
     """Failed reads of a request's body, because the client had left or sent nothing for `socket-timeout`; None with
     stats-no-cores."""
-
     routed_requests: int | None = None
     """Completed requests that a rule of uWSGI's internal routing ended; None with stats-no-cores."""
 

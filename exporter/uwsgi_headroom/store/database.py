@@ -75,7 +75,6 @@ class Database:
         return _identity(path) == self._file
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def write(self, minutes: Sequence[Minute], now: float) -> int:
@@ -361,12 +360,10 @@ def fit(database: sqlite3.Connection, max_size: int) -> bool:
 
 
 def used_bytes(database: sqlite3.Connection) -> int:
-    """Bytes of the pages that are in use."""
     return file_bytes(database) - free_bytes(database)
 
 
 def file_bytes(database: sqlite3.Connection) -> int:
-    """Bytes of all pages."""
     return _ask(database, "PRAGMA page_count") * _ask(database, "PRAGMA page_size")
 
 

@@ -17,8 +17,7 @@ from uwsgi_headroom.top.navigation import Navigation, select_server
 from uwsgi_headroom.top.poll import Poller
 from uwsgi_headroom.top.start import exit_status, run_feeds
 from uwsgi_headroom.top.terminal import Painter, detect_capabilities, takes_unicode
-from uwsgi_headroom.top.view.body import list_keys
-from uwsgi_headroom.top.view.screen import draw_plain
+from uwsgi_headroom.top.view.screen import draw_plain, list_keys
 
 _PIPE_WIDTH = 120  # columns if the width is unknown
 _UNCUT = 500  # columns of a list, whose lines end with a sentence

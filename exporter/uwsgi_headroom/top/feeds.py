@@ -71,7 +71,6 @@ class Trend(Struct, frozen=True):
     headroom: Headroom = Headroom()
     time: list[float] = []
     """The end of each slice, in epoch seconds."""
-
     throughput: list[float | None] = []
     queue_wait: list[float | None] = []
     threads: Capacity = Capacity()
@@ -110,18 +109,15 @@ class Feed(Protocol):
 
 
 async def pause_all(feeds: Iterable[Feed]) -> None:
-    """Pause all feeds."""
     await asyncio.gather(*(feed.pause() for feed in feeds))
 
 
 def resume_all(feeds: Iterable[Feed]) -> None:
-    """Resume all feeds."""
     for feed in feeds:
         feed.resume()
 
 
 async def close_all(feeds: Iterable[Feed]) -> None:
-    """Close all feeds."""
     await asyncio.gather(*(feed.close() for feed in feeds))
 
 
@@ -137,19 +133,16 @@ class LocalFeed:
         self.where = "read directly"
 
     async def servers(self, window: float | None) -> Servers:
-        """Return the list of servers."""
         documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self._fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:
-        """Return the document of one server."""
         watch = self._find(name)
         if watch is None:
             raise FeedError(f"server {name!r} no longer exists")
         return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Return the history of one server."""
         watch = self._find(name)
         if watch is None:
             return NO_TREND
@@ -187,15 +180,12 @@ class RemoteFeed:
         self._url = url
 
     async def servers(self, window: float | None) -> Servers:
-        """Return the list of servers."""
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
     async def server(self, name: str, window: float | None) -> Server:
-        """Return the document of one server."""
         return await self._get(build.server_path(name) + _window(window), Server)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Return the newest part of a server's history."""
         return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)
 
     async def run(self) -> None:

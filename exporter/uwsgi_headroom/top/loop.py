@@ -17,8 +17,7 @@ from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
 from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
 from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, takes_unicode
-from uwsgi_headroom.top.view.body import list_keys
-from uwsgi_headroom.top.view.screen import draw
+from uwsgi_headroom.top.view.screen import draw, list_keys
 from uwsgi_headroom.watch import suspend
 
 _NOTICE_SECONDS = 5.0

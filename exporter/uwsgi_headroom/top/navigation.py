@@ -36,22 +36,16 @@ class Navigation:
     view: View = "servers"
     home: View = "servers"
     """The list to which Esc returns."""
-
     before: View = "servers"
     """The view from which help was opened."""
-
     server: Key | None = None
     """The selected server, None before the first."""
-
     chosen: bool = False
     """Whether a person selected this server; else the first one is selected."""
-
     first: int = 0
     """First row in view."""
-
     column: int = 0
     """First scrolled column in view."""
-
     sort: str = "share"
     fleet_sort: str = "urgency"
     reverse: bool = False
@@ -60,21 +54,16 @@ class Navigation:
     row_filter: str = ""
     typing: bool = False
     """Whether keys edit the filter."""
-
     interval: float = NORMAL
     """Seconds between two polls."""
-
     window: float | None = None
     """Seconds; None for the feed's default."""
-
     span: float | None = None
     """Seconds that the plots cover; None for the whole history."""
-
     paused: bool = False
 
     @property
     def filter(self) -> str:
-        """The filter of the view."""
         return self.fleet_filter if self.view in LISTS else self.row_filter
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from uwsgi_headroom.analysis.verdict import Status
-from uwsgi_headroom.documents import Vassal
+from uwsgi_headroom.documents.emperor_router import Vassal
 from uwsgi_headroom.documents.schema import Server, State, Summary
 from uwsgi_headroom.top.feeds import NO_TREND, Trend
 
@@ -33,27 +33,19 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ScreenModel:
-    """The data on the screen."""
-
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
-
     server: Server | None = None
     """The document of the selected server."""
-
     trend: Trend = NO_TREND
     """The history of that server."""
-
     family: Family = field(default_factory=dict)
     troubles: Mapping[int, str] = field(default_factory=dict)
     """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""
-
     where: str = ""
     """The exporters and servers to which top is attached."""
-
     notice: str = ""
     """A temporary message."""
-
     complete: bool = True
     """Whether every feed has listed its servers."""
 
@@ -114,16 +106,12 @@ def matches(summary: Summary, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of the tree."""
-
     entry: ServerEntry | None
     """The server; None for a vassal whose stats are not read."""
-
     name: str
     state: str
     vassal: Vassal | None
     """The data of its emperor; None for a throttled vassal, which has no process."""
-
     depth: int
     """0 for servers that no emperor runs."""
 
@@ -150,7 +138,6 @@ def grow_tree(entries: Sequence[ServerEntry], family: Family) -> list[Branch]:
 
 
 def vassal_state(vassal: Vassal) -> str:
-    """Return the state of a vassal in one word."""
     states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
     return next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
 

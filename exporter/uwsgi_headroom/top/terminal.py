@@ -39,7 +39,6 @@ class Capabilities:
 
     addressable: bool
     """Whether the cursor can be moved: else there is no screen to draw on."""
-
     colour: bool
 
 
@@ -123,7 +122,6 @@ class Terminal:
         return self._writer.busy
 
     def show(self, lines: Sequence[str]) -> None:
-        """Show painted lines."""
         if not self._entered:
             return
         changed = [

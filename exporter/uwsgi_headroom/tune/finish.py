@@ -135,7 +135,6 @@ LEGEND = (
 
 
 def render_table(evidence: Evidence, chosen: Variant | None) -> list[str]:
-    """The table for a terminal, in columns."""
     rows = [HEAD, *_list_rows(evidence, chosen)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
     return [

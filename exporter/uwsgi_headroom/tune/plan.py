@@ -10,10 +10,16 @@ from pathlib import Path
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.kernel.memory import read_available_memory
-from uwsgi_headroom.tune.application.access_log import is_path, read_access_log
-from uwsgi_headroom.tune.application.application import Application, list_withheld, load_app, load_ini
+from uwsgi_headroom.tune.application.application import (
+    Application,
+    is_path,
+    list_withheld,
+    load_app,
+    load_ini,
+    read_access_log,
+)
 from uwsgi_headroom.tune.experiment.run import seconds_of
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
 from uwsgi_headroom.tune.search.evidence import DEFAULT_QUEUE_LIMIT, Limits, Task
 from uwsgi_headroom.words.formats import byte_size, counted, duration
@@ -36,7 +42,6 @@ class Plan:
     limits: Limits
     load_words: str
     """The load as half a sentence."""
-
     notes: tuple[str, ...]
     """What is left out of the log, and what memory limit applies."""
 

@@ -9,7 +9,7 @@ from statistics import median
 
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 from uwsgi_headroom.tune.search.candidates import predict_most
 from uwsgi_headroom.tune.search.evidence import Evidence
 from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, figure, fine_percent, percent
@@ -30,10 +30,8 @@ class Recommendation:
     present: Variant
     headline: str
     """What to do."""
-
     reasons: tuple[str, ...]
     """The evidence in short, then the headroom."""
-
     cautions: tuple[str, ...]
     """What the result depends on."""
 
@@ -71,7 +69,6 @@ def recommend(
 def _describe_choice(
     chosen: Variant, present: Variant, evidence: Evidence, load: Load, has_ini: bool
 ) -> tuple[str, str | None]:
-    """The headline, and why."""
     if chosen == present:
         return (
             f"Keep {present.name}: of {counted(len(evidence.variants), 'setting')}, none was better beyond the noise.",

@@ -36,10 +36,8 @@ class TuneRequest:
     methods: tuple[str, ...] = ("GET",)
     max_memory: float | None = None
     """Bytes."""
-
     max_p99: float | None = None
     """Seconds."""
-
     clients: int | None = None
     rate: float | None = None
     seconds: float = DEFAULT_SECONDS

@@ -149,7 +149,6 @@ def _match(line: bytes) -> Seen | None:
 
 
 def _without_date(line: bytes) -> bytes:
-    """A line without the date at its beginning, if it has one."""
     if date := _DATE.match(line) or _OWN_DATE.match(line):
         return line[date.end() :]
     return line

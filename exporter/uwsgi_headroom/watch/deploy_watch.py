@@ -18,14 +18,62 @@ from typing import TYPE_CHECKING
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.history.totals import Totals, sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.record import Record
-from uwsgi_headroom.watch.deploy_sides import Room, explain_records, explain_window, find_room, make_batch
+from uwsgi_headroom.store.record import Record, merge_records
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch
+
+
+def make_batch(window: Window) -> Batch | None:
+    """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
+    if window.reloads or window.observed_seconds < window.seconds / 2:
+        return None
+    workers = window.workers
+    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
+    return Batch(
+        seconds=window.seconds,
+        requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
+        time=sum_if_all_known([worker.running_time for worker in workers]),
+        cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
+        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
+        grown=sum(grown) / len(grown) if grown else None,
+    )
+
+
+Room = tuple[float | None, float | None]
+"""The headroom until a limit, and until requests wait; None if it is not known."""
+
+
+def find_room(watch: Watch, seconds: float) -> Room:
+    """The headroom of the last seconds."""
+    figures = watch.figures(watch.reading, [seconds]) if watch.reading else []
+    if not figures:
+        return None, None
+    usable = figures[0].usable
+    return figures[0].headroom.factor, usable.factor if usable else None
+
+
+def explain_window(watch: Watch, window: Window, room: Room = (None, None)) -> Side:
+    """What explains a window of the hour in memory."""
+    times = compute_percentiles(watch.response_times(window), compute_flow(window).response_time)
+    code = watch.code.history.of(window.until - window.seconds, window.until) if watch.code else None
+    return Side(window, times, compute_routes(watch.routes.of(window)), code, *room)
+
+
+def explain_records(records: Sequence[Record]) -> Side | None:
+    """What explains records, oldest first; None without any."""
+    if not records:
+        return None
+    record = merge_records(records)
+    times = compute_percentiles(record.response_times, compute_flow(record.window).response_time)
+    return Side(record.window, times, compute_routes(record.routes))
+
 
 BEFORE_SECONDS = 1200.0
 """The time before a deploy that it is judged by."""
@@ -73,7 +121,6 @@ class Batches:
         self._numbers = array("f")
 
     def add(self, batch: Batch) -> None:
-        """Add the newest one."""
         self._numbers.extend(nan if value is None else value for value in batch)
 
     def keep(self, number: int) -> None:

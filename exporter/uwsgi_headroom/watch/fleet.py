@@ -25,12 +25,12 @@ from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Memory
+from uwsgi_headroom.watch.kept_history import restore_deploys
 from uwsgi_headroom.watch.log_reader import LogReader
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation
 from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer
-from uwsgi_headroom.watch.restoring import restore_deploys
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
@@ -196,7 +196,6 @@ class Fleet:
 
     @property
     def health(self) -> ExporterHealth:
-        """The health of the exporter itself."""
         writer = self.writer
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
         return ExporterHealth(self.lag.largest, self.restarts, history, self.reload, self._globbed.patterns)

@@ -273,7 +273,6 @@ class GlobbedServers:
 
     @property
     def patterns(self) -> list[PatternServers]:
-        """The number of servers of each pattern."""
         found, expected, missing = Counter[str](), Counter[str](), Counter[str]()
         for path, server in self._servers.items():
             found[server.entry.pattern] += path in self._matched
@@ -444,7 +443,7 @@ NO_MEMORY = Memory()
 def remember(history: Path, now: float | None = None) -> Memory:
     """Read what a history file knows, once. now: epoch seconds. A file that cannot be read is logged, and counts as
     empty."""
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
     from uwsgi_headroom.store.retired import read_retired  # noqa: PLC0415
 
     now = time.time() if now is None else now

@@ -150,8 +150,6 @@ _MINUTE = 60.0
 
 
 class ObjectiveWatch:
-    """The objective of one server."""
-
     def __init__(self, slo: Slo, history: BatchHistory) -> None:
         self._slo = slo
         self._history = history

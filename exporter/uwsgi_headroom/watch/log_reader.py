@@ -31,8 +31,6 @@ PATIENCE_SECONDS = 5.0
 
 
 class LogReader:
-    """Reads the logs of these watches in turns."""
-
     def __init__(self, list_watches: Callable[[], Sequence[Watch]], monotonic: Callable[[], float]) -> None:
         self._list_watches = list_watches
         self._monotonic = monotonic

@@ -184,7 +184,6 @@ class CpuBudget:
 
     @property
     def factor(self) -> float:
-        """The present factor."""
         elapsed = self._monotonic() - self._began
         if elapsed >= PERIOD_SECONDS:
             used = self._spent / elapsed / self._most
@@ -217,13 +216,11 @@ class LoopLag:
         self._largest = self._largest_before = 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, and note the lag."""
         began = self._monotonic()
         await asyncio.sleep(seconds)
         self.note(self._monotonic() - began - seconds)
 
     def note(self, seconds: float) -> None:
-        """Note one lag."""
         self._turn()
         self._largest = max(self._largest, seconds)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.probe_targets import TargetPattern, find_allowed
+from uwsgi_headroom.config.servers import TargetPattern, find_allowed
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.watch.tasks import supervise

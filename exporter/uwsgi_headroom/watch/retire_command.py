@@ -12,7 +12,7 @@ from pathlib import Path
 from uwsgi_headroom.config.defaults import SHIPPED_HISTORY
 from uwsgi_headroom.config.precedence import resolve_history
 from uwsgi_headroom.errors import ConfigError, HeadroomError, HistoryFileError
-from uwsgi_headroom.store.reader import HistoryFile
+from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.retired import retire
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS

@@ -26,10 +26,9 @@ from uwsgi_headroom.config.defaults import (
 )
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.destinations import DestinationHour
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.route_time import RouteHour
+from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.recorder import Recorder
@@ -45,7 +44,7 @@ from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, ObjectiveWatch, OtherPrograms
-from uwsgi_headroom.watch.minutes import MinuteCutter, find_levels
+from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer
@@ -156,7 +155,6 @@ class Watch:
         self._looking = self._begin_looking() if self._is_sampled else None
 
     def take_log(self, batch: Batch) -> None:
-        """Take what was read of the log, and add it to the journal."""
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
@@ -211,7 +209,6 @@ class Watch:
         return self._observation(self.reading, figures)
 
     def failed_observation(self, error: ReadError) -> Observation:
-        """Return the observation of a server that failed with this error."""
         return self._observation(error, [])
 
     def _observation(self, outcome: Reading | ReadError, figures: list[Figures]) -> Observation:
@@ -300,7 +297,6 @@ class Watch:
         return now - self._outage[0] if self._outage else float("inf")
 
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
-        """Return the requests by response time in a window."""
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def queue_waits(self, window: Window) -> ResponseTimeWindow | None:

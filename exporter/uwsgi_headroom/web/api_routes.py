@@ -23,11 +23,10 @@ from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.web import bounds, query_parameters
+from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.negotiation import compressible_response
-from uwsgi_headroom.web.query_parameters import RefusedError, register_text_convertor
+from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
 from uwsgi_headroom.web.shared_builds import Answer, Kind, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
@@ -111,7 +110,7 @@ def refuse(request: Request, error: RefusedError) -> Response:
     body = msgspec.json.encode(schema.Problem(error=str(error)))
     answer = compressible_response(request, body, HEADERS, "application/json", status=error.status, least_bytes=8192)
     if error.status == 503:
-        answer.headers["Retry-After"] = str(query_parameters.RETRY_SECONDS)
+        answer.headers["Retry-After"] = str(request_values.RETRY_SECONDS)
     return answer
 
 
@@ -147,11 +146,9 @@ async def _findings(fleet: Fleet, builds: SharedBuilds, request: Request, watch:
 
 
 async def _history(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
-    seconds = query_parameters.parse_number(
-        request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch)
-    )
-    points = query_parameters.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
-    until = query_parameters.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
+    seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch))
+    points = request_values.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
+    until = request_values.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     clock = fleet.clock
     is_stored = _is_stored(fleet, watch, seconds, points, until)
 
@@ -196,9 +193,9 @@ def _is_stored(fleet: Fleet, watch: Watch, seconds: float, points: int, until: f
 
 
 async def _journal(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
-    seconds = query_parameters.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))
-    limit = query_parameters.parse_whole_number(request, "limit", MOST_EVENTS, 1, MOST_EVENTS)
-    before = query_parameters.parse_cursor(request, "before")
+    seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))
+    limit = request_values.parse_whole_number(request, "limit", MOST_EVENTS, 1, MOST_EVENTS)
+    before = request_values.parse_cursor(request, "before")
 
     async def find_earlier(since: float, before: build.Cursor, count: int) -> list[Event]:
         if not watch.writer or not watch.writer.since:
@@ -222,7 +219,7 @@ def _longest_history(watch: Watch) -> float:
 
 def _find_earlier(path: Path, name: str, since: float, before: build.Cursor, count: int, now: float) -> list[Event]:
     """The latest events in the history file; none if it cannot be read, which `kept_history` explains."""
-    from uwsgi_headroom.store.reader import HistoryFile  # noqa: PLC0415 - loads sqlite3
+    from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     try:
         with HistoryFile(path, now) as file:
@@ -232,7 +229,7 @@ def _find_earlier(path: Path, name: str, since: float, before: build.Cursor, cou
 
 
 async def _what_if(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
-    settings = query_parameters.parse_setting_list(request, "settings")
+    settings = request_values.parse_setting_list(request, "settings")
     seconds = fleet.settings.windows[-1]
 
     def newest_slice() -> object:
@@ -249,12 +246,12 @@ async def _what_if(fleet: Fleet, builds: SharedBuilds, request: Request, watch: 
 
 async def _compare(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
     latest = watch.deploys.latest
-    around = query_parameters.parse_number(request, "around", latest.time if latest else 0.0, 0, 1e12)
+    around = request_values.parse_number(request, "around", latest.time if latest else 0.0, 0, 1e12)
     if not around:
         raise RefusedError(400, "around: give a time in epoch seconds, since the exporter saw no reload of this server")
-    is_last = not any(query_parameters.read_parameter(request, name) for name in ("around", "before", "after"))
-    before = query_parameters.parse_number(request, "before", BEFORE_SECONDS, 60, LONGEST_COMPARED)
-    after = query_parameters.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
+    is_last = not any(request_values.read_parameter(request, name) for name in ("around", "before", "after"))
+    before = request_values.parse_number(request, "before", BEFORE_SECONDS, 60, LONGEST_COMPARED)
+    after = request_values.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
     times = Times(around, before, after)
 
     async def make() -> bytes:
@@ -313,7 +310,7 @@ def _find_watch(fleet: Fleet, rest: str, parts: Iterable[str]) -> tuple[Watch, s
 
 
 def _window(fleet: Fleet, request: Request) -> float:
-    return query_parameters.parse_window(request, fleet.settings.windows)
+    return request_values.parse_window(request, fleet.settings.windows)
 
 
 async def _json(request: Request, answer: Answer) -> Response:

@@ -12,7 +12,7 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, live_page, metrics_route, runbook_pages
 from uwsgi_headroom.web.event_stream import EventStreams
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
-from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}

@@ -1,10 +1,10 @@
-"""Bounds the number of open connections, and decides which one to close for a new one.
+"""Bounds what clients may take: how many connections are open, and what a turn of the event loop does for clients.
 
-The oldest idle connection is closed, so that a client that holds connections without requests cannot shut out others.
-Oldest means the longest time without a complete request, so an incomplete request makes no connection younger. If none
-is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is also closed before
-a connection that is so new that its request may be on its way. If each connection has a reason to stay, a few new ones
-line up for a while.
+Of too many connections, the oldest idle one is closed, so that a client that holds connections without requests cannot
+shut out others. Oldest means the longest time without a complete request, so an incomplete request makes no connection
+younger. If none is idle, the slowest is closed: the one whose client has accepted nothing for the longest time. It is
+also closed before a connection that is so new that its request may be on its way. If each connection has a reason to
+stay, a few new ones line up for a while.
 
 The bound follows from the descriptors that the process may open. An excess connection must be accepted before it can be
 closed, and a closed one keeps its descriptor for another turn of the event loop. So about five times those accepted at
@@ -13,12 +13,16 @@ once can be open beside the connections that are kept, with those that line up.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
 
@@ -91,7 +95,6 @@ class ConnectionSlots:
         self._waiting.pop(connection, None)
 
     def remove(self, connection: Connection) -> None:
-        """Remove a connection that is closed, or about to be."""
         self._idle.pop(connection, None)
         self._busy.discard(connection)
         self._waiting.pop(connection, None)
@@ -141,3 +144,66 @@ def share_out(limit: int, servers: int, listeners: int) -> Capacity:
         fields = {"limit": limit, "connections": connections}
         _log.warning("few descriptors: raise the hard limit (ulimit -n, LimitNOFILE=)", extra={"fields": fields})
     return Capacity(connections, accepts)
+
+
+EXCHANGE = "uwsgi_headroom.exchange"
+"""The key of a request's scope for its `http_server.Exchange`, which says whether the client has left."""
+
+_Queue = deque[tuple[asyncio.Future[None], Scope]]
+
+
+class RequestTurns:
+    """ASGI middleware that lets at most `bounds.REQUESTS_IN_A_TURN` requests begin, or pieces of responses be sent, in
+    a turn; others wait in order.
+
+    A read of a server takes several turns, one for each step. If 200 clients were answered in each of them, a read
+    would take longer than the time from one sample to the next.
+
+    Requests that begin and pieces of responses wait apart, and take places alternately. In one queue, each of the
+    thirty pieces of a scrape of a thousand workers would wait behind all requests of a crowd.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._requests: _Queue = deque()
+        self._pieces: _Queue = deque()
+        self._begun = 0  # in this turn
+        self._is_counting = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_turn(message: Message) -> None:
+            if message.get("more_body"):
+                await self._wait_for_turn(self._pieces, scope)
+            await send(message)
+
+        await self._wait_for_turn(self._requests, scope)
+        if not _has_left(scope):
+            await self._app(scope, receive, send_in_turn)
+
+    async def _wait_for_turn(self, queue: _Queue, scope: Scope) -> None:
+        if self._begun >= bounds.REQUESTS_IN_A_TURN or queue:
+            turn = asyncio.get_running_loop().create_future()
+            queue.append((turn, scope))
+            await turn
+            return
+        self._begun += 1
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._begun = 0
+        takes, other = self._pieces, self._requests
+        while (takes or other) and self._begun < bounds.REQUESTS_IN_A_TURN:
+            turn, scope = (takes or other).popleft()
+            takes, other = other, takes
+            if not turn.done():  # its request was cancelled
+                turn.set_result(None)
+                self._begun += not _has_left(scope)
+        self._is_counting = self._begun > 0
+        if self._is_counting:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+
+def _has_left(scope: Scope) -> bool:
+    return EXCHANGE in scope and bool(scope[EXCHANGE].has_left)

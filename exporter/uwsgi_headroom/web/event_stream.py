@@ -1,7 +1,7 @@
 """Pushes documents once a second to listeners (Server-Sent Events). Each document is made once for all listeners.
 
 No document is made without listeners. A listener that reads too slowly misses documents: only the newest one is kept,
-and at most a connection's buffer of data waits for it (`http_connection` ends connections that read too slowly).
+and at most a connection's buffer of data waits for it (`http_server` ends connections that read too slowly).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.query_parameters import RETRY_SECONDS, RefusedError
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError
 
 EVERY_SECONDS = 1.0
 MakeDocument = Callable[[], Awaitable[bytes | None]]

@@ -18,16 +18,14 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
-from uwsgi_headroom.metrics.family import gauge, label_set
+from uwsgi_headroom.metrics.family import END, OPENMETRICS, TEXT, gauge, label_set, render_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.negotiation import accepts_openmetrics
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError, accepts_openmetrics
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
 
 _Endpoint = Callable[[Request], Awaitable[Response]]

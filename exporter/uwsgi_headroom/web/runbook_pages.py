@@ -22,7 +22,7 @@ from starlette.routing import Route
 from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import bounds, live_page
-from uwsgi_headroom.web.query_parameters import read_parameter
+from uwsgi_headroom.web.request_values import read_parameter
 from uwsgi_headroom.web.runbook_markdown import Runbook, Style, render_blocks, render_inline, split_runbook
 from uwsgi_headroom.web.runbook_values import MEANINGS, Target, describe_target, fill_code, used_placeholders
 from uwsgi_headroom.web.shared_builds import Kind, SharedBuilds
@@ -112,7 +112,6 @@ _MOST_WORKERS = 64
 
 
 def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
-    """Write the list of runbooks, by name, each with its summary."""
     style = _style(target)
     items = "".join(
         f'<li><a href="{escape(_address(name, target))}">{escape(name)}</a>'

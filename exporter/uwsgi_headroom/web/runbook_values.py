@@ -15,7 +15,7 @@ from html import escape
 from unicodedata import bidirectional
 
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.kernel.identity import find_systemd_unit
+from uwsgi_headroom.kernel.setup import find_systemd_unit
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
@@ -70,7 +70,6 @@ def _fill(match: re.Match[str], language: str, values: Values) -> str:
 
 
 def used_placeholders(text: str) -> set[str]:
-    """Return the placeholders in a text."""
     return set(PLACEHOLDER.findall(text))
 
 

@@ -23,8 +23,7 @@ from starlette.types import Receive
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.negotiation import accepts_gzip, compress, compressible_response
-from uwsgi_headroom.web.query_parameters import RefusedError
+from uwsgi_headroom.web.request_values import RefusedError, accepts_gzip, compress, compressible_response
 
 AGAIN = 3.0
 """A new answer every four times as long as its build takes, at most: so one document that many clients request takes a

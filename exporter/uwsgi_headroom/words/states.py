@@ -102,7 +102,6 @@ def list_colours() -> dict[str, Colour]:
 
 
 def find_colour(name: str) -> Colour:
-    """The colour of this name."""
     return list_colours()[name]
 
 
@@ -123,6 +122,9 @@ STATUSES: Mapping[str, Status] = {
     "unknown": Status("?", "UNKNOWN", "bold magenta"),
 }
 """The colour in the palette has the same name; `info` has none."""
+
+NO_CAUSE = "none"
+"""The code of a verdict that is about no finding."""
 
 SERVER_STATES: Mapping[str, tuple[str, str]] = {
     "up": ("✓", "up"),

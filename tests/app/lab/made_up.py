@@ -9,7 +9,7 @@ from app.lab.experiment import Results
 from app.lab.figures import Runs
 from app.lab.programs import Machine
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
-from uwsgi_headroom.tune.loads.load import Answers
+from uwsgi_headroom.tune.loads.load_tools import Answers
 
 
 def outcome(

@@ -7,7 +7,7 @@ import pytest
 from app.lab.figures import compare_change, error_rate, order, ratio
 from tests.app.lab.made_up import outcome
 from uwsgi_headroom.tune.experiment.results import Outcome, Spread, spread
-from uwsgi_headroom.tune.loads.load import Answers
+from uwsgi_headroom.tune.loads.load_tools import Answers
 
 
 @pytest.mark.parametrize(

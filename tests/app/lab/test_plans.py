@@ -21,7 +21,7 @@ from tools.environments import Environment
 from tools.lab_environment import PACKAGES
 from uwsgi_headroom.tune.experiment.run import Planned, run_once
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 MINUTES = 25
 

@@ -59,7 +59,7 @@ def with_silent_files(directory: Path) -> Iterator[int]:
 
 def test_files_that_never_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that does not answer costs one thread, which ends with it; the exporter goes on."""
-    monkeypatch.setattr("uwsgi_headroom.kernel.options.files.MOST_SECONDS", 0.1)
+    monkeypatch.setattr("uwsgi_headroom.kernel.options.MOST_SECONDS", 0.1)
     monkeypatch.setattr(procfs, "PAUSE_SECONDS", 0.0)
     before, one = threading.active_count(), Patience()
     with with_silent_files(tmp_path) as pid:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.options.trees import PID, make_tree
-from uwsgi_headroom.kernel.options.files import MasterFiles
+from uwsgi_headroom.kernel.options import MasterFiles
 
 
 @pytest.fixture

@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.options.trees import CWD, PID, make_tree, options_of, set_in
-from uwsgi_headroom.kernel.options import read_options
-from uwsgi_headroom.kernel.options.files import MOST_BYTES
-from uwsgi_headroom.kernel.options.read import MOST_DEPTH, MOST_FILES
-from uwsgi_headroom.kernel.options.spellings import KINDS
+from uwsgi_headroom.kernel.options import KINDS, MOST_BYTES, MOST_DEPTH, MOST_FILES, read_options
 from uwsgi_headroom.record import Options
 
 

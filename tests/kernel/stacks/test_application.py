@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from uwsgi_headroom.kernel.stacks.application import Choice, choose_frame, is_application
+from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import Code, Frame
 
 

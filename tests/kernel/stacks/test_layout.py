@@ -11,9 +11,7 @@ import pytest
 
 from tests.support.pythons import find_python, planted_stacks
 from tools.python_layouts import VERSIONS, ask_compiler
-from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, Version, read_debug_offsets
-from uwsgi_headroom.kernel.stacks.layout_table import LAYOUTS
-from uwsgi_headroom.kernel.stacks.runtime import find_runtime
+from uwsgi_headroom.kernel.stacks.layout import DEBUG_BYTES, LAYOUTS, Version, find_runtime, read_debug_offsets
 from uwsgi_headroom.kernel.waits.memory import read_pieces
 
 _HEADERS = "import sysconfig; print(sysconfig.get_path('include'))"

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.support.pythons import MINORS, find_python
-from uwsgi_headroom.kernel.stacks.line_tables import find_line
+from uwsgi_headroom.kernel.stacks.reader import find_line
 
 _DUMP = """
 import argparse, dis, json, sys, types

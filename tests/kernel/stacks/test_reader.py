@@ -16,7 +16,8 @@ import pytest
 
 from tests.support.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tools.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.stacks.application import choose_frame
+from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
+from uwsgi_headroom.kernel.stacks.looks import choose_frame
 from uwsgi_headroom.kernel.stacks.reader import (
     LONGEST_NAME,
     LONGEST_PATH,
@@ -26,7 +27,6 @@ from uwsgi_headroom.kernel.stacks.reader import (
     StackReader,
     TornError,
 )
-from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, find_runtime
 from uwsgi_headroom.kernel.waits.memory import Piece, read_pieces
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from tests.support.contained import contained
 from tests.support.other_namespaces import as_root
 from tools.bench.code.measure import FUNCTIONS, Watched, measure
 from tools.support.real_uwsgi import APP, accepting, uwsgi, wait_until
-from uwsgi_headroom.kernel.stacks.application import is_application
+from uwsgi_headroom.kernel.stacks.looks import is_application
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 
 pytestmark = [

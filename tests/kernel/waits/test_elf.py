@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tools.support.real_uwsgi import uwsgi_binary
-from uwsgi_headroom.kernel.waits import elf
-from uwsgi_headroom.kernel.waits.elf import Elf, Segment, read_elf
+from uwsgi_headroom.kernel.waits import memory
+from uwsgi_headroom.kernel.waits.memory import Elf, Segment, read_elf
 
 NAMES = ("uwsgi", "_PyRuntime")
 
@@ -125,8 +125,8 @@ def test_other_machines_and_other_files(path: Path) -> None:
 
 def test_a_hundred_thousand_candidate_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that is full of one name costs no more than its first places."""
-    monkeypatch.setattr(elf, "_MOST_NAMES", 3)
-    assert list(elf._find_name(b"uwsgi\0" * 100_000, "uwsgi")) == [0, 6, 12]
+    monkeypatch.setattr(memory, "_MOST_NAMES", 3)
+    assert list(memory._find_name(b"uwsgi\0" * 100_000, "uwsgi")) == [0, 6, 12]
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:

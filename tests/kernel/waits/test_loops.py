@@ -11,7 +11,7 @@ from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, polli
 from tools.support.clock import MovableClock
 from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import loops, worker_threads
-from uwsgi_headroom.kernel.waits.memory_map import Generation
+from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
 from uwsgi_headroom.record import LoopHold, LoopUse, Options, Setup

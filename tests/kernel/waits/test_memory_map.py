@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from uwsgi_headroom.kernel.waits import memory_map
-from uwsgi_headroom.kernel.waits.elf import Elf, Segment
-from uwsgi_headroom.kernel.waits.memory_map import MemoryMap, parse_mappings, read_generation, read_memory_map
+from uwsgi_headroom.kernel.waits import memory
+from uwsgi_headroom.kernel.waits.memory import Elf, MemoryMap, Segment, parse_mappings, read_generation, read_memory_map
 
 LIBRARY = "/usr/lib/libpython3.11.so.1.0"
 
@@ -30,8 +29,8 @@ TEXT = b"""\
 """
 
 
-def made_of(text: bytes, known: tuple[tuple[int, int, memory_map.Region], ...] = ()) -> MemoryMap:
-    return MemoryMap(True, known, tuple(sorted(memory_map._images(list(parse_mappings(text))))))
+def made_of(text: bytes, known: tuple[tuple[int, int, memory.Region], ...] = ()) -> MemoryMap:
+    return MemoryMap(True, known, tuple(sorted(memory._images(list(parse_mappings(text))))))
 
 
 def test_regions_of_a_map() -> None:
@@ -59,8 +58,8 @@ def test_symbols_are_located_by_the_segment_that_is_mapped() -> None:
     """A symbol's address is that of the file, moved by where its first mapped segment lies."""
     elf = Elf(True, (Segment(0x100000, 0x1000, 0x300000),), {"_PyRuntime": (0x300100, 0x50)})
     mappings = [mapping for mapping in parse_mappings(TEXT) if mapping.path == LIBRARY]
-    assert list(memory_map._locate(elf, mappings)) == [(0x7F1000100100, 0x7F1000100150, "python")]
-    assert list(memory_map._locate(elf, [])) == []
+    assert list(memory._locate(elf, mappings)) == [(0x7F1000100100, 0x7F1000100150, "python")]
+    assert list(memory._locate(elf, [])) == []
 
 
 def test_extension_modules_do_not_hide_the_interpreter() -> None:
@@ -71,7 +70,7 @@ def test_extension_modules_do_not_hide_the_interpreter() -> None:
     ]
     lines += ["7e1000000000-7e1000001000 r--p 0 0:0 1 /lib/pyuwsgi.cpython-311-x86_64-linux-gnu.so"]
     mappings = list(parse_mappings("\n".join(lines).encode() + b"\n" + TEXT))
-    assert memory_map.paths_to_search(mappings, "/usr/bin/uwsgi") == [
+    assert memory.paths_to_search(mappings, "/usr/bin/uwsgi") == [
         "/lib/pyuwsgi.cpython-311-x86_64-linux-gnu.so",
         LIBRARY,
     ]
@@ -106,10 +105,10 @@ def test_own_map() -> None:
 
 def test_large_map_is_not_read_but_leaves_the_word_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a process with too many mappings it is only known that it is a 64-bit one: its locks are unknown."""
-    monkeypatch.setattr(memory_map, "_MOST_MAP_BYTES", 1000)
-    memory = read_memory_map(os.getpid())
-    assert memory.is_64_bit
-    assert memory.images == ()
+    monkeypatch.setattr(memory, "_MOST_MAP_BYTES", 1000)
+    known = read_memory_map(os.getpid())
+    assert known.is_64_bit
+    assert known.images == ()
 
 
 def test_forty_thousand_lines_of_anonymous_memory() -> None:

@@ -28,7 +28,7 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import peers
-from uwsgi_headroom.kernel.waits.memory_map import read_memory_map
+from uwsgi_headroom.kernel.waits.memory import read_memory_map
 from uwsgi_headroom.kernel.waits.sampler import GAP_TIME, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.reading import Reading

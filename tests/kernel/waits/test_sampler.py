@@ -25,7 +25,7 @@ from tools.support.real_uwsgi import wait_until
 from tools.support.simulated_server import Server
 from uwsgi_headroom.kernel.procfs import PAUSE_SECONDS
 from uwsgi_headroom.kernel.waits import file_locks, memory, sampler, worker_threads
-from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap
+from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision

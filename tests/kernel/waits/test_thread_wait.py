@@ -13,7 +13,7 @@ import pytest
 
 from uwsgi_headroom.kernel.waits import descriptors, thread_wait
 from uwsgi_headroom.kernel.waits.descriptors import Epolls, Polled
-from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
+from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, classify, decide, decide_polled

@@ -14,8 +14,7 @@ import pytest
 
 from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.render import RenderError, write_review
-from uwsgi_headroom.report.render.data_forms import render_csv, render_json, safe_cell
-from uwsgi_headroom.report.render.markdown import escape, render_markdown
+from uwsgi_headroom.report.render.markdown import escape, render_csv, render_json, render_markdown, safe_cell
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.sections import Review
 

@@ -11,8 +11,7 @@ from tools.support.synthetic import stories
 from tools.support.synthetic.plan import History, Service
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.report.columns import Column, ReviewData, ServerData
-from uwsgi_headroom.report.render.data_forms import render_json
-from uwsgi_headroom.report.render.markdown import render_markdown
+from uwsgi_headroom.report.render.markdown import render_json, render_markdown
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.sections import Absent, ServiceReview
 

@@ -18,9 +18,8 @@ from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ReviewData
 from uwsgi_headroom.report.sources.history_file import load_history_files
-from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import TimeRange
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.report.sources.login import make_endpoint
+from uwsgi_headroom.report.sources.prometheus_api import make_endpoint
 
 SECRET = "s3cret"
 

@@ -12,12 +12,10 @@ import pytest
 from tests.support.stand_in_prometheus import JSON, Reply, Request, failure, stand_in, values
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ReviewData
-from uwsgi_headroom.report.sources.login import make_endpoint
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError
-from uwsgi_headroom.report.sources.prometheus_queries import choose_window
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, make_endpoint
+from uwsgi_headroom.report.sources.prometheus_queries import ServerSeries, choose_window, find_servers
 from uwsgi_headroom.report.sources.selection import TimeRange
-from uwsgi_headroom.report.sources.server_series import ServerSeries, find_servers
 
 DAY = 86400.0
 SPAN = TimeRange(0.0, 14 * DAY, "UTC")

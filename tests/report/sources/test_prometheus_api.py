@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.stand_in_prometheus import Reply, Request, failure, stand_in, values
 from uwsgi_headroom.report.sources import prometheus_api
-from uwsgi_headroom.report.sources.login import make_endpoint
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError
+from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, make_endpoint
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 DAY = 86400.0

@@ -11,8 +11,7 @@ from tools.support.synthetic import stories
 from tools.support.synthetic.review_data import make_review_data
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.columns import ServerData
-from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
-from uwsgi_headroom.report.sources.selection import refuse_too_many, select_servers
+from uwsgi_headroom.report.sources.selection import describe_clock, list_problems, refuse_too_many, select_servers
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from uwsgi_headroom.report.statistics import Refusal
-from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
+from uwsgi_headroom.report.statistics.curve import Usl, fit_usl
 
 SEEDS = range(6)
 RATE, CONTENTION, COHERENCY = 10.0, 0.05, 0.001

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.report.statistics.series import MONDAY, WEEK, flat, line, scaled, series, step, without
-from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.weekly import median_around, weekly_pattern
+from uwsgi_headroom.report.statistics.peaks import DailyPeaks, median_around, weekly_pattern
 
 TRUE = WEEK / WEEK.mean()
 

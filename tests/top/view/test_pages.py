@@ -9,9 +9,8 @@ from rich.cells import cell_len
 from tests.support.top_screen import hot, lines, screen_model
 from tools.support import simulated_server
 from tools.support.scripted_watch import ScriptedWatch
-from uwsgi_headroom.documents.code import Code, CodeLine, CodeState
-from uwsgi_headroom.documents.routes import Route
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.headline import route_lines
 from uwsgi_headroom.top.view.pages import code_page, finding_lines, route_page

@@ -18,8 +18,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.documents.schema import Error, Identity
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.help_page import BINDINGS, SERVER_SORT_LABEL
-from uwsgi_headroom.top.view.screen import draw, draw_plain
+from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, draw, draw_plain
 from uwsgi_headroom.top.view.worker_table import COLUMNS
 
 SIZES = ((80, 24), (120, 40), (320, 90), (40, 10), (20, 5), (80, 1), (60, 2))

@@ -27,7 +27,7 @@ from tools.commands import CommandError
 from tools.environments import PYTHON, ROOT, Environment
 from tools.support.exporter import run
 from tools.support.real_uwsgi import uwsgi, wait_until
-from uwsgi_headroom.kernel.stacks.application import choose_frame
+from uwsgi_headroom.kernel.stacks.looks import choose_frame
 from uwsgi_headroom.kernel.stacks.reader import Code, Frame
 
 ENVIRONMENT = Environment(ROOT / "build" / "real-apps")

@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 from math import expm1, inf, log, sqrt
 from typing import Literal, NamedTuple, get_args
 
-from uwsgi_headroom.analysis.deploys.boundary import find_boundary, from_normal
-from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Difference, Pair, Side, compare
+from uwsgi_headroom.analysis.deploys.spread import (
+    FEWEST_BATCHES,
+    Difference,
+    Pair,
+    Side,
+    compare,
+    find_boundary,
+    from_normal,
+)
 
 
 class Batch(NamedTuple):

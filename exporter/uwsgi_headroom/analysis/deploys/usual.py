@@ -10,8 +10,8 @@ from math import fsum, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from uwsgi_headroom.analysis.deploys.boundary import from_normal
 from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement
+from uwsgi_headroom.analysis.deploys.spread import from_normal
 from uwsgi_headroom.words.formats import duration
 
 DAYS = 14

@@ -1,4 +1,5 @@
-"""Where CPython keeps what a stack is made of: offsets in its structures, for each version that is read.
+"""Finds the CPython of a process, and where it keeps what a stack is made of: offsets in its structures, for each
+version that is read.
 
 From 3.13 on, the process itself says so, in a table at the start of `_PyRuntime` (`_Py_DebugOffsets` in CPython's
 Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, `layout_table.py` has them.
@@ -6,10 +7,22 @@ Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, `layout_table.py` has
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
+
+from uwsgi_headroom.kernel.stacks.layout_table import OFFSETS
+from uwsgi_headroom.kernel.waits.memory import (
+    find_load_bias,
+    parse_mappings,
+    paths_to_search,
+    read_elf,
+    read_maps,
+    read_pieces,
+)
 
 Version = tuple[int, int]
 """Major and minor version of CPython: structures are the same for all of its patch releases."""
@@ -62,6 +75,17 @@ class Layout:
     text_wide: int
     """In another compact `str`: the characters."""
 
+
+def _read_offsets(table: str) -> Iterator[tuple[Version, Layout]]:
+    heads, *rows = (line.split() for line in table.strip().splitlines())
+    for place, head in enumerate(heads, 1):
+        major, minor = head.split(".")
+        offsets: Any = {row[0]: None if row[place] == "-" else int(row[place]) for row in rows}
+        yield (int(major), int(minor)), Layout(**offsets)
+
+
+LAYOUTS: Mapping[Version, Layout] = dict(_read_offsets(OFFSETS))
+"""Of the versions that do not say it themselves."""
 
 _TABLE_3_13 = """
     runtime: size finalizing interpreters_head
@@ -139,3 +163,70 @@ def _list_fields(names: str) -> Iterator[tuple[str, int]]:
         structure, _, fields = line.strip().partition(":")
         for field in fields.split():
             yield f"{structure}.{field}", next(places)
+
+
+_STATE, _VERSION, _SINCE_3_10, _SINCE_3_9 = "_PyRuntime", "Py_Version", "Py_NewRef", "PyFrame_GetCode"
+_TYPES = ("PyCode_Type", "PyUnicode_Type", "PyBytes_Type")
+_SYMBOLS = (_STATE, _VERSION, _SINCE_3_10, _SINCE_3_9, *_TYPES)
+
+NO_PYTHON = "the workers have no CPython whose symbols can be found"
+OTHER_PYTHON = "the code of CPython {}.{} cannot be read: only that of 3.9 to 3.14, with the interpreter lock"
+
+SEVERAL = (
+    "uWSGI runs applications in several interpreters of a process, so it is not known whose stack is whose: the option "
+    "`single-interpreter` runs them in one"
+)
+
+
+class NoRuntimeError(Exception):
+    """The code of a process cannot be read; the message is the reason, for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The CPython of a process. address: of `_PyRuntime`. The types are the addresses of those objects."""
+
+    version: Version
+    address: int
+    layout: Layout
+    code_type: int
+    text_type: int
+    bytes_type: int
+
+
+def find_runtime(pid: int) -> Runtime:
+    """Find the CPython of a process. Raises OSError, RefusedToReadError if its memory may not be read, or
+    NoRuntimeError.
+
+    All of it follows from exported symbols, which a stripped program has as well. A uWSGI has CPython in its own file,
+    in a plugin or in libpython.
+    """
+    symbols = _find_symbols(pid)
+    if not {_STATE, *_TYPES} <= symbols.keys():
+        raise NoRuntimeError(NO_PYTHON)
+    state = symbols[_STATE]
+    number, table = read_pieces(pid, [(symbols.get(_VERSION, state), 8), (state, DEBUG_BYTES)])
+    if _VERSION in symbols:
+        (packed,) = struct.unpack("<Q", number or bytes(8))
+        version = packed >> 24 & 0xFF, packed >> 16 & 0xFF
+    else:  # CPython says its version in a symbol since 3.11
+        version = 3, 10 if _SINCE_3_10 in symbols else 9 if _SINCE_3_9 in symbols else 8
+    layout = LAYOUTS.get(version) or read_debug_offsets(version, table or b"")
+    if layout is None:
+        raise NoRuntimeError(OTHER_PYTHON.format(*version))
+    return Runtime(version, state, layout, *(symbols[name] for name in _TYPES))
+
+
+def _find_symbols(pid: int) -> dict[str, int]:
+    """The addresses of the symbols, all of one file; empty if no file has them."""
+    mappings = list(parse_mappings(read_maps(pid)))
+    program = os.readlink(f"/proc/{pid}/exe")
+    for path in [program, *paths_to_search(mappings, program)]:
+        try:
+            elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
+        except (OSError, ValueError):
+            continue  # deleted or replaced since
+        bias = find_load_bias(elf, [mapping for mapping in mappings if mapping.path == path])
+        if _STATE in elf.symbols and bias is not None:
+            return {name: bias + address for name, (address, _) in elf.symbols.items()}
+    return {}

@@ -12,8 +12,9 @@ not touch the files that are kept open here (`procfs.KEPT`).
 from __future__ import annotations
 
 import random
+import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +24,9 @@ from typing import NamedTuple
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
-from uwsgi_headroom.kernel.stacks.application import choose_frame
+from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
-from uwsgi_headroom.kernel.stacks.runtime import NoRuntimeError, Runtime, find_runtime
-from uwsgi_headroom.kernel.waits.memory import Patient, read_pieces
-from uwsgi_headroom.kernel.waits.memory_map import Generation, read_generation
+from uwsgi_headroom.kernel.waits.memory import Generation, Patient, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.run_delays import RunDelays
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
@@ -43,6 +42,47 @@ from uwsgi_headroom.kernel.waits.worker_threads import (
 )
 from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, Options
 from uwsgi_headroom.stats.server import Snapshot
+
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
+_LIBRARY = re.compile(r"<|(?:.*/)?(?:(?:site|dist)-packages|lib(?:64)?/python\d(?:\.\d+)?)/")
+
+
+class Choice(NamedTuple):
+    """The chosen frame, and the library's function that it has called, such as `psycopg2 execute`; empty if it has
+    called none, or one in C."""
+
+    frame: Frame
+    callee: str
+
+
+def choose_frame(frames: Iterable[Frame], prefixes: Sequence[str] = ()) -> Choice | None:
+    """The application's frame of a stack, whose frames are given from the top; None for an empty stack. No more frames
+    are asked for than it takes.
+
+    The rule: the first frame from the top, which is the function called last, that is of no library. A library's file
+    is in `site-packages` or `dist-packages`, or in CPython's own folder (`lib/python3.11`), or no file at all (`<frozen
+    ...>`, `<string>`). With a list of prefixes, the application's frames are those whose file begins with one of them,
+    and no others: for an application that is installed like a library. In a stack without a frame of the application's,
+    the frame at the top is chosen.
+    """
+    top: Frame | None = None
+    above: Frame | None = None
+    for frame in frames:
+        if is_application(frame.code.file, prefixes):
+            return Choice(frame, _describe(above) if above else "")
+        top, above = top or frame, frame
+    return Choice(top, "") if top else None
+
+
+def is_application(file: str, prefixes: Sequence[str] = ()) -> bool:
+    return file.startswith(tuple(prefixes)) if prefixes else not _LIBRARY.match(file)
+
+
+def _describe(frame: Frame) -> str:
+    package = _PACKAGES.match(frame.code.file)
+    path = frame.code.file.removesuffix(".py").removesuffix("/__init__")
+    return f"{package[1] if package else path.rpartition('/')[2]} {frame.code.function}"
+
 
 MOST_SECONDS = 0.1
 """How long one look may take. Threads that are left are not looked at: their order is random."""

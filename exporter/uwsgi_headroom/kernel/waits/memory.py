@@ -1,4 +1,5 @@
-"""Reads a few bytes of another process's memory, without waiting for bytes that never come.
+"""Reads a few bytes of another process's memory, without waiting for bytes that never come, and knows its map: in which
+part an address lies, and where exported symbols are.
 
 process_vm_readv(2) neither stops the process nor changes it. It takes the right that waits take. But it waits for a
 page that is not in memory: for a moment if it was swapped out, permanently if the process has mapped a file there whose
@@ -11,10 +12,19 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
+import re
+import stat
+import struct
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
+from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import MOST_SECONDS, Patience
 
 Piece: TypeAlias = tuple[int, int]
@@ -101,3 +111,270 @@ class Patient:
     def _take(self, result: T) -> T:
         self.refused = False
         return result
+
+
+_ehdr = struct.Struct("<16sHHIQQQIHHHHHH")
+_phdr = struct.Struct("<IIQQQQQQ")  # type, flags, offset, virtual address, physical address, file size, memory size
+_shdr = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, link, info, alignment, entry size
+_sym = struct.Struct("<IBBHQQ")  # name, info, other, section, value, size
+
+PT_LOAD, SHT_DYNSYM = 1, 11
+ELFCLASS64, ELFDATA2LSB = 2, 1
+
+_MOST_HEADERS = 256
+_MOST_BYTES = 1 << 20  # of one table; those of libpython take 0.2 MB
+_MOST_NAMES = 256  # places of one name in the table of names: it may also be the end of longer names
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the file that is mapped: its place in the file, its size there, and its virtual address."""
+
+    offset: int
+    size: int
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """What is known of an ELF file. is_64_bit: whether it is for a 64-bit little-endian machine; without that, nothing
+    else is known. symbols: virtual address and size, by name.
+
+    Layouts are those of elf(5). The file belongs to the watched process, so its content is not trusted: every size is
+    bounded, and an odd one raises ValueError.
+    """
+
+    is_64_bit: bool
+    segments: tuple[Segment, ...] = ()
+    symbols: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def read_elf(path: str, names: Collection[str]) -> Elf:
+    """Read the segments and the named dynamic symbols of a file. Raises OSError, or ValueError if it is not ELF."""
+    descriptor = _open_regular(path)
+    try:
+        return _read(descriptor, names)
+    except struct.error as error:
+        raise ValueError(str(error)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _open_regular(path: str) -> int:
+    """Open a file for reading. A FIFO or a device that has taken its place is not opened: the first would block, and
+    opening a device may change its state. Raises OSError, or ValueError if the file is not a regular one."""
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise ValueError("not a regular file")
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
+def _read(descriptor: int, names: Collection[str]) -> Elf:
+    header = _pread(descriptor, 0, _ehdr.size)
+    if header[:4] != b"\x7fELF":
+        raise ValueError("not an ELF file")
+    if header[4] != ELFCLASS64 or header[5] != ELFDATA2LSB:
+        return Elf(False)
+    _, _, _, _, _, phoff, shoff, _, _, _, phnum, _, shnum, _ = _ehdr.unpack(header)
+    programs = _table(descriptor, _phdr, phoff, phnum)
+    sections = _table(descriptor, _shdr, shoff, shnum)
+    return Elf(
+        True,
+        tuple(Segment(row[2], row[5], row[3]) for row in programs if row[0] == PT_LOAD),
+        _find_symbols(descriptor, sections, names),
+    )
+
+
+def _table(descriptor: int, row: struct.Struct, offset: int, number: int) -> list[tuple[int, ...]]:
+    if number > _MOST_HEADERS:
+        raise ValueError("too many headers")
+    return list(row.iter_unpack(_pread(descriptor, offset, number * row.size)))
+
+
+def _find_symbols(
+    descriptor: int, sections: list[tuple[int, ...]], names: Collection[str]
+) -> dict[str, tuple[int, int]]:
+    """The named symbols in the table of dynamic symbols; a file has one at most."""
+    table = next((row for row in sections if row[1] == SHT_DYNSYM and row[6] < len(sections)), None)
+    if table is None or not names:
+        return {}
+    strings = _pread(descriptor, sections[table[6]][4], sections[table[6]][5])
+    symbols = _pread(descriptor, table[4], table[5] - table[5] % _sym.size)
+    places = {place: name for name in names for place in _find_name(strings, name)}
+    found: dict[str, tuple[int, int]] = {}
+    for row, place in enumerate(memoryview(symbols).cast("I")[:: _sym.size // 4].tolist()):
+        if place in places:
+            _, _, _, section, value, size = _sym.unpack_from(symbols, row * _sym.size)
+            if section and size:  # defined here, not imported
+                found[places[place]] = value, size
+    return found
+
+
+def _find_name(strings: bytes, name: str) -> Iterator[int]:
+    ends = re.finditer(re.escape(name.encode()) + b"\0", strings)
+    return (match.start() for match in islice(ends, _MOST_NAMES))
+
+
+def _pread(descriptor: int, offset: int, size: int) -> bytes:
+    if size > _MOST_BYTES or offset > 1 << 40:
+        raise ValueError("a table is too large")
+    data = os.pread(descriptor, size, offset)
+    if len(data) != size:
+        raise ValueError("the file is too short")
+    return data
+
+
+Region = Literal["python", "uwsgi", "image", "heap"]
+"""python: CPython's global state. uwsgi: uWSGI's own. image: other data of a program or library. heap: the
+rest."""
+
+_SYMBOLS: dict[str, Region] = {"_PyRuntime": "python", "uwsgi": "uwsgi"}
+
+_MOST_MAP_BYTES = 512 << 10  # some 6,000 mappings; a worker with many libraries has 2,500
+_MOST_IMAGES = 8
+
+_IMAGE_NAME = re.compile(r"(lib)?python|.*uwsgi")
+"""Names of files that may define the symbols. CPython's extension modules are called `*.cpython-311-*.so`: they never
+do, and a worker may have hundreds."""
+
+_STARTCODE, _ENDCODE, _STARTSTACK = 23, 24, 25  # fields 26 to 28 of proc_pid_stat(5); 0 is the field after the name
+
+
+class Generation(NamedTuple):
+    """Where a process's program lies in memory: the same for all forks of one exec(2), different after the next one."""
+
+    start_code: int
+    end_code: int
+    start_stack: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMap:
+    """The memory map of a process. known: its ranges with a known owner, as start, end and region. images: its other
+    ranges that belong to programs and libraries, sorted. is_64_bit: whether its program is.
+
+    CPython keeps the lock in its global `_PyRuntime`, and uWSGI the mutex around accept(2) in its global `uwsgi`. Both
+    are exported symbols. Locks of the application are on the heap or on a stack; locks in the data of other libraries
+    are `image`, because nothing says what they are for.
+
+    All workers of a master are copies of one process with one memory map, so the map is read once per start of uWSGI.
+    """
+
+    is_64_bit: bool
+    known: tuple[tuple[int, int, Region], ...]
+    images: tuple[tuple[int, int], ...]
+
+    @property
+    def has_python(self) -> bool:
+        """Whether CPython's global state was found."""
+        return any(region == "python" for _, _, region in self.known)
+
+    def region(self, address: int) -> Region:
+        """The region of an address."""
+        for start, end, region in self.known:
+            if start <= address < end:
+                return region
+        place = bisect_right(self.images, (address, 1 << 64)) - 1
+        return "image" if place >= 0 and self.images[place][0] <= address < self.images[place][1] else "heap"
+
+
+def read_generation(pid: int) -> Generation:
+    """Raises OSError, ProcessLookupError if the process has no memory any more, or ValueError if the kernel hides the
+    fields from this user."""
+    fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
+    generation = Generation(*(int(field) for field in fields[_STARTCODE : _STARTSTACK + 1]))
+    if not generation.start_code:
+        raise ProcessLookupError(f"process {pid} has ended")
+    if generation.start_code == 1:
+        raise ValueError("the kernel hides the addresses")
+    return generation
+
+
+class MappedRange(NamedTuple):
+    """One line of a memory map. path: as in proc_pid_maps(5), also `[heap]`; empty for anonymous memory."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+def read_memory_map(pid: int) -> MemoryMap:
+    """Read the memory map of a process. If it is larger than any worker's should be, nothing is known of it but
+    whether the program is a 64-bit one. Raises OSError."""
+    mappings = list(parse_mappings(read_maps(pid)))
+    program = os.readlink(f"/proc/{pid}/exe")
+    known: list[tuple[int, int, Region]] = []
+    is_64_bit = False
+    for path in [program, *paths_to_search(mappings, program)]:
+        try:
+            elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
+        except PermissionError:
+            if path == program:
+                raise
+            continue
+        except (OSError, ValueError):
+            continue  # deleted or replaced since: its symbols are unknown, and the answer `unknown`
+        is_64_bit = is_64_bit or (path == program and elf.is_64_bit)
+        known += _locate(elf, [mapping for mapping in mappings if mapping.path == path])
+    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_images(mappings))))
+
+
+def read_maps(pid: int) -> bytes:
+    """The text of the memory map; empty if it is too large."""
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        text = file.read(_MOST_MAP_BYTES + 1)
+    return text if len(text) <= _MOST_MAP_BYTES else b""
+
+
+def parse_mappings(text: bytes) -> Iterator[MappedRange]:
+    """The mappings of files in the text of proc_pid_maps(5), and the anonymous ones right behind them. Lines of another
+    form are left out."""
+    end = b""
+    for line in text.split(b"\n"):
+        # Most lines of a large map are anonymous memory, which needs no more than this.
+        if b"/" not in line and not (end and line.startswith(end + b"-")):
+            end = b""
+            continue
+        with suppress(ValueError):
+            span, _, offset, _, rest = line.split(b" ", 4)
+            start, _, end = span.partition(b"-")
+            path = rest.partition(b" ")[2].strip(b" ").decode(errors="surrogateescape")
+            yield MappedRange(int(start, 16), int(end, 16), int(offset, 16), path)
+
+
+def paths_to_search(mappings: list[MappedRange], program: str) -> list[str]:
+    """The files besides the program that may define the symbols."""
+    paths = dict.fromkeys(mapping.path for mapping in mappings if mapping.path.startswith("/"))
+    named = (path for path in paths if path != program and _IMAGE_NAME.match(os.path.basename(path)))
+    return list(islice(named, _MOST_IMAGES))
+
+
+def _locate(elf: Elf, mappings: list[MappedRange]) -> Iterator[tuple[int, int, Region]]:
+    """The ranges of the symbols of a file that is mapped like this."""
+    bias = find_load_bias(elf, mappings)
+    if bias is not None:
+        for name, (address, size) in elf.symbols.items():
+            yield bias + address, bias + address + size, _SYMBOLS[name]
+
+
+def find_load_bias(elf: Elf, mappings: list[MappedRange]) -> int | None:
+    """What to add to a file's virtual addresses to have those in a process that has mapped it like this; None if it has
+    not."""
+    for segment in elf.segments:
+        for mapping in mappings:
+            if mapping.offset <= segment.offset < mapping.offset + (mapping.end - mapping.start):
+                return mapping.start + segment.offset - mapping.offset - segment.address
+    return None
+
+
+def _images(mappings: list[MappedRange]) -> Iterator[tuple[int, int]]:
+    """The ranges of mapped files, and their zero-initialized data: the anonymous mappings right behind them."""
+    end_of_image = -1
+    for mapping in mappings:
+        if mapping.path.startswith("/") or (not mapping.path and mapping.start == end_of_image):
+            yield mapping.start, mapping.end
+            end_of_image = mapping.end

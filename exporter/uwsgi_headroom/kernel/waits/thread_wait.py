@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
-from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
+from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
 from uwsgi_headroom.record import Output, State

@@ -18,8 +18,15 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.procfs import Patience
 from uwsgi_headroom.kernel.waits.descriptors import ENTRY_BYTES, MOST_ENTRIES, Epolls, Polled, decode_poll_array
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
-from uwsgi_headroom.kernel.waits.memory import Patient, RefusedToReadError, read_pieces
-from uwsgi_headroom.kernel.waits.memory_map import Generation, MemoryMap, read_generation, read_memory_map
+from uwsgi_headroom.kernel.waits.memory import (
+    Generation,
+    MemoryMap,
+    Patient,
+    RefusedToReadError,
+    read_generation,
+    read_memory_map,
+    read_pieces,
+)
 from uwsgi_headroom.kernel.waits.system_calls import Calls, parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.thread_wait import (
     GONE_ON,

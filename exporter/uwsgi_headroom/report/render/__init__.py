@@ -7,9 +7,8 @@ import tempfile
 from pathlib import Path
 
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.render.data_forms import render_csv, render_json
 from uwsgi_headroom.report.render.html import PdfError, print_pdf, render_html
-from uwsgi_headroom.report.render.markdown import render_markdown
+from uwsgi_headroom.report.render.markdown import render_csv, render_json, render_markdown
 from uwsgi_headroom.report.request import Format
 from uwsgi_headroom.report.review import Review
 

@@ -1,9 +1,14 @@
-"""The parts of a written report: what HTML and Markdown have in common. Text is plain, with `code` in backticks."""
+"""The parts of a written report: what HTML and Markdown have in common. Text is plain, with `code` in backticks; single
+figures are words, and an unknown one is a dash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.words import formats
+from uwsgi_headroom.words.states import LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,6 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list of sentences."""
-
     items: Sequence[str]
 
 
@@ -75,3 +78,60 @@ class Chapter:
 def absent(reason: str) -> Text:
     """Why something is missing."""
     return Text(reason, "absent")
+
+
+UNKNOWN = "-"
+
+LIMIT_MEANINGS: dict[Limit, str] = {
+    "threads": "each serves one request at a time",
+    "interpreters": "each worker process computes Python on one CPU at a time",
+    "hottest_interpreter": "of the busiest worker process, at today's shares",
+    "cpu": "in use by the workers; other programs leave the rest",
+    "lock": "one request at a time holds it",
+}
+
+
+def limit_name(limit: str) -> str:
+    return LIMITS[limit].name
+
+
+def amount(value: float | None) -> str:
+    """A number with three digits, or all of its whole part: 62.4, 8.30, 12,345; without decimals if it is whole."""
+    if value is None:
+        return UNKNOWN
+    return whole(value) if value == round(value) else formats.amount(value)
+
+
+def whole(value: float | None) -> str:
+    """A number of things: 1,234."""
+    return UNKNOWN if value is None else formats.fixed(value, grouped=True)
+
+
+def share(value: float | None) -> str:
+    return UNKNOWN if value is None else formats.percent(value)
+
+
+def fine_share(value: float | None) -> str:
+    """A fraction as a percentage with two digits."""
+    if value is None:
+        return UNKNOWN
+    return "under 0.01 %" if 0 < value < 0.0001 else formats.fine_percent(value)
+
+
+def seconds(value: float | None) -> str:
+    """A duration in a suitable unit."""
+    return UNKNOWN if value is None else formats.duration(value)
+
+
+def times(value: float | None) -> str:
+    return UNKNOWN if value is None else formats.factor(value)
+
+
+def size(value: float | None) -> str:
+    """Bytes in a suitable unit."""
+    return UNKNOWN if value is None else formats.byte_size(value)
+
+
+def signed(value: float | None) -> str:
+    """A relative difference with its sign: 0.034 is `+3.4 %`."""
+    return UNKNOWN if value is None else formats.signed_percent(value)

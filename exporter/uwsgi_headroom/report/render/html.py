@@ -36,7 +36,6 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def render_html(review: Review) -> str:
-    """The document."""
     zone = ZoneInfo(review.time_zone)
     bars = bars_of(review.services)
     template = _environment().get_template("report.html.j2")

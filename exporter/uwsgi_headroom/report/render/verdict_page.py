@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.report.render.chapters.utilization import draw_bars
-from uwsgi_headroom.report.render.figures import limit_name
+from uwsgi_headroom.report.render.document import limit_name
 from uwsgi_headroom.report.review.sections import Absent, Judgement, LimitUse, Review, ServiceReview
 from uwsgi_headroom.report.review.wording import moment_words, short_day
 from uwsgi_headroom.words.formats import counted

@@ -12,7 +12,7 @@ from uwsgi_headroom.report.review.balance import review_balance
 from uwsgi_headroom.report.review.curve import review_curve
 from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
 from uwsgi_headroom.report.review.quality import assess
-from uwsgi_headroom.report.review.recommendations import Evidence, recommend
+from uwsgi_headroom.report.review.recommendations import Evidence, recommend, review_settings
 from uwsgi_headroom.report.review.sections import (
     MOST_URGENT_FIRST,
     Absent,
@@ -23,7 +23,6 @@ from uwsgi_headroom.report.review.sections import (
     Utilization,
     WhatIfReview,
 )
-from uwsgi_headroom.report.review.settings_review import review_settings
 from uwsgi_headroom.report.review.time_use import review_time
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users
@@ -31,6 +30,7 @@ from uwsgi_headroom.report.review.utilization import review_utilization
 from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
 from uwsgi_headroom.report.review.what_if import review_what_if
 from uwsgi_headroom.report.review.wording import escape_names
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import listed
 
 FEW_SERVICES, LITTLE_HEADROOM = 6, 3.0
@@ -47,7 +47,7 @@ def build_review(data: ReviewData) -> Review:
         _review(
             service,
             data,
-            [each for each in quality if each.server in _names(service)],
+            [each for each in quality if each.server in {server.server for server in service.servers}],
             zone,
             predict_below=inf if len(groups) <= FEW_SERVICES else LITTLE_HEADROOM,
         )
@@ -55,23 +55,9 @@ def build_review(data: ReviewData) -> Review:
     )
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
     judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
-    return Review(
-        since=data.since,
-        until=data.until,
-        time_zone=data.time_zone,
-        source=data.source,
-        partial=data.partial,
-        judgement=judgement,
-        answer=_answer(ordered),
-        services=ordered,
-        quality=quality,
-        problems=data.problems,
-        data=data,
+    return copy_fields(
+        Review, data, judgement=judgement, answer=_answer(ordered), services=ordered, quality=quality, data=data
     )
-
-
-def _names(service: Service) -> set[str]:
-    return {server.server for server in service.servers}
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:

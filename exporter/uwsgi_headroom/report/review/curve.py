@@ -10,8 +10,8 @@ from uwsgi_headroom.report.columns import Column, ServerData, divide
 from uwsgi_headroom.report.review.peaks import use_of
 from uwsgi_headroom.report.review.sections import Absent, Curve, CurvePoint, Law
 from uwsgi_headroom.report.statistics import Refusal
-from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, throughput_curve
-from uwsgi_headroom.report.statistics.usl import Usl, fit_usl
+from uwsgi_headroom.report.statistics.curve import asymptotic_bounds, base_response_time, fit_usl, throughput_curve
+from uwsgi_headroom.same_fields import copy_fields
 
 SERVING: tuple[Limit, ...] = LIMITS
 """The limits that bound throughput, those of the headroom: the bound is the load at peak times the headroom. A request
@@ -57,7 +57,7 @@ def review_curve(server: ServerData, figures: Figures) -> Curve | Absent:
         bottleneck=bottleneck,
         largest_demand=demand,
         knee=bounds.knee if bounds and isfinite(bounds.knee) else None,
-        law=Absent(reason=law.reason) if isinstance(law, Refusal) else _law(law),
+        law=Absent(reason=law.reason) if isinstance(law, Refusal) else copy_fields(Law, law, peak=law.peak_concurrency),
     )
 
 
@@ -74,17 +74,3 @@ def _largest_demand(figures: Figures) -> tuple[Limit | None, float | None]:
 
 def _known(values: Column | None, place: int) -> float | None:
     return None if values is None or not isfinite(values[place]) else float(values[place])
-
-
-def _law(law: Usl) -> Law:
-    return Law(
-        rate=law.rate,
-        contention=law.contention,
-        coherency=law.coherency,
-        error=law.error,
-        explained=law.explained,
-        peak=law.peak_concurrency,
-        most_throughput=law.most_throughput,
-        beyond_data=law.beyond_data,
-        notes=law.notes,
-    )

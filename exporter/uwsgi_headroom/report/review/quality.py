@@ -25,7 +25,6 @@ _FIGURES = {
 
 
 def assess(data: ReviewData) -> tuple[ServerQuality, ...]:
-    """The quality of each server's data."""
     return tuple(_assess(server, data) for server in data.servers)
 
 

@@ -1,9 +1,10 @@
-"""Section 9: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
+"""Sections 9 and 10: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
 
 A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
 hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
 quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
-limit is reached, and servers to survive the loss of one.
+limit is reached, and servers to survive the loss of one. Section 10
+is what in the settings will cause trouble, or may.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.capacity import REACHED, Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
+from uwsgi_headroom.analysis.settings_table import describe_rule
 from uwsgi_headroom.analysis.verdict import gives_out
+from uwsgi_headroom.record import AdviceSeverity
 from uwsgi_headroom.report.columns import ServerData
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.report.review.remedies import remedy_of
@@ -29,6 +32,8 @@ from uwsgi_headroom.report.review.sections import (
     BalanceReview,
     Judgement,
     Recommendation,
+    SettingAdvice,
+    SettingsReview,
     Trend,
     Users,
     Utilization,
@@ -75,7 +80,6 @@ class Block:
 
     @property
     def codes(self) -> set[str]:
-        """The codes of the finding and of its harms."""
         return {self.finding.code, *(harm.code for harm in self.finding.harms)}
 
     def say(self, finding: Finding) -> str:
@@ -365,4 +369,38 @@ def _recommendation(
         effect=effect or remedy.effect,
         verify=remedy.verify,
         roll_back=remedy.roll_back,
+    )
+
+
+_NOT_REVIEWED = (
+    "No settings were reviewed: the exporter could not read uWSGI's options, or its data is older than this review. "
+    "`uwsgi-headroom review` on the machine does it now."
+)
+
+
+def review_settings(servers: Sequence[ServerData]) -> SettingsReview | Absent:
+    """What the rules say about the settings of a service's servers, when they were last reviewed."""
+    hit: dict[tuple[AdviceSeverity, str], list[str]] = {}
+    for server in servers:
+        for rule, severity in (server.settings or {}).items():
+            hit.setdefault((severity, rule), []).append(server.server)
+    unknown = tuple(server.server for server in servers if server.settings is None)
+    if len(unknown) == len(servers):
+        return Absent(reason=_NOT_REVIEWED)
+    found = [_describe(rule, severity, names) for (severity, rule), names in hit.items()]
+    return SettingsReview(advice=tuple(sorted(found, key=lambda each: each.severity == "info")), unknown=unknown)
+
+
+def _describe(rule: str, severity: AdviceSeverity, servers: Sequence[str]) -> SettingAdvice:
+    known = describe_rule(rule, severity)
+    return SettingAdvice(
+        rule=rule,
+        severity=severity,
+        title=known.title if known else "This version of uwsgi-headroom does not know the rule.",
+        reason=known.reason if known else "",
+        change=known.change if known else "",
+        lines=known.lines if known else (),
+        needs=known.needs if known else "",
+        unless=known.unless if known else "",
+        servers=tuple(servers),
     )

@@ -139,5 +139,4 @@ DEFAULT = Remedy("The finding goes away.", f"{_AT_PEAK}: the finding is gone.", 
 
 
 def remedy_of(code: str) -> Remedy:
-    """The remedy of a finding's code."""
     return REMEDIES.get(code, DEFAULT)

@@ -17,7 +17,7 @@ from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitFo
 from uwsgi_headroom.report.statistics import Refusal
 from uwsgi_headroom.report.statistics.forecast import Forecast, back_test, forecast_peaks
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.regimes import Regimes
+from uwsgi_headroom.same_fields import copy_fields
 
 HORIZON_DAYS = 365
 """The forecast looks so far ahead at most; the statistics shorten it to the length of the history."""
@@ -53,7 +53,6 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 
 def fullest_of(trend: Trend) -> LimitTrend:
-    """The limit with the highest peak."""
     return max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))
 
 
@@ -100,23 +99,27 @@ def _trend(peaks: Peaks, limit: Limit, uses: Column, events: Sequence[EventMark]
 def _forecast(found: Forecast, daily: DailyPeaks, events: Sequence[EventMark]) -> LimitForecast:
     zone, crossing = daily.zone, found.crossing
     assert crossing is not None
-    return LimitForecast(
-        direction=found.direction,
-        per_month=found.per_month,
-        per_month_low=found.per_month_low,
-        per_month_high=found.per_month_high,
+    return copy_fields(
+        LimitForecast,
+        found,
         level=found.level_at_busiest,
         since=_noon(int(found.fitted_days[0]), zone) if len(found.fitted_days) else None,
-        horizon_days=found.horizon_days,
         fitted=_points(found.fitted_days, zone, found.fitted),
         ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
-        steps=_steps(found.regimes, zone),
+        steps=tuple(
+            Step(
+                time=_noon(span.first, zone),
+                change=float(span.change) if isfinite(span.change) else None,
+                bend=bool(span.bend),
+                event=span.event.title if span.event else None,
+            )
+            for span in found.regimes.spans[1:]
+        ),
         reached=crossing.reached,
         crossing=_day(crossing.expected, zone),
         earliest=_day(crossing.earliest, zone),
         latest=_day(crossing.latest, zone),
         back_test=_back_test(daily, events),
-        notes=found.notes,
     )
 
 
@@ -128,31 +131,11 @@ def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarr
     )
 
 
-def _steps(regimes: Regimes, zone: ZoneInfo) -> tuple[Step, ...]:
-    return tuple(
-        Step(
-            time=_noon(span.first, zone),
-            change=float(span.change) if isfinite(span.change) else None,
-            bend=bool(span.bend),
-            event=span.event.title if span.event else None,
-        )
-        for span in regimes.spans[1:]
-    )
-
-
 def _back_test(daily: DailyPeaks, events: Sequence[EventMark]) -> BackTestError | Absent:
     found = back_test(daily, events)
     if isinstance(found, Refusal):
         return Absent(reason=found.reason)
-    return BackTestError(
-        days=len(found.days),
-        fitted_days=found.fitted_days,
-        error=found.error,
-        naive_error=found.naive_error,
-        bias=found.bias,
-        inside=found.inside,
-        changed=found.changed,
-    )
+    return copy_fields(BackTestError, found, days=len(found.days))
 
 
 def _noon(day: int, zone: ZoneInfo) -> float:

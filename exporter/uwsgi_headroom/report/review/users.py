@@ -23,7 +23,6 @@ FEWEST = 100
 
 
 def review_users(peaks: Peaks) -> Users:
-    """The section of a service."""
     service, at_peak = peaks.service, peaks.at_peak
     everything: Chosen = [(server, np.arange(len(server.time))) for server in service.servers]
     return Users(
@@ -59,7 +58,6 @@ def _count(chosen: Chosen, rate: Callable[[ServerData], Column]) -> float | None
 
 
 def _highest_mean(chosen: Chosen, share: Callable[[ServerData], Column]) -> float | None:
-    """The largest mean of a server."""
     means = [mean(share(server)[places]) for server, places in chosen]
     return max((each for each in means if each is not None), default=None)
 

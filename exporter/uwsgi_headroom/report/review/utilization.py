@@ -30,7 +30,6 @@ UNITS: dict[Limit, str] = {
 
 
 def review_utilization(peaks: Peaks) -> Utilization:
-    """The section of a service."""
     present = peaks.present
     limits = tuple(limit for limit in (_limit(peaks, name) for name in LIMITS) if limit is not None)
     servers = tuple(_server(server, figures) for server, figures in present)

@@ -36,11 +36,17 @@ from uwsgi_headroom.report.columns import (
     WorkerColumns,
     split_cumulative,
 )
-from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
-from uwsgi_headroom.report.sources.selection import SHOWN_KINDS, TimeRange, refuse_too_many, select_servers
+from uwsgi_headroom.report.sources.selection import (
+    SHOWN_KINDS,
+    TimeRange,
+    describe_clock,
+    list_problems,
+    refuse_too_many,
+    select_servers,
+)
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.store.reader import HistoryFile, StoredServer
+from uwsgi_headroom.store.file import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration
 
@@ -419,7 +425,6 @@ _OF_WORKER = ("requests", "busy", "running", "cpu", "accepting", "lock")
 def _make_server_data(
     columns: _RecordColumns, name: str, service: str, host: str, events: Iterable[EventMark]
 ) -> ServerData:
-    """The server of these columns."""
     get, parts = columns.column, columns.parts
     bounds, by_time = split_cumulative({float(text): get("by_time", text) for text in parts("by_time")})
     levels = columns.last.levels if columns.last else None

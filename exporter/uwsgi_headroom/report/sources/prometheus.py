@@ -31,24 +31,28 @@ from uwsgi_headroom.report.columns import (
     last_known,
     split_cumulative,
 )
-from uwsgi_headroom.report.sources.problems import describe_clock, list_problems
 from uwsgi_headroom.report.sources.progress import Progress
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, PrometheusError
 from uwsgi_headroom.report.sources.prometheus_queries import (
+    OBSERVED,
     WINDOWS,
     Answers,
     ServerAnswers,
-    choose_window,
-    growth_seconds,
-    list_questions,
-)
-from uwsgi_headroom.report.sources.selection import SHOWN_KINDS, TimeRange, refuse_too_many, select_servers
-from uwsgi_headroom.report.sources.server_series import (
-    OBSERVED,
     ServerSeries,
+    choose_window,
     find_servers,
+    growth_seconds,
     list_foreign_names,
+    list_questions,
     select_by_any,
+)
+from uwsgi_headroom.report.sources.selection import (
+    SHOWN_KINDS,
+    TimeRange,
+    describe_clock,
+    list_problems,
+    refuse_too_many,
+    select_servers,
 )
 
 PIECE = 7 * 86400.0

@@ -69,7 +69,6 @@ class _Pool:
         )
 
     def _share_up_to(self, seconds: float) -> float:
-        """Of all requests."""
         last = self._seconds.shape[1] - 1
         left = np.count_nonzero(self._seconds <= seconds, axis=1)[:, None] - 1
         right = np.minimum(left + 1, last)

@@ -17,8 +17,7 @@ from scipy.stats import norm
 
 from uwsgi_headroom.report.columns import STEP, EventMark
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, to_local_time
-from uwsgi_headroom.report.statistics.peaks import DailyPeaks
-from uwsgi_headroom.report.statistics.weekly import WeeklyPattern, median_around, weekly_pattern
+from uwsgi_headroom.report.statistics.peaks import DailyPeaks, WeeklyPattern, median_around, weekly_pattern
 
 LEAST_LENGTH = 5
 """Fewest values of a segment."""
@@ -193,7 +192,6 @@ class Regimes:
 
     @property
     def present(self) -> Regime | None:
-        """The last regime."""
         return self.spans[-1] if self.spans else None
 
 

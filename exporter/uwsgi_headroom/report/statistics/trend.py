@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import norm, theilslopes
 
 from uwsgi_headroom.report.statistics.local_time import Floats, Integers, weekday_of
+from uwsgi_headroom.report.statistics.peaks import WeeklyPattern
 from uwsgi_headroom.report.statistics.regimes import inflation
-from uwsgi_headroom.report.statistics.weekly import WeeklyPattern
 
 Direction = Literal["growth", "decline", "none"]
 Shape = Literal["linear", "exponential"]

@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from uwsgi_headroom.documents import Emperor, Route, Router, Worker
+from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.schema import Server, Unknown
 from uwsgi_headroom.documents.sentences import describe_code_line, describe_code_rest
+from uwsgi_headroom.documents.waits import Route
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.top.servers import vassal_state
-from uwsgi_headroom.top.view.figures import age, cut_middle, number, percent, size
-from uwsgi_headroom.top.view.scrolling import Page, title_line
+from uwsgi_headroom.top.view.figures import Page, age, cut_middle, number, percent, size, title_line
 from uwsgi_headroom.top.view.worker_table import busy_bar, sort_workers
 from uwsgi_headroom.words.formats import duration, fine_percent
 from uwsgi_headroom.words.states import EVENTS, STATUSES

@@ -23,15 +23,12 @@ class _Chart:
     name: str
     values: Sequence[float | None]
     """One for each slice."""
-
     top: float | None
     """The value at the upper edge, None for the largest."""
-
     text: Callable[[float], str]
     style: str
     unknown: str = "not known"
     """What is shown if there is no value."""
-
     height: Callable[[float], float | None] = float
     """A value's height on the scale of `top`; its own inverse."""
 

@@ -7,18 +7,206 @@ useful keys and the window of the figures.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import LISTS, Navigation
-from uwsgi_headroom.top.servers import ScreenModel
-from uwsgi_headroom.top.view import headline, server_table
-from uwsgi_headroom.top.view.body import LEAST_HEAD, Space, build_body, list_keys
-from uwsgi_headroom.top.view.scrolling import fit_page
+from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry, arrange_entries, grow_tree, matches
+from uwsgi_headroom.top.view import headline, pages, plots
+from uwsgi_headroom.top.view.figures import Page, fit_page
+from uwsgi_headroom.top.view.server_table import count_servers, detail_lines, server_table, tree_table
+from uwsgi_headroom.top.view.worker_table import worker_table
 from uwsgi_headroom.words.formats import chosen, duration
+
+
+class Binding(NamedTuple):
+    """Keys with the same meaning."""
+
+    label: str
+    """The keys as the help shows them."""
+    meaning: str
+    keys: tuple[str, ...]
+    """The keys as `handle_key` takes them."""
+
+
+BINDINGS = (
+    Binding("q F10", "quit", ("q", "f10")),
+    Binding("? h F1", "this help", ("?", "h", "f1")),
+    Binding("up down j k", "select, scroll", ("up", "down", "j", "k")),
+    Binding("PgUp PgDn", "ten lines", ("pageup", "pagedown")),
+    Binding("Home End", "first, last", ("home", "end")),
+    Binding("enter", "open the server", ("enter",)),
+    Binding("esc", "go back one step", ("escape", "backspace")),
+    Binding("l", "list of servers", ("l",)),
+    Binding("v F5", "tree: emperors, vassals", ("v", "f5")),
+    Binding("tab S-tab", "next, previous server", ("tab", "backtab")),
+    Binding("left right", "more columns", ("left", "right")),
+    Binding("/ F4", "filter rows", ("/", "f4")),
+    Binding("a", "advice: all findings", ("a",)),
+    Binding("e", "events", ("e",)),
+    Binding("p", "plots over time", ("p",)),
+    Binding("t", "threads", ("t",)),
+    Binding("P", "routes: paths of requests", ("P",)),
+    Binding("C", "code: lines of your program", ("C",)),
+    Binding("[ ]", "shorter, longer window", ("[", "]")),
+    Binding("+ - f", "slower, faster, 4 per s", ("+", "-", "f")),
+    Binding("space", "pause", ("space", " ")),
+    Binding("d J", "write JSON to a file", ("d", "J")),
+    Binding("R", "reverse the order", ("R",)),
+    Binding("Ctrl-Z", "suspend; uWSGI goes on", ()),
+)
+
+SERVER_SORT_LABEL = "u urgency, n name, r requests/s, w response time, b in service"
+WORKER_SORT_LABEL = (
+    "s share, b busy, c CPU%, w response time, r requests, m memory, o oldest, x exceptions, g age, n number"
+)
+
+_LABEL = 12  # columns of the keys themselves
+_ENTRY = _LABEL + 24  # columns of one entry
+
+_GLOSSARY = (
+    ("HEADROOM", "factor by which load can grow until the first limit"),
+    ("SHARE", "of the window's requests; LIFE: of all since the last full reload"),
+    ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
+    ("CPU%", "of one CPU; LOCK: threads that wait for the worker's interpreter"),
+    ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
+    ("RESP", "mean time in service; P95: 95th percentile, estimated from samples"),
+    ("EXC, HARA", "since the last full reload; GROWTH: of memory, over the window"),
+)
+
+
+def help_lines(width: int) -> list[Text]:
+    """Build the lines: keys in as many columns as fit, then sorting, then the columns of the tables."""
+    across = max(1, width // _ENTRY)
+    down = -(-len(BINDINGS) // across)
+    lines = []
+    for row in range(down):
+        line = Text()
+        for binding in BINDINGS[row::down]:
+            line.append(f"{binding.label:{_LABEL}}", "bold").append(f"{binding.meaning:{_ENTRY - _LABEL}}")
+        line.rstrip()
+        lines.append(line)
+    lines += _entry("Sort servers", SERVER_SORT_LABEL, width)
+    lines += _entry("Sort workers", WORKER_SORT_LABEL, width)
+    for term, meaning in _GLOSSARY:
+        lines += _entry(term, meaning, width)
+    return lines
+
+
+def _entry(term: str, meaning: str, width: int) -> list[Text]:
+    first, rest = f"{term:{_LABEL}} ", " " * (_LABEL + 1)
+    lines = [Text(line) for line in wrap(meaning, width, first, rest)]
+    lines[0].stylize("bold", 0, len(term))
+    return lines
+
+
+LEAST_HEAD = 6  # lines below the verdict that workers do not push out
+_FRAME = 2  # title and totals of a table
+_DETAILED = 15  # least lines of a body with room for the verdict of the selected server
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The space of the body, and what else it depends on."""
+
+    width: int
+    lines: int
+    """About how many."""
+    now: float
+    """Epoch seconds."""
+    detailed: bool = True
+    """Whether the selected server's verdict is shown below a list."""
+
+
+def build_body(model: ScreenModel, navigation: Navigation, space: Space) -> tuple[Page, int]:
+    """Build the body; returns also the first scrolled column in view."""
+    if navigation.view in _PAGES:
+        return _PAGES[navigation.view](model, navigation, space), 0
+    server = model.server
+    if server is None:
+        return Page(None, [Text("Waiting for the server's document.")]), 0
+    if navigation.view in _SERVER_PAGES:
+        return _SERVER_PAGES[navigation.view](server, model, navigation, space), 0
+    lines: Iterable[Text] | None = None
+    if server.emperor:
+        lines = pages.emperor_lines(server.emperor, space.width)
+    elif server.router:
+        lines = pages.router_lines(server.router, space.width)
+    elif navigation.view == "threads":
+        lines = pages.thread_lines(server, navigation.sort, navigation.reverse, space.width)
+    if lines is not None or not server.workers:
+        title, *rows = lines or [Text()]
+        return Page(title, rows), 0
+    return worker_table(
+        server,
+        navigation.sort,
+        navigation.reverse,
+        space.width,
+        navigation.column,
+        navigation.row_filter,
+        max(0, space.lines - LEAST_HEAD - _FRAME),
+    )
+
+
+def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
+    """List the servers in the order shown."""
+    if navigation.home == "tree":
+        return [branch.entry.key for branch in _branches(model, navigation) if branch.entry]
+    return [entry.key for entry in _entries(model, navigation)]
+
+
+def _entries(model: ScreenModel, navigation: Navigation) -> list[ServerEntry]:
+    return arrange_entries(
+        model.entries, navigation.fleet_filter, navigation.fleet_sort, reverse=navigation.fleet_reverse
+    )
+
+
+def _branches(model: ScreenModel, navigation: Navigation) -> list[Branch]:
+    text = navigation.fleet_filter
+    return [
+        branch
+        for branch in grow_tree(arrange_entries(model.entries, sort="name"), model.family)
+        if text.casefold() in branch.name.casefold() or (branch.entry and matches(branch.entry.summary, text))
+    ]
+
+
+def _servers(model: ScreenModel, navigation: Navigation, space: Space) -> Page:
+    table = server_table(model, _entries(model, navigation), navigation.server, space.width, space.now)
+    return _with_detail(table, model, navigation, space)
+
+
+def _tree(model: ScreenModel, navigation: Navigation, space: Space) -> Page:
+    table = tree_table(model, _branches(model, navigation), navigation.server, space.width)
+    return _with_detail(table, model, navigation, space)
+
+
+def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, space: Space) -> Page:
+    if not space.detailed or space.lines < _DETAILED:
+        return table
+    return replace(table, detail=detail_lines(model.entries, navigation.server, space.width))
+
+
+_PAGES: Mapping[str, Callable[[ScreenModel, Navigation, Space], Page]] = {
+    "help": lambda _, __, space: Page(None, help_lines(space.width)),
+    "servers": _servers,
+    "tree": _tree,
+}
+
+_SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, Space], Page]] = {
+    "findings": lambda server, model, _, space: Page(None, list(pages.finding_lines(server, space.width, space.now))),
+    "events": lambda server, _, navigation, space: pages.event_page(
+        server.events, navigation.row_filter, space.width, space.now
+    ),
+    "routes": lambda server, _, navigation, space: pages.route_page(server, navigation.row_filter, space.width),
+    "code": lambda server, _, navigation, space: pages.code_page(server, navigation.row_filter, space.width),
+    "plots": lambda _, model, __, space: Page(None, plots.plot_lines(model.trend, space.width, space.lines)),
+}
+
 
 _TALL, _ROOMY, _CRAMPED = 24, 20, 8  # lines of a terminal
 _UNBOUNDED = 10_000  # lines of a pipe
@@ -31,7 +219,6 @@ class Screen:
     lines: list[Text]
     first: int = 0
     """The first row in view."""
-
     column: int = 0
     """The first scrolled column in view."""
 
@@ -114,7 +301,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     if navigation.view == "help":
         left = " uwsgi-headroom   help"
     elif navigation.view in LISTS or server is None:
-        left = f" uwsgi-headroom   {server_table.count_servers(model.entries)}   {model.where}"
+        left = f" uwsgi-headroom   {count_servers(model.entries)}   {model.where}"
     else:
         keys = list_keys(model, navigation)
         if navigation.server in keys and len(keys) > 1:

@@ -14,6 +14,7 @@ from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.figures import (
     UNKNOWN,
+    Page,
     age,
     cut_middle,
     fit_middle,
@@ -22,9 +23,9 @@ from uwsgi_headroom.top.view.figures import (
     percentile,
     rate,
     seconds_of,
+    title_line,
 )
 from uwsgi_headroom.top.view.headline import status_style, status_word, trouble_of
-from uwsgi_headroom.top.view.scrolling import Page, title_line
 from uwsgi_headroom.words.formats import counted, duration, factor
 
 _LEAST_NAME = 16
@@ -33,13 +34,10 @@ _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wi
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of the list."""
-
     title: str
     width: int
     rank: int
     """Columns with a larger rank are left out first on a narrow terminal."""
-
     text: Callable[[Summary], str]
     total: Callable[[Sequence[Summary]], str] = lambda _: ""
     least: int = 0

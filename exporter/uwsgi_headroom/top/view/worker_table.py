@@ -12,12 +12,11 @@ from itertools import accumulate
 
 from rich.text import Text
 
-from uwsgi_headroom.documents import Worker
 from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.top.servers import sort_by_figure
-from uwsgi_headroom.top.view.figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
-from uwsgi_headroom.top.view.scrolling import Page
+from uwsgi_headroom.top.view.figures import UNKNOWN, Page, age, cpu_ranges, number, percent, rate, seconds_of, size
 from uwsgi_headroom.words.formats import mean_count
 from uwsgi_headroom.words.states import WORKERS
 
@@ -28,18 +27,14 @@ Value = Callable[[Worker], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table."""
-
     title: str
     width: int
     value: Value
     """The sort key."""
-
     cell: Callable[[Worker, Server], Text]
     total: Callable[[Server], str] = lambda _: ""
     name: str = ""
     """Of the order by this column; empty without one."""
-
     is_known: Callable[[Server], bool] = lambda _: True
     """Whether a server has any such value: else the column is left out."""
 

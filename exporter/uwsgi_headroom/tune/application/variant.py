@@ -12,15 +12,11 @@ DEFAULT_LISTEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One configuration of a server."""
-
     setting: Setting
     thunder_lock: bool = False
     """Whether processes take turns to accept."""
-
     cheaper: int | None = None
     """The processes that always run; None: all of them."""
-
     listen: int | None = None
     """The length of the listen queue; None: uWSGI's default."""
 
@@ -46,7 +42,6 @@ class Variant:
 
     @property
     def queue(self) -> int:
-        """The length of the listen queue."""
         return DEFAULT_LISTEN if self.listen is None else self.listen
 
     def with_setting(self, setting: Setting) -> Variant:

@@ -19,7 +19,7 @@ import msgspec
 
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.experiment.server import Setup
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 from uwsgi_headroom.words.formats import duration, figure
 
 
@@ -32,23 +32,17 @@ class Observed:
     concurrency: float
     shares: Mapping[int, float]
     """Of the requests, by worker id."""
-
     hot_ratio: float | None
     cost: float | None
     """Of unevenness, 0 to 1."""
-
     interpreter_load: float | None
     """The busiest worker's."""
-
     interpreter_waits: Mapping[int, float] = field(default_factory=dict)
     """Threads that wait for the interpreter lock, by worker id."""
-
     waits: Mapping[str, float] = field(default_factory=dict)
     """Threads in each wait state, on average."""
-
     residency: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     """CPU seconds of each worker on each CPU, by worker id; empty if unknown."""
-
     headroom: float | None = None
     limit: str | None = None
     verdict: str = ""
@@ -62,28 +56,21 @@ class Outcome:
     load: str
     number: int
     """Of the repetition, from 0."""
-
     answers: Answers | None
     cpus: tuple[float, ...] = ()
     """The part of each CPU of the machine that was busy, 0 to 1, in order."""
-
     server_cpu: float | None = None
     """CPUs that the server's processes used."""
-
     clients_cpu: float | None = None
     """CPUs that the load's clients used."""
-
     memory: int | None = None
     """The most bytes that all processes of the server took together, shared pages counted once (PSS)."""
-
     observed: Observed | None = None
     """None for other servers than uWSGI."""
-
     error: str | None = None
     """Why there is no result, as a sentence; then `answers` is None."""
 
     def sum_up(self) -> str:
-        """Return the result in one line."""
         answers = self.answers
         if answers is None:
             return f"failed: {self.error.splitlines()[0] if self.error else 'no answer'}"
@@ -104,11 +91,8 @@ class ResultsError(HeadroomError):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a results file."""
-
     run: str
     """The fingerprint of the setup and the load."""
-
     outcome: Outcome
 
     @property

@@ -17,12 +17,11 @@ from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.kernel.connection_table import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.experiment.server import Setup, running
-from uwsgi_headroom.tune.loads.load import Load
-from uwsgi_headroom.tune.loads.load_tools import find_tool, loading
+from uwsgi_headroom.tune.loads.load_tools import Load, find_tool, loading
 from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, RunError
 from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
 from uwsgi_headroom.watch.fleet import Fleet
@@ -56,7 +55,6 @@ class Planned:
     load: Load
     label: str
     """The load's name, unique in the experiment."""
-
     number: int
     """Of the repetition, from 0."""
 

@@ -30,19 +30,15 @@ class Setup:
 
     name: str
     """Unique among the setups of one experiment, such as `4x8`."""
-
     command: tuple[str, ...]
     """Its words. `{port}` is replaced by a free port of 127.0.0.1 that it has to listen on, `{directory}` by a private
     directory of the run."""
-
     is_uwsgi: bool = True
     """Whether it is a uWSGI with a stats server on the UNIX socket `{directory}/stats`: only then figures are
     sampled."""
-
     cwd: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that it gets beside those of this process."""
-
     withheld: tuple[str, ...] = ()
     """Names of variables of this process that it does not get."""
 
@@ -62,8 +58,6 @@ _LISTENS = b"0A"  # the state TCP_LISTEN in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs."""
-
     guarded: Guarded
     port: int
     stats: Path | None

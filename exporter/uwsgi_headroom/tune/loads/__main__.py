@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from uwsgi_headroom.tune.loads.clients import Clients
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 
 def main(path: Path) -> None:

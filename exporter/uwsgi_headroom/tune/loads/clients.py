@@ -25,7 +25,7 @@ from itertools import cycle
 import httptools
 
 from uwsgi_headroom.nearest_rank import percentile
-from uwsgi_headroom.tune.loads.load import Answers, Load
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 
 RECEIVE_BYTES = 1 << 16
 
@@ -132,7 +132,6 @@ class Connection:
 
     @property
     def status(self) -> int:
-        """The status of the response."""
         status: int = self._parser.get_status_code()
         return status
 
@@ -184,7 +183,6 @@ class Tally:
             self._errors["no answer"] += 1
 
     def result(self) -> Answers:
-        """Return what was counted."""
         times, seconds = sorted(self._times), self._end - self._begin
         if not times:
             return Answers(seconds=seconds, answered=0, errors=dict(self._errors))

@@ -14,15 +14,70 @@ import select
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from uwsgi_headroom.tune.loads.load import Answers, Load
 from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, Guarded, RunError, guarded
+
+Tool = Literal["own", "ab", "wrk"]
+"""own: this package's asyncio clients. ab: ApacheBench. wrk: wrk, which always keeps connections alive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Requests on one server, in one of two shapes: one of `clients` and `rate` is 0."""
+
+    paths: tuple[str, ...] = ("/",)
+    """Requested in turn, each with its query."""
+    clients: int = 0
+    """Closed loop: so many clients repeat their requests without a pause."""
+    rate: float = 0.0
+    """Open loop: arrivals per second that do not wait for earlier answers."""
+    idle: int = 0
+    """Connections that are opened before the others, and send nothing."""
+    keep_alive: int = 1
+    """Calls per connection; 1 is HTTP/1.0 without keep-alive."""
+    tool: Tool = "own"
+    warm_up: float = 2.0
+    """Seconds of the same load that do not count."""
+    seconds: float = 15.0
+    """Of the measurement."""
+    timeout: float = 30.0
+    """Seconds after which a request counts as failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the clients of a load saw in the measured time. Times in seconds.
+
+    In an open loop, response times count from the time at which the request was due, so that a server that stops for a
+    second delays all requests of that second (no coordinated omission). A figure that the tool does not report is None.
+    """
+
+    seconds: float
+    answered: int
+    """Complete responses with a status below 500."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """The other requests, by kind: `refused`, `timeout`, `reset`, `status 503`, `left out` (not sent because too many
+    were in flight)."""
+    mean: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    longest: float | None = None
+    statuses: Mapping[int, int] = field(default_factory=dict)
+    """How many of those answered had a status of 300 or more, by status."""
+
+    @property
+    def throughput(self) -> float:
+        """Answers per second."""
+        return self.answered / self.seconds
+
 
 PACKAGES = {"ab": "apache2-utils", "wrk": "wrk"}
 """The package of Debian and Ubuntu that holds each tool."""
@@ -32,16 +87,12 @@ _AB_MOST_PER_SECOND = 50_000  # ab reserves 32 bytes for each request in advance
 
 @dataclass(frozen=True, slots=True)
 class LoadTool:
-    """How a load is applied."""
-
     name: str
     warm_up: Sequence[str] | None
     """The command of the warm-up; None if `measured` warms up itself, and prints `begin` and the time when the measured
     time begins."""
-
     measured: Sequence[str]
     """The command of the measured load."""
-
     parse: Callable[[str], Answers]
     """Makes the answers of the output of `measured`. Raises ValueError."""
 
@@ -139,7 +190,6 @@ class Loading:
     _pipe: int
     _check: Callable[[], None]
     """Raises `RunError` if the server has ended."""
-
     _longest: float
     _output: bytearray = field(default_factory=bytearray)
 

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.what_if import (
 )
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Load
+from uwsgi_headroom.tune.loads.load_tools import Load
 
 MOST_THREADS = (1, 2, 4, 8, 16)
 """Threads of a process that are tried; beyond 16, one interpreter rarely has CPU for more."""
@@ -98,7 +98,6 @@ class Predicted:
 
     scores: Mapping[Setting, float]
     """How good each setting is, in the unit of `evidence.find_score`; empty if nothing can be predicted."""
-
     problem: str | None = None
     """Why nothing can be predicted, as a sentence."""
 

@@ -7,16 +7,105 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
+from math import exp, fsum, inf, log, sqrt
 from statistics import median
 
 from uwsgi_headroom.analysis.what_if import Setting
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.tune.application.variant import Variant
 from uwsgi_headroom.tune.experiment.results import Outcome
-from uwsgi_headroom.tune.loads.load import Answers, Load
-from uwsgi_headroom.tune.search.noise import Comparison, Scores, compare, find_usual
+from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 from uwsgi_headroom.words.formats import byte_size, duration, figure, percent
+
+USUAL = 0.03
+"""The relative spread (standard deviation) of the difference of two runs on a quiet machine."""
+
+OTHERS = 0.2
+"""How much more that is if other programs use all CPUs; in proportion if they use a part."""
+
+USUAL_COUNT = 2
+"""The number of differences for which the usual spread counts."""
+
+LEAST_MARGIN = 0.02
+"""Nobody acts on a smaller difference."""
+
+_QUANTILES = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78, 1.77, 1.76, 1.75)
+"""Student's t, 95 %, one-sided, for 1 degree of freedom and more."""
+
+Scores = Mapping[str, Mapping[int, float]]
+"""The scores of each variant, by round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two variants differ over their common rounds.
+
+    Only runs of the same round are compared, because they follow each other closely: what else the machine does then
+    matters less. The spread of these differences is pooled over all pairs of variants. As there are few, it is combined
+    with a usual spread, which counts as much as two differences and is larger beside busy programs (an empirical Bayes
+    estimate: G. K. Smyth, Statistical Applications in Genetics and Molecular Biology 3 (1), 2004).
+    """
+
+    ratio: float
+    """The first score divided by the second: a geometric mean."""
+    margin: float
+    """The difference that noise explains with 95 % confidence, as a logarithm of a ratio."""
+    rounds: int
+
+    @property
+    def explained(self) -> float:
+        """The relative difference that noise explains, in the direction of `ratio`: a ratio is beyond the noise if it
+        differs from 1 by more."""
+        return exp(self.margin) - 1 if self.ratio >= 1 else 1 - exp(-self.margin)
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the first is better, beyond the noise."""
+        return log(self.ratio) > self.margin
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the first is worse, beyond the noise."""
+        return log(self.ratio) < -self.margin
+
+
+def compare(first: str, second: str, scores: Scores, usual: float = USUAL) -> Comparison | None:
+    """Compare two variants; None if they were never measured in the same round. usual: the spread that is expected
+    before anything was repeated."""
+    differences = list_differences(first, second, scores)
+    if not differences:
+        return None
+    spread, freedom = find_spread(scores, usual)
+    quantile = _QUANTILES[min(freedom, len(_QUANTILES)) - 1]
+    margin = max(LEAST_MARGIN, quantile * spread / sqrt(len(differences)))
+    return Comparison(exp(fsum(differences) / len(differences)), margin, len(differences))
+
+
+def find_usual(other_programs: float) -> float:
+    """The spread to expect. other_programs: the part of all CPUs that other programs use, 0 to 1."""
+    return USUAL + OTHERS * min(1.0, max(0.0, other_programs))
+
+
+def find_spread(scores: Scores, usual: float = USUAL) -> tuple[float, int]:
+    """The relative standard deviation of the difference of two runs, and its degrees of freedom."""
+    squares, freedom = USUAL_COUNT * usual**2, USUAL_COUNT
+    if scores:
+        # Differences to one variant: pairs of all would count each run several times.
+        common = max(scores, key=lambda name: len(scores[name]))
+        for name in scores:
+            differences = list_differences(name, common, scores) if name != common else []
+            if differences:
+                mean = fsum(differences) / len(differences)
+                squares += fsum((difference - mean) ** 2 for difference in differences)
+                freedom += len(differences) - 1
+    return sqrt(squares / freedom), freedom
+
+
+def list_differences(first: str, second: str, scores: Scores) -> list[float]:
+    """The logarithms of the ratios of the scores, for each common round."""
+    ours, theirs = scores.get(first, {}), scores.get(second, {})
+    return [log(ours[number] / theirs[number]) for number in sorted(ours) if number in theirs]
+
 
 DEFAULT_QUEUE_LIMIT = 4096
 """net.core.somaxconn since Linux 5.4."""
@@ -24,13 +113,10 @@ DEFAULT_QUEUE_LIMIT = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to search."""
-
     present: Variant
     load: Load
     cpus: float
     """That the server may use."""
-
     most_runs: int
     longest_queue: int = DEFAULT_QUEUE_LIMIT
     """The kernel's limit of `listen`."""
@@ -49,13 +135,10 @@ class Limits:
 
     memory: float | None = None
     """Bytes of all processes together."""
-
     p99: float | None = None
     """Seconds, as the clients see them."""
-
     rate: float = 0.0
     """Requests per second that arrive; 0 in a closed loop."""
-
     failed: float = 0.0
     """The part of the requests that fails in the present variant."""
 
@@ -121,12 +204,9 @@ def describe_errors(errors: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a variant."""
-
     variant: Variant
     number: int
     """Of the round, from 0."""
-
     outcome: Outcome
 
 
@@ -140,11 +220,9 @@ class Evidence:
     """One sentence each."""
 
     def add(self, variant: Variant, number: int, outcome: Outcome) -> None:
-        """Keep a run."""
         self.runs.append(Run(variant, number, outcome))
 
     def decide(self, sentence: str) -> None:
-        """Keep a decision."""
         self.decisions.append(sentence)
 
     @property
@@ -153,7 +231,6 @@ class Evidence:
         return list(dict.fromkeys(run.variant for run in self.runs))
 
     def of(self, variant: Variant) -> list[Outcome]:
-        """The outcomes of a variant."""
         return [run.outcome for run in self.runs if run.variant == variant]
 
     def fault(self, variant: Variant) -> str | None:

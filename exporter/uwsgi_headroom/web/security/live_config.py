@@ -21,8 +21,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from uwsgi_headroom import extras
-from uwsgi_headroom.config.pem import TLS_VERSIONS, load_authorities, load_certificate
-from uwsgi_headroom.config.yaml_nodes import read_file
+from uwsgi_headroom.config.http_client_file import TLS_VERSIONS, load_authorities, load_certificate
+from uwsgi_headroom.config.yaml_file import read_file
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web.security.web_config_file import TlsConfig, WebConfig, load_web_config
 

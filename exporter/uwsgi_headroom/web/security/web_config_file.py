@@ -33,7 +33,7 @@ from typing import Literal
 import yaml
 
 from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
-from uwsgi_headroom.config.yaml_nodes import YamlNodes, compose, read_file
+from uwsgi_headroom.config.yaml_file import YamlNodes, compose, read_file
 
 ClientAuth = Literal["none", "if_given", "required"]
 """Whether a client certificate is verified: never, if the client has one, or always; then a client without is refused.
@@ -62,7 +62,6 @@ class TlsConfig:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that it names."""
         return tuple(part for part in (self.cert, self.key, self.client_ca) if isinstance(part, Path))
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.render.document import Block, Heading, Items, Table, Text
-from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Heading, Items, Table, Text, seconds, share
 from uwsgi_headroom.report.review.sections import Review, ServerQuality
 from uwsgi_headroom.report.review.wording import moment_words
 from uwsgi_headroom.words.formats import duration
@@ -75,7 +74,6 @@ _DEFINITIONS = (
 
 
 def write(review: Review, zone: ZoneInfo) -> Iterator[Block]:
-    """The chapter."""
     yield Heading("Data quality")
     if review.problems:
         yield Items(review.problems)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, VERMILLION, draw, label, shorten
-from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
-from uwsgi_headroom.report.render.figures import UNKNOWN, seconds, share
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent, seconds, share
 from uwsgi_headroom.report.review.sections import Absent, BalanceReview, ServerBalance, ServiceReview
 from uwsgi_headroom.words.formats import percent
 
@@ -20,7 +19,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     balance = service.balance
     if isinstance(balance, Absent):
         yield absent(balance.reason)
@@ -28,20 +26,16 @@ def write(service: ServiceReview) -> Iterator[Block]:
     yield Text(balance.summary)
     if any(server.workers for server in balance.servers):
         yield Chart(balance.summary, lambda: _draw_shares(balance))
-    yield _table(balance)
+    yield Table(
+        heads=("server", "share of requests", "shares of workers", "hot ratio", "time lost", "capacity lost"),
+        rows=[_row(server) for server in balance.servers],
+        numbers=(1, 3, 4, 5),
+    )
     yield Text(
         "Hot ratio: workers times the largest share; 1 is even, and up to the number in parentheses is chance. Time "
         "lost: what even workers would save of the mean response time. Capacity lost: the part of a server that "
         "uneven workers waste, as their hottest interpreter is full before the next limit.",
         "note",
-    )
-
-
-def _table(balance: BalanceReview) -> Table:
-    return Table(
-        heads=("server", "share of requests", "shares of workers", "hot ratio", "time lost", "capacity lost"),
-        rows=[_row(server) for server in balance.servers],
-        numbers=(1, 3, 4, 5),
     )
 
 

@@ -8,8 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.report.render.charts import BLUE, DIM, GREEN, ORANGE, draw, label
-from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
-from uwsgi_headroom.report.render.figures import amount, fine_share, limit_name, seconds, whole
+from uwsgi_headroom.report.render.document import (
+    Block,
+    Chart,
+    Items,
+    Table,
+    Text,
+    absent,
+    amount,
+    fine_share,
+    limit_name,
+    seconds,
+    whole,
+)
 from uwsgi_headroom.report.review.sections import Absent, Curve, Law, ServiceReview
 
 INTRODUCTION = (
@@ -19,34 +30,13 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     curve = service.curve
     if isinstance(curve, Absent):
         yield absent(curve.reason)
         return
     yield Text(f"Server {curve.server}. {_bounds(curve)}")
     yield Chart(f"Throughput and response time of {curve.server} against concurrency.", lambda: _draw_curve(curve))
-    yield _points(curve)
-    law = curve.law
-    if isinstance(law, Absent):
-        yield absent(f"Universal Scalability Law: no fit. {law.reason}")
-    else:
-        yield Items([*_law(law, _is_above_bound(curve, law)), *_above_bound(curve, law)])
-
-
-def _bounds(curve: Curve) -> str:
-    if curve.base_response_time is None:
-        return "The response time at little load is not known, so there are no bounds."
-    text = f"At little load a request takes {seconds(curve.base_response_time)}"
-    if curve.bottleneck is None or curve.largest_demand is None:
-        return f"{text}. The demand at the bottleneck is not known, so throughput has no upper bound here."
-    text += f", and {seconds(curve.largest_demand)} of it at the bottleneck ({limit_name(curve.bottleneck)})"
-    knee = "" if curve.knee is None else f", and from {amount(curve.knee)} requests in service on they must wait"
-    return f"{text}: throughput is at most {amount(1 / curve.largest_demand)} requests a second{knee}."
-
-
-def _points(curve: Curve) -> Table:
-    return Table(
+    yield Table(
         heads=(
             "threads in service",
             "quarter hours",
@@ -72,6 +62,22 @@ def _points(curve: Curve) -> Table:
         "of the quarter hour that counts.",
         numbers=range(7),
     )
+    law = curve.law
+    if isinstance(law, Absent):
+        yield absent(f"Universal Scalability Law: no fit. {law.reason}")
+    else:
+        yield Items([*_law(law, _is_above_bound(curve, law)), *_above_bound(curve, law)])
+
+
+def _bounds(curve: Curve) -> str:
+    if curve.base_response_time is None:
+        return "The response time at little load is not known, so there are no bounds."
+    text = f"At little load a request takes {seconds(curve.base_response_time)}"
+    if curve.bottleneck is None or curve.largest_demand is None:
+        return f"{text}. The demand at the bottleneck is not known, so throughput has no upper bound here."
+    text += f", and {seconds(curve.largest_demand)} of it at the bottleneck ({limit_name(curve.bottleneck)})"
+    knee = "" if curve.knee is None else f", and from {amount(curve.knee)} requests in service on they must wait"
+    return f"{text}: throughput is at most {amount(1 / curve.largest_demand)} requests a second{knee}."
 
 
 def _law(law: Law, is_above_bound: bool) -> Iterator[str]:
@@ -179,7 +185,6 @@ def _sizes(curve: Curve) -> list[float]:
 
 
 def _name_line(axes: Axes, points: list[tuple[float, float]], text: str, colour: str, *, above: bool) -> None:
-    """The name of a line, near the end of it."""
     if points:
         x, y = points[-1]
         label(

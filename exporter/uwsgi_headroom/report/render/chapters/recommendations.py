@@ -12,7 +12,6 @@ INTRODUCTION = "What to do, most urgent first, one change at a time. Owner and d
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     if not service.recommendations:
         yield Text("Nothing to change.")
     for number, each in enumerate(service.recommendations, 1):

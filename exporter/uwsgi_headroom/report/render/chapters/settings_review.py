@@ -17,7 +17,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     found = service.settings
     if isinstance(found, Absent):
         yield absent(found.reason)

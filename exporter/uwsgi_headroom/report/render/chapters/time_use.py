@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from matplotlib.figure import Figure
 
 from uwsgi_headroom.report.render.charts import INK, draw
-from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
-from uwsgi_headroom.report.render.figures import amount, seconds, share
+from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent, amount, seconds, share
 from uwsgi_headroom.report.review.sections import Absent, Part, ServiceReview
 from uwsgi_headroom.words.colours import ink_on
 from uwsgi_headroom.words.formats import duration, percent
@@ -21,7 +20,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     time = service.time
     if isinstance(time, Absent):
         yield absent(time.reason)

@@ -13,8 +13,18 @@ from matplotlib.figure import Figure
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.columns import EventMark
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, VERMILLION, draw, label
-from uwsgi_headroom.report.render.document import Block, Chart, Items, Table, Text, absent
-from uwsgi_headroom.report.render.figures import UNKNOWN, limit_name, share, signed
+from uwsgi_headroom.report.render.document import (
+    UNKNOWN,
+    Block,
+    Chart,
+    Items,
+    Table,
+    Text,
+    absent,
+    limit_name,
+    share,
+    signed,
+)
 from uwsgi_headroom.report.review.sections import Absent, BackTestError, LimitForecast, LimitTrend, ServiceReview, Trend
 from uwsgi_headroom.report.review.trend import fullest_of
 from uwsgi_headroom.report.review.wording import short_day
@@ -27,7 +37,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    """The section of a service."""
     trend = service.trend
     if isinstance(trend, Absent):
         yield absent(trend.reason)
@@ -39,7 +48,15 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         yield Text(_error(shown.forecast))
     words = f"Daily peaks of {limit_name(shown.limit)}, in percent of the limit."
     yield Chart(words, partial(_draw_trend, shown, trend.events, zone))
-    yield _table(trend, zone)
+    yield Table(
+        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
+        rows=[_row(each, zone) for each in trend.limits],
+        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
+        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
+        "back-test.",
+        numbers=(1, 2, 7),
+        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
+    )
     notes = list(shown.forecast.notes) if isinstance(shown.forecast, LimitForecast) else []
     if trend.days_left_out:
         notes.append(f"{counted(trend.days_left_out, 'day')} left out: too little is known to know the peak.")
@@ -62,18 +79,6 @@ def _error(forecast: LimitForecast) -> str:
         f"Back-test: a forecast from the first {test.fitted_days} days was wrong by {percent(test.error)} on average "
         f"over the last {test.days} days (the same day of the week before: {percent(test.naive_error)}); "
         f"{percent(test.inside)} of these days were inside its interval.{step}"
-    )
-
-
-def _table(trend: Trend, zone: ZoneInfo) -> Table:
-    return Table(
-        heads=("limit", "highest", "level now", "growth in 30 days", "85 % is reached", "earliest", "latest", "error"),
-        rows=[_row(each, zone) for each in trend.limits],
-        caption="Not forecast: less than half as full as another limit, or refused. Level: expected on the busiest day "
-        "of a week. Growth: with an interval of 95 %. Earliest and latest: ends of the interval. Error: of the "
-        "back-test.",
-        numbers=(1, 2, 7),
-        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
     )
 
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 from markupsafe import escape
 
 from uwsgi_headroom.analysis.littles_law import add_wait
-from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent
-from uwsgi_headroom.report.render.figures import fine_share, seconds, whole
+from uwsgi_headroom.report.render.document import Block, Chart, Grid, Table, Text, absent, fine_share, seconds, whole
 from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, ServiceReview, Users
 from uwsgi_headroom.words.colours import PALETTE, ink_on
 from uwsgi_headroom.words.formats import chosen, fine_percent
@@ -24,7 +23,6 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     users = service.users
     if isinstance(users, Absent):
         yield absent(users.reason)
@@ -32,7 +30,23 @@ def write(service: ServiceReview) -> Iterator[Block]:
     yield _times(users)
     if not users.percentiles:
         yield absent("Percentiles are not known: the source has no response times by bound.")
-    yield _failures(users)
+    yield Table(
+        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "dropped (TCP)"),
+        rows=(
+            (
+                whole(users.requests),
+                whole(users.lost),
+                whole(users.harakiris),
+                whole(users.exceptions),
+                fine_share(users.queue_full),
+                whole(users.overflows),
+            ),
+        ),
+        caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
+        "refused (UNIX sockets) or try again (TCP). Dropped: in quarter hours in which the server's queue was "
+        f"full.{_elsewhere(users)} Lost requests are a lower bound.",
+        numbers=range(6),
+    )
     yield (
         Text(users.objective.reason, "absent")
         if isinstance(users.objective, Absent)
@@ -64,26 +78,6 @@ def _times(users: Users) -> Table:
         ),
         caption="Response times: p95 is the time that 95 of 100 requests do not exceed.",
         numbers=range(1, 8),
-    )
-
-
-def _failures(users: Users) -> Table:
-    return Table(
-        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "dropped (TCP)"),
-        rows=(
-            (
-                whole(users.requests),
-                whole(users.lost),
-                whole(users.harakiris),
-                whole(users.exceptions),
-                fine_share(users.queue_full),
-                whole(users.overflows),
-            ),
-        ),
-        caption="Numbers over the range. Queue full: share of the time, on the server with most; clients are then "
-        "refused (UNIX sockets) or try again (TCP). Dropped: in quarter hours in which the server's queue was "
-        f"full.{_elsewhere(users)} Lost requests are a lower bound.",
-        numbers=range(6),
     )
 
 

@@ -9,8 +9,20 @@ from matplotlib.figure import Figure
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.report.render.charts import BAND, BLUE, DIM, INK, ORANGE, PANEL, VERMILLION, draw, label, shorten
-from uwsgi_headroom.report.render.document import Block, Chart, Table, Text, absent
-from uwsgi_headroom.report.render.figures import LIMIT_MEANINGS, UNKNOWN, amount, limit_name, share, times, whole
+from uwsgi_headroom.report.render.document import (
+    LIMIT_MEANINGS,
+    UNKNOWN,
+    Block,
+    Chart,
+    Table,
+    Text,
+    absent,
+    amount,
+    limit_name,
+    share,
+    times,
+    whole,
+)
 from uwsgi_headroom.report.review.sections import (
     Absent,
     LimitUse,
@@ -36,7 +48,6 @@ CAPTION = (
 
 
 def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
-    """The section of a service."""
     used = service.utilization
     if isinstance(used, Absent):
         yield absent(used.reason)
@@ -46,7 +57,23 @@ def write(service: ServiceReview, zone: ZoneInfo) -> Iterator[Block]:
         yield Chart(_words(used), lambda: draw_bars([(limit_name(use.limit), use) for use in used.limits]), CAPTION)
         yield _limits(used, service.users)
     yield Text(_moments(used))
-    yield _servers(used)
+    yield Table(
+        heads=(
+            "server",
+            "requests/s",
+            "threads in service",
+            "available",
+            "hottest interpreter",
+            "CPUs: own, other programs, idle",
+            "headroom",
+            "usable",
+            "first limit",
+        ),
+        rows=[_server(server) for server in used.servers],
+        caption="The servers in the quarter hour that counts. Usable: the headroom until requests wait.",
+        numbers=range(1, 8),
+        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
+    )
     yield Text(_one_lost(used))
 
 
@@ -148,26 +175,6 @@ def _moments(used: Utilization) -> str:
             part = "less than 0.1 %" if used.full < 0.001 else share(used.full)
             text += f" Every thread of a server was busy for {part} of it."
     return text
-
-
-def _servers(used: Utilization) -> Table:
-    return Table(
-        heads=(
-            "server",
-            "requests/s",
-            "threads in service",
-            "available",
-            "hottest interpreter",
-            "CPUs: own, other programs, idle",
-            "headroom",
-            "usable",
-            "first limit",
-        ),
-        rows=[_server(server) for server in used.servers],
-        caption="The servers in the quarter hour that counts. Usable: the headroom until requests wait.",
-        numbers=range(1, 8),
-        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
-    )
 
 
 def _server(server: ServerPeak) -> tuple[str, ...]:

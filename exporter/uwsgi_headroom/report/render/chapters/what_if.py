@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.report.render.document import Block, Items, Table, Text, absent
-from uwsgi_headroom.report.render.figures import UNKNOWN, amount, limit_name, seconds, signed, size
+from uwsgi_headroom.report.render.document import (
+    UNKNOWN,
+    Block,
+    Items,
+    Table,
+    Text,
+    absent,
+    amount,
+    limit_name,
+    seconds,
+    signed,
+    size,
+)
 from uwsgi_headroom.report.review.sections import Absent, ServiceReview, SettingRow, WhatIfReview
 
 INTRODUCTION = (
@@ -15,7 +26,6 @@ INTRODUCTION = (
 
 
 def write(service: ServiceReview) -> Iterator[Block]:
-    """The section of a service."""
     found = service.what_if
     if isinstance(found, Absent):
         yield absent(found.reason)

@@ -1,0 +1,102 @@
+"""Runs the runs of an experiment one after the other, and keeps their outcomes, so that it can be continued."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from uwsgi_headroom.tune.experiment.results import (
+    Key,
+    Line,
+    Outcome,
+    ResultsError,
+    ResultsFile,
+    fingerprint,
+    open_results,
+)
+from uwsgi_headroom.tune.experiment.run import Planned, run_once
+from uwsgi_headroom.tune.experiment.server import Setup
+from uwsgi_headroom.tune.loads.load_tools import Load
+from uwsgi_headroom.words.formats import duration
+
+
+def interleave(setups: Sequence[Setup], loads: Mapping[str, Load], repetitions: int) -> list[Planned]:
+    """Plan all setups under all loads (by label), then again: A B A B. So a slow change of the machine meets all alike.
+
+    Raises ValueError if two setups have one name.
+    """
+    if len({setup.name for setup in setups}) < len(setups):
+        raise ValueError("two setups have the same name")
+    return [
+        Planned(setup, load, label, number)
+        for number in range(repetitions)
+        for label, load in loads.items()
+        for setup in setups
+    ]
+
+
+def run_series(
+    plan: Sequence[Planned],
+    results: Path,
+    say: Callable[[str], None],
+    run: Callable[[Planned], Outcome] = run_once,
+) -> list[Outcome]:
+    """Run what is planned and return the outcomes in the order of the plan.
+
+    results: a file to which each outcome is appended as a line of JSON. Runs that it has already are not repeated, so
+    a series that was interrupted continues; a plan may also grow. say: receives a line for each run, with the time
+    left. Raises `ResultsError` if the file belongs to another plan, or cannot be written; KeyboardInterrupt.
+    """
+    with open_results(results) as file:
+        outcomes = _find_outcomes(plan, file, results)
+        left = [planned for planned in plan if _key(planned) not in outcomes]
+        if outcomes:
+            say(f"{len(outcomes)} of {len(plan)} runs are in {results} already.")
+        began, planned_seconds = time.monotonic(), 0.0
+        for done, planned in enumerate(left):
+            seconds = _estimate(left[done:], time.monotonic() - began, planned_seconds)
+            place = f"{len(plan) - len(left) + done + 1} of {len(plan)}"
+            say(f"{place}: {_describe(planned)}; {duration(seconds)} left")
+            outcome = _run(planned, run)
+            file.append(Line(run=fingerprint(planned.setup, planned.load), outcome=outcome))
+            outcomes[_key(planned)] = outcome
+            planned_seconds += planned.seconds
+            say(f"  {outcome.sum_up()}")
+    return [outcomes[_key(planned)] for planned in plan]
+
+
+def _run(planned: Planned, run: Callable[[Planned], Outcome]) -> Outcome:
+    try:
+        return run(planned)
+    except OSError as error:
+        raise ResultsError(f"cannot run {_describe(planned)}: {error}") from error
+
+
+def _find_outcomes(plan: Sequence[Planned], file: ResultsFile, path: Path) -> dict[Key, Outcome]:
+    expected = {_key(planned): fingerprint(planned.setup, planned.load) for planned in plan}
+    if len(expected) < len(plan):
+        raise ValueError("a plan has the same run twice")
+    for line in file.found:
+        if expected.get(line.key) != line.run:
+            setup, load, number = line.key
+            why = "with another command or load" if line.key in expected else "which is not planned"
+            raise ResultsError(
+                f"{path} has the results of another plan: it has run {number + 1} of {setup} under {load}, {why}. "
+                "Remove the file, or choose another one."
+            )
+    return {line.key: line.outcome for line in file.found}
+
+
+def _key(planned: Planned) -> Key:
+    return planned.setup.name, planned.label, planned.number
+
+
+def _estimate(left: Sequence[Planned], elapsed: float, planned_seconds: float) -> float:
+    """The seconds left, if the rest is as late as the runs so far."""
+    factor = elapsed / planned_seconds if planned_seconds else 1.0
+    return factor * sum(planned.seconds for planned in left)
+
+
+def _describe(planned: Planned) -> str:
+    return f"{planned.setup.name} under {planned.label}, run {planned.number + 1}"

@@ -1,1 +1,0 @@
-"""Shell completion scripts, made from the command line's parsers."""

@@ -1,0 +1,228 @@
+"""Runs `review`: says what in the settings of a uWSGI, of a file or of one that runs, will cause trouble later, and the
+line that prevents it. `analysis.settings` judges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from uwsgi_headroom import source, stats
+from uwsgi_headroom.analysis.settings import GENERAL, Advice, Evidence, parse_version, review
+from uwsgi_headroom.config.defaults import SIZE_CAP
+from uwsgi_headroom.discover import FoundMaster, find_masters
+from uwsgi_headroom.errors import HeadroomError, ReadError
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.namespaces import read_pid_numbers
+from uwsgi_headroom.kernel.options import read_file_options, read_options
+from uwsgi_headroom.kernel.processes import list_children
+from uwsgi_headroom.kernel.proof import prove_master_pid
+from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity, read_somaxconn
+from uwsgi_headroom.record import Options
+from uwsgi_headroom.source import Address, Answer
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.terminal_text import escape_text, print_lines
+from uwsgi_headroom.words.formats import counted
+
+T = TypeVar("T")
+
+_READ_SECONDS = 5.0
+
+_ONE_INTERPRETER = re.compile(
+    rb"/(numpy|scipy|torch|pydantic_core|cryptography|lxml|grpc|tensorflow|psycopg_binary)/[^\n]*\.so"
+)
+"""Modules in C, by the directory of their library, that support only one interpreter per process, or did so in versions
+that are in use."""
+
+_MOST_MAP_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is reviewed. name: as the user gave it, or the configuration file; problem: why nothing is known of its
+    options, empty if they are known."""
+
+    name: str
+    options: Options
+    seen: Evidence
+    problem: str = ""
+
+
+def read_subjects(words: list[str]) -> list[Subject]:
+    """What each word names: a PID, a configuration file, or the address of a stats server; without words, every uWSGI
+    on this machine. Raises HeadroomError."""
+    masters = asyncio.run(find_masters()) if not words or any(map(str.isdecimal, words)) else []
+    if not words and not masters:
+        raise HeadroomError("no uWSGI runs on this machine: give a configuration file, or the address of its stats")
+    words = words or [str(pid) for pid in dict.fromkeys(master.pid for master in masters)]
+    return [_read(word, masters) for word in words]
+
+
+def _read(word: str, masters: Sequence[FoundMaster]) -> Subject:
+    if word.isdecimal():
+        return _read_running(int(word), masters)
+    if os.path.isfile(word):
+        return _read_file(word)
+    return _read_stats(word)
+
+
+def _read_file(name: str) -> Subject:
+    if not name.endswith(".ini"):
+        raise HeadroomError(f"{name}: only ini files can be read (a name that ends in .ini)")
+    try:
+        Path(name).read_bytes()
+    except OSError as error:
+        raise HeadroomError(f"{name}: {error.strerror}") from None
+    # Its workers will run with the limits of this machine, as far as they can be known before.
+    return Subject(name, read_file_options(name), Evidence(somaxconn=read_somaxconn(os.getpid())))
+
+
+def _read_running(pid: int, masters: Sequence[FoundMaster]) -> Subject:
+    """The uWSGI of this master, with its stats if it has a stats server that answers. Raises HeadroomError."""
+    name, own = f"process {pid}", [master for master in masters if master.pid == pid]
+    if not own:
+        raise HeadroomError(f"{name}: is no uWSGI master that this user can see (`uwsgi-headroom discover` lists them)")
+    for master in own:
+        if master.address and not master.trouble:
+            with suppress(HeadroomError):
+                _, snapshot = asyncio.run(_ask(master.address))
+                return _subject(name, pid, snapshot)
+    return _subject(name, pid, None)
+
+
+def _read_stats(word: str) -> Subject:
+    address = source.parse_address(word)
+    answer, snapshot = asyncio.run(_ask(address))
+    proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
+    if proof.pid is None:
+        return Subject(
+            word, Options(), Evidence(), problem=proof.reason or "its master cannot be found on this machine"
+        )
+    return _subject(word, proof.pid, snapshot)
+
+
+async def _ask(address: Address) -> tuple[Answer, Snapshot]:
+    answer = await source.read_document(address, timeout=_READ_SECONDS, size_cap=SIZE_CAP)
+    snapshot = stats.decode(answer.body)
+    if not isinstance(snapshot, Snapshot):
+        raise ReadError("not_uwsgi", f"{address} is the stats server of an emperor or a router: review its vassals")
+    return answer, snapshot
+
+
+def _subject(name: str, pid: int, snapshot: Snapshot | None) -> Subject:
+    options = read_options(pid)
+    problem = ""
+    if not (options.complete or options.source):
+        problem = "its options cannot be read: run this command as its user, or as root"
+    identity = read_identity(pid)
+    threads = {worker.threads for worker in snapshot.workers} if snapshot else set()
+    seen = Evidence(
+        version=parse_version(snapshot.version) if snapshot else None,
+        workers=len(snapshot.workers) or None if snapshot else None,
+        threads=threads.pop() if len(threads) == 1 else None,
+        mounted=max((len(worker.apps) for worker in snapshot.workers), default=None) if snapshot else None,
+        somaxconn=read_somaxconn(pid),
+        descriptors=_value(lambda: procfs.read_descriptor_limit(pid)),
+        is_first=read_pid_numbers(pid)[-1:] == (1,),
+        is_vassal=identity.emperor_pid is not None,
+        unit=find_systemd_unit(pid) or "",
+        logs_to_pipe=_value(lambda: os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")),
+        extensions=_find_extensions(pid),
+    )
+    file = options.configuration_file
+    return Subject(f"{name} ({file})" if file else name, options, seen, problem)
+
+
+def _value(read: Callable[[], T]) -> T | None:
+    """What is read of a process; None if that is hidden, or if it has ended."""
+    try:
+        return read()
+    except (OSError, ValueError):
+        return None
+
+
+def _find_extensions(pid: int) -> tuple[str, ...]:
+    """The modules of `_ONE_INTERPRETER` that a process has loaded; with `lazy-apps` only its workers have."""
+    names: set[bytes] = set()
+    for each in (pid, *list_children(pid)[:1]):
+        try:
+            with open(f"/proc/{each}/maps", "rb") as maps:
+                names.update(_ONE_INTERPRETER.findall(maps.read(_MOST_MAP_BYTES)))
+        except OSError:
+            continue
+    return tuple(sorted(name.decode() for name in names))
+
+
+_WIDTH = 100
+
+_PARTLY = (
+    "Not every option is known (a file that cannot be read, a condition, or a placeholder), so nothing is said about "
+    "options that may be missing."
+)
+
+
+def run(words: Sequence[str], *, as_json: bool = False) -> int:
+    """Review each subject and return the exit status: 0 if nothing will cause trouble, else 1. Raises HeadroomError."""
+    subjects = read_subjects(list(words))
+    reviews = [(subject, [] if subject.problem else review(subject.options, subject.seen)) for subject in subjects]
+    print_lines(_render_json(reviews) if as_json else _render(reviews))
+    return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
+
+
+def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[str]:
+    documents = [
+        {
+            "name": subject.name,
+            "problem": subject.problem,
+            "all_options_known": subject.options.complete,
+            "advice": [{key: value for key, value in asdict(advice).items() if key != "sets"} for advice in found],
+        }
+        for subject, found in reviews
+    ]
+    return json.dumps(documents, indent=2).splitlines()
+
+
+def _render(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[str]:
+    blocks = [list(_render_one(subject, found)) for subject, found in reviews]
+    return [line for number, block in enumerate(blocks) for line in ([""] if number else []) + block]
+
+
+def _render_one(subject: Subject, found: Sequence[Advice]) -> Iterator[str]:
+    warnings = sum(advice.severity == "warning" for advice in found)
+    yield escape_text(f"{subject.name}: {_summarize(warnings, len(found) - warnings, subject)}")
+    if not subject.problem and not subject.options.complete:
+        yield from textwrap.wrap(_PARTLY, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    for number, advice in enumerate(found, 1):
+        yield ""
+        yield from _paragraph(f"{number}. {advice.severity.upper()}: ", advice.title, indent=3)
+        yield from _paragraph("   ", advice.reason)
+        yield from _paragraph("   " if advice.seen == GENERAL else "   Seen: ", advice.seen)
+        if advice.change:
+            yield from _paragraph("   ", advice.change)
+        for place, line in enumerate(advice.lines):
+            yield ("   Write: " if place == 0 else "          ") + line
+        if advice.needs:
+            yield f"   Needs: uWSGI {advice.needs} or later."
+        yield from _paragraph("   It does not matter if ", advice.unless)
+        yield f"   Source: {advice.source}"
+
+
+def _summarize(warnings: int, others: int, subject: Subject) -> str:
+    if subject.problem:
+        return f"no review: {subject.problem.rstrip('.')}."
+    if not warnings and not others:
+        return "no setting that is known will cause trouble."
+    will = f"{counted(warnings, 'setting')} will cause trouble" if warnings else "no setting is known to cause trouble"
+    return f"{will}, {others} may." if others else f"{will}."
+
+
+def _paragraph(begin: str, text: str, indent: int = 3) -> list[str]:
+    return textwrap.wrap(escape_text(text), _WIDTH, initial_indent=begin, subsequent_indent=" " * indent)

@@ -1,0 +1,81 @@
+"""Completion scripts in real shells: Tab completes commands, options, values and paths."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.shells import completing_shell
+from uwsgi_headroom.arguments.commands import SHELLS, make_command_line
+from uwsgi_headroom.completion import render_script
+
+EACH_SHELL = [
+    pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"needs {shell}: apt-get install it"))
+    for shell in SHELLS
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory with the scripts of all shells."""
+    for shell in SHELLS:
+        (tmp_path / f"script.{shell}").write_text(render_script(make_command_line(), shell))
+    return tmp_path
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("shell", EACH_SHELL)
+def test_a_tab_completes(shell: str, folder: Path) -> None:
+    """Tab in an interactive shell completes each part of a command line from its beginning."""
+    (folder / "shop.stats").touch()
+    with completing_shell(shell, folder / f"script.{shell}") as terminal:
+        for begin, whole in (
+            ("uwsgi-headroom ch", "uwsgi-headroom check "),
+            ("--max-q", "--max-queue-wait "),
+            ("1 --form", "1 --format "),
+            ("na", "nagios "),
+            (f"{folder}/sh", f"{folder}/shop.stats"),
+        ):
+            terminal.press(f"{begin}\t")
+            terminal.wait(lambda text, whole=whole: whole.strip() in text)
+            terminal.press("" if "/" in begin else " ")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("shell", EACH_SHELL)
+def test_what_there_is_to_choose_from(shell: str, folder: Path) -> None:
+    """For an ambiguous beginning, all candidates are listed: commands, and options without a command."""
+    with completing_shell(shell, folder / f"script.{shell}") as terminal:
+        terminal.press("uwsgi-headroom \t\t")
+        terminal.wait(lambda text: all(name in text for name in make_command_line().commands))
+        terminal.press("\x15uwsgi-headroom --w\t\t")  # Ctrl-U discards the line
+        terminal.wait(lambda text: "--web.listen-address" in text and "--web.allowed-hosts" in text)
+
+
+@pytest.mark.parametrize("shell", EACH_SHELL)
+def test_a_script_is_one_of_its_shell(shell: str, folder: Path) -> None:
+    """The shell's own syntax check accepts the script."""
+    ran = subprocess.run([shell, "-n", folder / f"script.{shell}"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_values_of_settings_are_offered(shell: str) -> None:
+    """Values that the settings check, not the parser, are offered too."""
+    script = render_script(make_command_line(), shell)
+    for values in ("debug info warning error", "logfmt json", "text json nagios"):
+        assert values in script
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_command_and_option_is_in_it(shell: str) -> None:
+    """Every command and option of the command line is in the script."""
+    line = make_command_line()
+    script = render_script(line, shell)
+    for name, parser in line.commands.items():
+        assert name in script
+        for option in parser.options:
+            assert (f"-l {option[2:]}" if shell == "fish" and option.startswith("--") else option) in script
