@@ -146,9 +146,7 @@ async def _findings(fleet: Fleet, builds: SharedBuilds, request: Request, watch:
 
 
 async def _history(fleet: Fleet, builds: SharedBuilds, request: Request, watch: Watch) -> Response:
-    seconds = request_values.parse_number(
-        request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch)
-    )
+    seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, _longest_history(watch))
     points = request_values.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
     until = request_values.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
     clock = fleet.clock
