@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwsgi_headroom.tune.experiment.chart import BLUE, GREY, draw_medians, label_rows, open_chart
-from uwsgi_headroom.tune.experiment.results import Spread
+from uwsgi_headroom.tune.experiment.results import BLUE, GREY, Spread, draw_medians, label_rows, open_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

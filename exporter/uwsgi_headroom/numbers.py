@@ -1,4 +1,5 @@
-"""Parses numbers and lengths of time. Each caller writes its own error message.
+"""Parses numbers and lengths of time, and finds percentiles by nearest rank: of values that were all
+measured, so that each percentile is one of them.
 
 It stands alone because flags, settings and queries share it, and help loads it.
 """
@@ -6,6 +7,8 @@ It stands alone because flags, settings and queries share it, and help loads it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from math import ceil
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
 
@@ -28,3 +31,13 @@ def parse_duration(text: str) -> float:
     if not match:
         raise ValueError(text)
     return float(match[1]) / (1000 if match[2] == "ms" else 1)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of these ascending values that at least this share of them does not exceed."""
+    return ordered[rank(len(ordered), share)]
+
+
+def rank(count: int, share: float) -> int:
+    """The place of that value among `count` ascending ones, from 0."""
+    return max(0, ceil(round(share * count, 6)) - 1)  # rounded: 0.07 * 100 is above 7

@@ -22,7 +22,8 @@ import pytest
 from tests.support.other_namespaces import NOBODY, as_root
 from tools.support.real_uwsgi import APP, Uwsgi, accepts, bare, free_port, wait_until
 from uwsgi_headroom.discover import FoundMaster, find_masters, steps
-from uwsgi_headroom.discover.launch import Ids, Launch, Unit, find_harm, judge_filter, may_be_open, read_launch
+from uwsgi_headroom.discover.launch import Ids, Launch, Unit, judge_filter, may_be_open, read_launch
+from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.report import run
 from uwsgi_headroom.discover.steps import Plan, Reader, find_reader, plan, plan_reader
 from uwsgi_headroom.discover.trial import TrialError, trial_directory, try_directory

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.tune.loads import clients
 from uwsgi_headroom.tune.loads.clients import Clients
 from uwsgi_headroom.tune.loads.load_tools import Answers, Load

@@ -147,10 +147,7 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     master = server.identity.local_pid or server.identity.pid
     on = f" on {server.identity.host}" if server.identity.host else ""
     read = time.strftime(", read at %H:%M:%S %Z", time.localtime(server.read_at)) if server.read_at else ""
-    yield from _wrap(
-        f"{server.name}  uWSGI {server.version or '?'}{on}, master {master}{read}",
-        rest="  ",
-    )
+    yield from _wrap(f"{server.name}  uWSGI {server.version or '?'}{on}, master {master}{read}", rest="  ")
     yield ""
     yield "  worker      PID  state    up        requests in service"
     for worker in chosen or server.workers:

@@ -329,11 +329,7 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
 
 
 async def _judge_and_predict(
-    watch: Watch,
-    clock: Clock,
-    seconds: float,
-    progress: Callable[[float], None],
-    settings: Sequence[Setting],
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], settings: Sequence[Setting]
 ) -> Server:
     document = await judge(watch, clock, seconds, progress)
     if not settings:

@@ -27,11 +27,11 @@ from uwsgi_headroom.discover.launch import (
     Ids,
     Launch,
     Unit,
-    find_harm,
     list_runtime_directories,
     show_properties,
     user_name,
 )
+from uwsgi_headroom.discover.reload import find_harm
 from uwsgi_headroom.discover.trial import (
     LONGEST_PATH,
     MODE,

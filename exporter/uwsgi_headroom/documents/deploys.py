@@ -310,10 +310,7 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
                     sides["after"].append(record)
                 turns.pause_if_due()
         before, after = (
-            (
-                [batch for record in records if (batch := make_batch(record.window))],
-                explain_records(records),
-            )
+            ([batch for record in records if (batch := make_batch(record.window))], explain_records(records))
             for records in sides.values()
         )
         return before, after

@@ -272,11 +272,7 @@ def _union(names: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _begin(
-    history: History,
-    backends: Iterable[str],
-    routes: Iterable[str],
-    sockets: Iterable[str],
-    workers: Iterable[int],
+    history: History, backends: Iterable[str], routes: Iterable[str], sockets: Iterable[str], workers: Iterable[int]
 ) -> History:
     """Add the columns of these backends, routes, sockets and workers (by worker_id) to an empty history."""
     backend_names, route_names = tuple(backends), tuple(routes)

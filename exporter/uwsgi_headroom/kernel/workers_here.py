@@ -71,11 +71,7 @@ class WorkersHere:
         }
         self._renamed = {pid: self._renamed[pid] for pid in processes}
         translated = replace(
-            facts,
-            processes=processes,
-            threads=_rename(facts.threads, theirs),
-            memory=memory,
-            local_pids={**self._here},
+            facts, processes=processes, threads=_rename(facts.threads, theirs), memory=memory, local_pids={**self._here}
         )
         self._facts = facts, translated
         return translated

@@ -49,9 +49,7 @@ def spooler_families(scrape: Scrape) -> Iterator[Metric]:
         for spooler in server.snapshot.spoolers
     ]
     yield counter(
-        "uwsgi_spooler_tasks_total",
-        "Tasks processed.",
-        summed((labels, spooler.tasks) for labels, spooler in spoolers),
+        "uwsgi_spooler_tasks_total", "Tasks processed.", summed((labels, spooler.tasks) for labels, spooler in spoolers)
     )
     yield counter(
         "uwsgi_spooler_respawns_total",

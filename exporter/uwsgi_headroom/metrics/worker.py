@@ -53,10 +53,7 @@ def threads_families(scrape: Scrape) -> Iterator[Metric]:
         "uwsgi_threads_stuck",
         f"Threads whose request has been in service for longer than {STUCK_SECONDS:.0f} s, or what `stuck` is set to.",
         [
-            (
-                server.labels,
-                count_harmful_now(server.record, server.observation.stuck_seconds),
-            )
+            (server.labels, count_harmful_now(server.record, server.observation.stuck_seconds))
             for server in servers
             if sum_if_all_known([worker.threads for worker in server.snapshot.workers]) is not None
         ],

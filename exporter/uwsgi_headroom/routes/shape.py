@@ -13,9 +13,7 @@ from typing import NamedTuple
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.routes.bounds import LONGEST_NAME, LONGEST_PATH, MOST_SEGMENTS, MOST_TEMPLATES
 
-METHODS = frozenset(
-    (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT"),
-)
+METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT"))
 
 _is_plain = re.compile(rb"[A-Za-z0-9._~/-]+").fullmatch
 

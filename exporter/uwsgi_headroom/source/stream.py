@@ -158,8 +158,7 @@ class _Parts:
         self._room -= len(chunk)
         if self._room < 0:
             raise SourceError(
-                "too_large",
-                "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores",
+                "too_large", "the answer is larger than the cap: raise `size_cap`, or run uWSGI with stats-no-cores"
             )
         return True
 

@@ -87,8 +87,7 @@ def _check_quotes(body: bytes) -> None:
     quotes = body.count(b'"')
     if quotes > QUOTES and quotes - body.count(b'\\"') > QUOTES:  # uWSGI escapes those of request variables
         raise StatsError(
-            "too_large",
-            f"the document has more than {QUOTES:,} quotation marks; run uWSGI with stats-no-cores",
+            "too_large", f"the document has more than {QUOTES:,} quotation marks; run uWSGI with stats-no-cores"
         )
 
 
@@ -107,8 +106,7 @@ def _not_json(body: bytes, error: Exception) -> StatsError:
         if _EXPORTER_PAGE in body[:_HEAD_BYTES]:
             return StatsError("not_json", "this is the page of a uwsgi-headroom exporter, not uWSGI's stats server")
         return StatsError(
-            "not_json",
-            "this is a web page: the port is an application's (`http-socket`), not that of uWSGI's `stats`",
+            "not_json", "this is a web page: the port is an application's (`http-socket`), not that of uWSGI's `stats`"
         )
     if "truncated" in str(error):
         return StatsError("truncated", f"the document is cut off after {len(body)} bytes")

@@ -135,12 +135,7 @@ def _add_each(counts: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*counts, strict=True)))
 
 
-_MERGES_OF: Mapping[Of, _Merge] = {
-    "occupancy": _add_each,
-    "socket": _sum_common,
-    "state": _add_up,
-    "backend": _add_up,
-}
+_MERGES_OF: Mapping[Of, _Merge] = {"occupancy": _add_each, "socket": _sum_common, "state": _add_up, "backend": _add_up}
 
 
 def _merge_of(quantity: Quantity) -> _Merge:

@@ -17,8 +17,7 @@ from uwsgi_headroom.terminal_text import wrap
 from uwsgi_headroom.tune.application.application import Application
 from uwsgi_headroom.tune.application.ini import Ini, edit_ini, make_diff, reread
 from uwsgi_headroom.tune.application.variant import Variant
-from uwsgi_headroom.tune.experiment.chart import draw_bars
-from uwsgi_headroom.tune.experiment.results import Outcome, spread
+from uwsgi_headroom.tune.experiment.results import Outcome, draw_bars, spread
 from uwsgi_headroom.tune.plan import Plan
 from uwsgi_headroom.tune.recommendation import Recommendation, recommend
 from uwsgi_headroom.tune.search.evidence import Evidence

@@ -18,12 +18,7 @@ import msgspec
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import (
-    DEFAULT_SAMPLES_PER_SECOND,
-    SIZE_CAP,
-    STUCK_SECONDS,
-    TIMEOUT_SECONDS,
-)
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.hour import History

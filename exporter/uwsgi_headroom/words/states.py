@@ -80,10 +80,7 @@ class Limit:
 
 LIMITS: Mapping[str, Limit] = {
     "hottest_interpreter": Limit(
-        "hottest interpreter",
-        "hot interpreter",
-        "the hottest worker's interpreter saturates",
-        "wait-interpreter-lock",
+        "hottest interpreter", "hot interpreter", "the hottest worker's interpreter saturates", "wait-interpreter-lock"
     ),
     "interpreters": Limit(
         "all interpreters", "interpreters", "the interpreters of all workers saturate", "wait-named-0"

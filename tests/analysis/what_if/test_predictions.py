@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.what_if import (
 from uwsgi_headroom.analysis.what_if.demands import calibrate
 from uwsgi_headroom.analysis.what_if.runs import Server, find_most, mean, name_limit, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, Work, normalize
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import State
 
 FACTORS = normalize([1 + 0.8 * (number / 100 - 1) for number in range(201)])

@@ -22,7 +22,7 @@ from tools.bench.accuracy.scrapes import Scrape, Scraper
 from tools.bench.accuracy.table import Line
 from tools.support.promql import histogram_quantile
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 RATES = (10, 5, 1)

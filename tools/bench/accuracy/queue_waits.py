@@ -18,7 +18,7 @@ from tools.bench.accuracy.programs import exporter, generator
 from tools.bench.accuracy.scrapes import Scrape, Scraper, first_reading
 from tools.bench.accuracy.table import Line, within
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 
 INTERVAL = 0.2
 """Seconds between two samples, as by default."""

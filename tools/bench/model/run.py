@@ -24,7 +24,7 @@ from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import Fleet
 

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed
 from uwsgi_headroom.analysis.what_if.runs import Server, mean, run_observed
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Work, exponential_factors, normalize, spread_shares
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import State
 
 QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.what_if.runs import (
     was_full,
 )
 from uwsgi_headroom.analysis.what_if.setting import Setting
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import amount, duration, percent
 

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.what_if.measured import Measured, Observed
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.what_if.simulation import Outcome, Simulation, System, Work, left_beside
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 

@@ -347,12 +347,7 @@ class WaitSampler:
             self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, number
 
-    def _probe(
-        self,
-        snapshot: Snapshot,
-        processes: Mapping[int, WorkerProcess],
-        options: Options,
-    ) -> None:
+    def _probe(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options) -> None:
         """Look at one idle thread: whether the kernel permits it has to be known before the first request. Raises
         RefusedError."""
         for worker in snapshot.workers:

@@ -198,9 +198,7 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
         # process are private, and the words of those that are not hold 2 at most.
         is_join = not operation & FUTEX_PRIVATE_FLAG and expected > _MOST_OF_A_LOCK
         return Wait(
-            "lock",
-            semaphore=address if is_semaphore and not is_own else None,
-            joins=expected if is_join else None,
+            "lock", semaphore=address if is_semaphore and not is_own else None, joins=expected if is_join else None
         )
     return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
 

@@ -110,14 +110,7 @@ def _review(
     if (utilization.headroom or inf) <= predict_below:
         predicted = review_what_if(server, figures)
     advice = recommend(
-        Evidence(
-            peaks=peaks,
-            utilization=utilization,
-            users=users,
-            balance=balance,
-            trend=trend,
-            what_if=predicted,
-        )
+        Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend, what_if=predicted)
     )
     return ServiceReview(
         service=service.name,

@@ -16,7 +16,7 @@ import numpy as np
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.nearest_rank import rank
+from uwsgi_headroom.numbers import rank
 from uwsgi_headroom.report.columns import STEP, Column, ReviewData, ServerData, add_known, last_known
 from uwsgi_headroom.report.review.windows import Chosen, figures_at, places_of
 from uwsgi_headroom.report.statistics.peaks import DailyPeaks, daily_peaks

@@ -41,11 +41,7 @@ class Curve:
 
 
 def throughput_curve(
-    concurrency: Floats,
-    throughput: Floats,
-    response_time: Floats,
-    weights: Floats | None = None,
-    bins: int = 20,
+    concurrency: Floats, throughput: Floats, response_time: Floats, weights: Floats | None = None, bins: int = 20
 ) -> Curve:
     """The curve from one value per quarter of an hour each.
 

@@ -22,8 +22,7 @@ from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.experiment.server import Setup, running
 from uwsgi_headroom.tune.loads.load_tools import Load, find_tool, loading
-from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, RunError
-from uwsgi_headroom.tune.processes.usage import CpuMeter, watching_memory
+from uwsgi_headroom.tune.processes.guarded import CHECK_SECONDS, CpuMeter, RunError, watching_memory
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.words.formats import duration
 

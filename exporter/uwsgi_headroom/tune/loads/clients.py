@@ -24,7 +24,7 @@ from itertools import cycle
 
 import httptools
 
-from uwsgi_headroom.nearest_rank import percentile
+from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.tune.loads.load_tools import Answers, Load
 
 RECEIVE_BYTES = 1 << 16

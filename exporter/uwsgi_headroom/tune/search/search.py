@@ -49,11 +49,7 @@ MORE_MEMORY = 0.1
 
 
 def compare_again(
-    alive: list[Variant],
-    present: Variant,
-    evidence: Evidence,
-    run: Run,
-    left: Callable[[], int],
+    alive: list[Variant], present: Variant, evidence: Evidence, run: Run, left: Callable[[], int]
 ) -> list[Variant]:
     """Run rounds of these variants until one is the best beyond the noise, or the differences are known to be small, or
     not enough runs are left. Returns those that the noise does not separate from the best, best first. Raises
