@@ -29,8 +29,10 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     LOCKED,
+    WAIT_FOR_THREADS,
     are_children_busy,
     are_waits_known,
+    find_holder,
     is_lock_bound,
     lacks_cpu,
     list_loads,
@@ -285,6 +287,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             "Find out what the requests try again: more threads would only try more often.",
         )
     if is_lock_bound(figures):
+        if find_holder(figures) == "thread":
+            return Explanation(WAIT_FOR_THREADS, "Find out what these threads do: more `threads` would wait as well.")
         return Explanation(
             "the threads wait for a lock of the application",
             "Find out which lock of the application the threads wait for: more threads would wait for it as well.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.record import Holder
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -82,6 +83,15 @@ INTERPRETERS_FULL = 0.75
 def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     """Whether hardly any of these CPUs is idle. idle: their mean number."""
     return idle <= (1 - CPU_FULL) * cpus
+
+
+WAIT_FOR_THREADS = "the threads wait for other threads of their worker, which serve no request"
+"""The cause of waits for which no request is responsible, as a clause."""
+
+
+def find_holder(figures: Figures) -> Holder | None:
+    """Who holds what most threads in `lock` wait for; None if that is not known."""
+    return figures.server.waits.holder if figures.server.waits else None
 
 
 def is_lock_bound(figures: Figures) -> bool:

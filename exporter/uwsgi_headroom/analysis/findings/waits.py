@@ -21,11 +21,18 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.shortages import CPU_WAIT, LOCKED, is_lock_bound, waits_for_cpu
+from uwsgi_headroom.analysis.shortages import (
+    CPU_WAIT,
+    LOCKED,
+    WAIT_FOR_THREADS,
+    find_holder,
+    is_lock_bound,
+    waits_for_cpu,
+)
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, rate
+from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -164,24 +171,60 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if pools:
         yield _pool(figures, waits, max(pools.values()))
         return
+    if find_holder(figures) == "thread":
+        yield _own_threads(figures, waits)
+        return
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
-    is_cause = is_lock_bound(figures)
+    is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
         title="Threads of all processes wait for the lock of one file."
         if is_file
+        else "Threads of all processes wait for one lock of the application."
+        if of_all
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
-        meaning="Requests wait for each other: only one at a time can run the code that holds the lock.",
+        meaning="Requests wait for each other: only one at a time can run the code that holds the lock."
+        if of_all or figures.lock is not None
+        else "Requests wait for each other, as at a lock, or for what a thread has to finish for them.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for the lock of one file"
         if is_file
+        else "the threads of all processes wait for one lock of the application"
+        if of_all
         else "the threads wait for a lock of the application",
         change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the one inside does. "
-        f"If this began with a deploy, roll it back. Then hold the lock for less time. {_who_waits(figures.lock)}",
+        f"If this began with a deploy, roll it back. Then hold the lock for less time. "
+        f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
+    )
+
+
+def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
+    """Requests that wait for what other threads of their process have to do, or for each other in a deadlock."""
+    is_cause = is_lock_bound(figures)
+    served = {worker.worker_id: worker.requests for worker in figures.window.workers}
+    standing = [
+        worker.worker_id for worker in figures.server.workers if worker.ages and not served.get(worker.worker_id)
+    ]
+    stands = f" {numbered('Worker', standing)} completed no request meanwhile." if standing else ""
+    which = standing[0] if standing else None
+    deadlock = " and whether they wait for each other (a deadlock: reload uWSGI)," if standing else ""
+    return Finding(
+        code="waits_for_threads",
+        severity="warning" if is_cause else "info",
+        title="Requests wait for other threads of their worker, which serve no request.",
+        evidence=f"{mean_count(waits.threads.get('lock', 0.0))} threads wait as for a lock, "
+        f"{percent(waits.share('lock'))} of the threads' time{_each(waits, 'lock')}, and no other request of the same "
+        f"worker is at work, so that none holds what they wait for.{stands}",
+        meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
+        "event loop of a client library, as of gRPC or Cassandra, the consumer of a queue. What that thread does is "
+        "not known here.",
+        clause=WAIT_FOR_THREADS if is_cause else "",
+        change=f"See with {show_calls(figures.server, which)} what the worker's other threads do,{deadlock} and make "
+        "that faster, or let more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
     )
 
 
@@ -240,12 +283,12 @@ def _describe_lock(lock: LockFigures | None) -> str:
     return f" It is held for {percent(lock.hottest)} of the time{where}, and permits {most} at most."
 
 
-def _who_waits(lock: LockFigures | None) -> str:
+def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
     """What more threads and processes would do, as a sentence."""
+    if of_all:
+        return "All processes use this lock: more threads or processes would wait for it as well."
     if lock is None:
         return "More threads would wait for the same lock; more `processes` help if each has a lock of its own."
-    if lock.scope == "file":
-        return "All processes use this lock, that of a file: more threads or processes would wait for it as well."
     return "More threads would wait for the same lock; more `processes` help, because each has a lock of its own."
 
 
