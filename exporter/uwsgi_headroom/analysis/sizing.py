@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.analysis.what_if.demands import own_waiting
 from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
 from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.record import State
 
 RESERVE = 0.75
 """The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
@@ -186,11 +187,15 @@ def more_processes(figures: Figures) -> Step:
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
-    """What a setting serves at least; None where requests wait for a lock of the application, which the model does not
-    know."""
-    if figures.waits and figures.waits.share("lock") >= LOCKED:
+    """What a setting serves at least; None where requests wait for a lock of the application, a disk or programs that
+    they start, which the model does not know."""
+    if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
     return model.promise(processes, threads)
+
+
+UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child")
+"""What requests wait for of which there may be little: a promise would suppose that it never runs out."""
 
 
 def _serve(model: Model, threads: int, processes: int) -> float:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import (
     LEAST_BACKEND,
+    OWN_THREADS_COMPUTE,
     explain_saturation,
     fills_threads,
+    find_computing_thread,
     lacks_evidence,
     name_saturated,
     raise_processes,
@@ -15,18 +17,29 @@ from uwsgi_headroom.analysis.advice import (
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.destinations import DestinationFigures, advise, describe, list_hanging, list_main
+from uwsgi_headroom.analysis.destinations import (
+    ITSELF,
+    MAIN,
+    DestinationFigures,
+    advise,
+    describe,
+    list_hanging,
+    list_main,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
+from uwsgi_headroom.analysis.findings.load import describe_own_threads
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     LOCKED,
     WAIT_FOR_THREADS,
+    find_cpu_of_own_threads,
     find_holder,
     is_lock_bound,
+    tries_again,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
@@ -42,6 +55,10 @@ SLOW_CLIENTS = (0.1, 0.25)
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
+
+OWN_USED = 0.25
+"""The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
+these requests, and random arrivals soon take the rest."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
@@ -186,8 +203,11 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"It is not the interpreter lock.{_describe_lock(figures.lock)}",
-        meaning="Requests wait for each other: only one at a time can run the code that holds the lock."
-        if of_all or figures.lock is not None
+        meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
+        "fixed number."
+        if of_all
+        else "Requests wait for each other: only one at a time can run the code that holds the lock."
+        if figures.lock is not None
         else "Requests wait for each other, as at a lock, or for what a thread has to finish for them.",
         clause=""
         if not is_cause
@@ -202,29 +222,49 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     )
 
 
+ENDLESS = (5.0, 10.0)
+"""A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
+mean response time."""
+
+
 def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
-    """Requests that wait for what other threads of their process have to do, or for each other in a deadlock."""
-    is_cause = is_lock_bound(figures)
-    served = {worker.worker_id: worker.requests for worker in figures.window.workers}
+    """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
+    threads = waits.threads.get("lock", 0.0)
+    is_full = threads >= USED * (figures.available or 0) or shows_a_limit(figures.flow)
+    seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     standing = [
-        worker.worker_id for worker in figures.server.workers if worker.ages and not served.get(worker.worker_id)
+        worker.worker_id
+        for worker in figures.server.workers
+        if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
     ]
-    stands = f" {numbered('Worker', standing)} completed no request meanwhile." if standing else ""
-    which = standing[0] if standing else None
-    deadlock = " and whether they wait for each other (a deadlock: reload uWSGI)," if standing else ""
+    evidence = (
+        f"{mean_count(threads)} threads wait as for a lock, {percent(waits.share('lock'))} of the threads' time"
+        f"{_each(waits, 'lock')}, while no other request of their worker is at work: none holds what they wait for."
+    )
+    if standing:
+        which = numbered("worker", standing)
+        return Finding(
+            code="waits_for_threads",
+            severity="warning",
+            title="Requests wait for each other without end, or for a thread that hangs.",
+            evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
+            meaning="Two requests that each hold a lock which the other one waits for never end (a deadlock). A thread "
+            "of the application that hangs has the same effect. More threads would hang as well.",
+            clause="requests wait for each other without end, or for a thread that hangs",
+            change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. Then reload "
+            "uWSGI, take locks in the same order everywhere, and give each wait a timeout.",
+        )
     return Finding(
         code="waits_for_threads",
-        severity="warning" if is_cause else "info",
+        severity="warning" if is_full else "info",
         title="Requests wait for other threads of their worker, which serve no request.",
-        evidence=f"{mean_count(waits.threads.get('lock', 0.0))} threads wait as for a lock, "
-        f"{percent(waits.share('lock'))} of the threads' time{_each(waits, 'lock')}, and no other request of the same "
-        f"worker is at work, so that none holds what they wait for.{stands}",
+        evidence=evidence,
         meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
         "event loop of a client library, as of gRPC or Cassandra, the consumer of a queue. What that thread does is "
         "not known here.",
-        clause=WAIT_FOR_THREADS if is_cause else "",
-        change=f"See with {show_calls(figures.server, which)} what the worker's other threads do,{deadlock} and make "
-        "that faster, or let more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
+        clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
+        change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make that faster, or let "
+        "more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
     )
 
 
@@ -249,7 +289,7 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Requests that sleep, look whether they can go on, and sleep again."""
-    if not waits.tries_again or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
+    if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
         return
     yield Finding(
         code="sleeps_again",
@@ -301,6 +341,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
         return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
+    by_own = bool(find_cpu_of_own_threads(figures))
     more = raise_processes(figures, is_modelled=False)
     yield Finding(
         code="interpreter_lock_held",
@@ -309,16 +350,22 @@ def _held(figures: Figures) -> Iterator[Finding]:
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait, and it uses "
         f"{worst.interpreter_load:.2f} of a CPU; "
         f"{percent(figures.waits.share('interpreter_lock'))} of all threads' time"
-        f"{_each(figures.waits, 'interpreter_lock')}.",
-        meaning="The thread that holds the lock waits for something itself. An extension module that does not release "
+        f"{_each(figures.waits, 'interpreter_lock')}."
+        f"{describe_own_threads(figures)}",
+        meaning="A thread that computes gives the lock away 5 ms after another one asks for it. A request waits as "
+        "long each time that it needs the lock again."
+        if by_own
+        else "The thread that holds the lock waits for something itself. An extension module that does not release "
         "the lock has this effect.",
-        clause="a call that does not compute holds the interpreter lock"
+        clause=(OWN_THREADS_COMPUTE if by_own else "a call that does not compute holds the interpreter lock")
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
-        change=f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
+        change=find_computing_thread(figures)
+        if by_own
+        else f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
         "it is one of an extension. Until that is solved, more processes help, because each has a lock of its own. "
         f"{more.change}.",
-        settings=more.settings,
+        settings=() if by_own else more.settings,
     )
 
 
@@ -333,6 +380,10 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     are_most = waits.outside >= MOSTLY and is_used
     hanging = list_hanging(waits.destinations, available)
+    own = [each for each in waits.destinations if each.name == ITSELF and each.share >= MAIN]
+    if own:
+        yield _calls_itself(figures, waits, own[0])
+        return
     if not hanging and waits.share("backend") >= MOSTLY:
         saturated = _saturated(figures, waits, is_used=is_used)
         if saturated:
@@ -352,6 +403,22 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         + ("" if hanging else " A backend that is slow and one that is full look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
+    )
+
+
+def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures) -> Finding:
+    """Requests that make requests to the server which serves them."""
+    available, slots = figures.threads or 0, name_slots(figures.server)
+    is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
+    return Finding(
+        code="waits_for_backend",
+        severity="warning" if is_full else "info",
+        title="Requests call the uWSGI that serves them, and wait for it.",
+        evidence=f"{_by_destination(waits, available, slots)}.",
+        meaning="Such a request takes two threads. When all threads wait for requests that find no thread, none goes "
+        "on before a timeout.",
+        clause="requests call the uWSGI that serves them",
+        change=advise([own]),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
-from uwsgi_headroom.kernel.waits.memory_map import MemoryMap
+from uwsgi_headroom.kernel.waits.memory_map import MemoryMap, Region
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
 from uwsgi_headroom.record import Output, State
@@ -62,8 +62,8 @@ class Wait:
     sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
     for `decide_polled`.
     semaphore: the address of a lock of the application that is a semaphore of the C library. file: whether it waits for
-    a file's lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's own namespace, for whose end it waits if that is a
-    thread of this process."""
+    a file's lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's
+    own namespace, for whose end it waits if that is a thread of this process."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -180,6 +180,9 @@ _RESULTS: Mapping[Kind, Result] = {
 known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
 
 
+_OF_REGIONS: Mapping[Region, Wait] = {"python": Wait("interpreter_lock"), "uwsgi": IDLE}
+
+
 def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     address, operation, expected = arguments[:3]
     command = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
@@ -189,10 +192,8 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     if command not in _FUTEX_WAITS:
         return Wait("other")
     region = memory.region(address)
-    if region == "python":
-        return Wait("interpreter_lock")
-    if region == "uwsgi":
-        return IDLE
+    if region in _OF_REGIONS:
+        return _OF_REGIONS[region]
     if region == "heap" and memory.has_python:
         is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
         # CPython 3.14 lets each thread wait on its own stack: that says nothing of the lock.
@@ -295,6 +296,8 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     if wait.gap is None:
         if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
             return Decision("idle")
+        if wait.epoll is not None:  # an event loop wakes itself up by a pair of sockets, beside those that it waits for
+            ends = {peer for peer in ends if peer.kind != "pair"} or ends
     else:  # any socket of the process: those of clients, of uWSGI itself, of logs and the like do not count
         ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
     places = {(peer.kind, peer.address) for peer in ends}
