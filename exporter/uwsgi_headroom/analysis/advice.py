@@ -15,10 +15,12 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, describe_demand
 from uwsgi_headroom.analysis.destinations import (
+    CALLS_ITSELF,
     UNKNOWN,
     DestinationFigures,
     advise,
     describe,
+    find_own,
     list_hanging,
     list_main,
     see_backends,
@@ -341,7 +343,10 @@ def _say_most(figures: Figures, saturation: Saturation) -> str:
 
 
 def _why_backends_hang(figures: Figures) -> Explanation | None:
-    """What to do if a backend does not answer, or name servers are slow."""
+    """What to do if a backend does not answer, if name servers are slow, or if the backend is this server itself."""
+    own = find_own(figures.waits.destinations) if figures.waits else None
+    if own:
+        return Explanation(CALLS_ITSELF, advise([own]))
     hanging = list_hanging(figures.waits.destinations, figures.available or 0) if figures.waits else []
     if not figures.waits or sum(each.threads for each in hanging) < MOSTLY * figures.waits.total:
         return None

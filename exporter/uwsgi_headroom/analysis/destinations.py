@@ -224,6 +224,15 @@ MAIN = 0.3
 """The share of the time outside of the server from which on a destination is named in a title."""
 
 
+CALLS_ITSELF = "requests call the uWSGI that serves them"
+"""The cause of waits for the server's own sockets, as a clause."""
+
+
+def find_own(destinations: Sequence[DestinationFigures]) -> DestinationFigures | None:
+    """The server itself, if its threads wait for it for a large part of their time."""
+    return next((each for each in destinations if each.name == ITSELF and each.share >= MAIN), None)
+
+
 def join_labels(destinations: Sequence[DestinationFigures]) -> str:
     """The labels as part of a sentence: `A`, `A and B`, `A, B and C`; `backends` if none is known."""
     labels = list(dict.fromkeys(each.label for each in destinations))

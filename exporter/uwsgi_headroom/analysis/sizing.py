@@ -187,14 +187,18 @@ def more_processes(figures: Figures) -> Step:
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
-    """What a setting serves at least; None where requests wait for a lock of the application, a disk or programs that
-    they start, which the model does not know."""
+    """What a setting serves at least; None where requests wait for a lock of the application, a disk, programs that
+    they start, or something unknown, of which the model knows nothing. A lock permits no more than it does."""
     if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
-    return model.promise(processes, threads)
+    promised, lock = model.promise(processes, threads), figures.lock
+    if lock is None or not lock.is_known:
+        return promised
+    more = processes / len(figures.server.workers) if lock.scope == "worker" else 1.0
+    return min(promised, lock.least_limit * more)
 
 
-UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child")
+UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child", "unknown")
 """What requests wait for of which there may be little: a promise would suppose that it never runs out."""
 
 

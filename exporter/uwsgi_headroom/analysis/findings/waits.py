@@ -18,11 +18,11 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.destinations import (
-    ITSELF,
-    MAIN,
+    CALLS_ITSELF,
     DestinationFigures,
     advise,
     describe,
+    find_own,
     list_hanging,
     list_main,
 )
@@ -380,9 +380,9 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     are_most = waits.outside >= MOSTLY and is_used
     hanging = list_hanging(waits.destinations, available)
-    own = [each for each in waits.destinations if each.name == ITSELF and each.share >= MAIN]
+    own = find_own(waits.destinations)
     if own:
-        yield _calls_itself(figures, waits, own[0])
+        yield _calls_itself(figures, waits, own)
         return
     if not hanging and waits.share("backend") >= MOSTLY:
         saturated = _saturated(figures, waits, is_used=is_used)
@@ -417,7 +417,7 @@ def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures)
         evidence=f"{_by_destination(waits, available, slots)}.",
         meaning="Such a request takes two threads. When all threads wait for requests that find no thread, none goes "
         "on before a timeout.",
-        clause="requests call the uWSGI that serves them",
+        clause=CALLS_ITSELF,
         change=advise([own]),
     )
 
