@@ -79,14 +79,14 @@ def test_nothing_is_promised_of_what_may_be_scarce(state: State) -> None:
 
 
 def test_a_lock_bounds_the_promise() -> None:
-    """One that is known to permit 60 requests a second does so with more threads as well; with twice the processes,
+    """One that is known to permit 30 requests a second does so with more threads as well; with twice the processes,
     twice as many, unless it is that of a file."""
     now = figures(overload(), SMALL)
-    lock = LockFigures("worker", 0.03, 0.7, 0.7, 60.0, 60.0, 60.0)
-    assert more_threads(replace(now, lock=lock), 4).most == 60.0
+    lock = LockFigures("worker", 0.06, 0.7, 0.7, 30.0, 30.0, 30.0)
+    assert more_threads(replace(now, lock=lock), 4).most == 30.0
     step = more_processes(replace(now, lock=lock))
-    assert step.most == 60.0 * step.processes / 2 < (more_processes(now).most or 0.0)
-    assert more_processes(replace(now, lock=replace(lock, scope="file"))).most == 60.0
+    assert step.most == 30.0 * step.processes / 2 < (more_processes(now).most or 0.0)
+    assert more_processes(replace(now, lock=replace(lock, scope="file"))).most == 30.0
 
 
 def test_an_overload_is_sized_by_what_was_there() -> None:
