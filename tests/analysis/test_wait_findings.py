@@ -16,6 +16,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import find_proven_step
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.history.window import Window
@@ -430,6 +431,17 @@ def test_requests_that_wait_for_each_other() -> None:
     assert "deadlock" in first.meaning
     assert "In worker 1, each request has been in service for 5.0 s or longer." in first.evidence
     assert "deadlock" not in with_waits(busy, Waits(holder="thread"), alive)[0].meaning
+
+
+def test_what_if_knows_nothing_of_other_threads() -> None:
+    """How much they do at once, in another setting, is not known; that of a lock that is known is."""
+    record = describe_server(Server(processes=2, threads=8, cpus=8.0).read(1000.0))
+    assert record
+    figures = compute_figures(of_16_threads({"lock": 8.0}), record)
+    with pytest.raises(CannotPredictError, match=r"^Requests wait for a lock, or for threads that serve no request:"):
+        measure_server(figures)
+    lock = LockFigures("worker", 0.02, 0.8, 0.8, 50.0, 50.0, 50.0)
+    assert measure_server(replace(figures, lock=lock)).lock == lock
 
 
 @pytest.mark.parametrize(("holder", "helps"), [("processes", False), ("request", True), (None, True)])

@@ -80,7 +80,9 @@ def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) 
     starved = share >= SOME_WAIT and (is_full or is_throttled)
     if starved and (mean_load(figures) or 0.0) < INTERPRETERS_FULL:
         is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
-        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + waits.share("cpu")))
+        # Threads that serve no request hold the lock as well.
+        running = max(waits.share("cpu"), sum(list_loads(figures)) / waits.total)
+        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + running))
     return share >= part
 
 

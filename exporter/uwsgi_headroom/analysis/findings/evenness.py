@@ -229,11 +229,8 @@ def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:
     least, requests = MUCH_SLOWER
     others = [worker for worker in figures.window.workers if worker.worker_id != hottest.worker_id]
     rest = response_time(others)
-    if (
-        hottest.response_time is None
-        or rest is None
-        or min(sum(each.requests for each in others), hottest.requests) < (requests)
-    ):
+    enough = min(hottest.requests, sum(worker.requests for worker in others)) >= requests
+    if figures.server.setup.mapped or not enough or rest is None or hottest.response_time is None:
         return None
     return rest if rest >= least * hottest.response_time else None
 

@@ -83,6 +83,11 @@ def describe_own_threads(figures: Figures) -> str:
     return f" Threads that serve no request use {rest:.2f} of the {sum(list_loads(figures)):.2f} CPUs of the workers."
 
 
+def _see_own_threads(figures: Figures) -> str:
+    """What to do about threads that serve no request beside other programs, as more sentences; empty without any."""
+    return f" {find_computing_thread(figures)}" if find_cpu_of_own_threads(figures) else ""
+
+
 _MORE_PROCESSES = "Use more `processes` and fewer `threads`, as far as there are CPUs."
 
 
@@ -254,7 +259,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         if alone
         else f"Find what the {name_role(role)} of this uWSGI compute, and move it to another host, or add CPUs."
         if role
-        else "Move the other programs to another host, or add CPUs.",
+        else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
         clause="the programs that requests start use all the CPU there is"
         if by_children
         else OWN_THREADS_COMPUTE

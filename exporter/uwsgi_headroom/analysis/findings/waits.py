@@ -246,13 +246,15 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         return Finding(
             code="waits_for_threads",
             severity="warning",
-            title="Requests wait for each other without end, or for a thread that hangs.",
+            title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
             meaning="Two requests that each hold a lock which the other one waits for never end (a deadlock). A thread "
-            "of the application that hangs has the same effect. More threads would hang as well.",
-            clause="requests wait for each other without end, or for a thread that hangs",
-            change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. Then reload "
-            "uWSGI, take locks in the same order everywhere, and give each wait a timeout.",
+            "of the application that hangs has the same effect. More threads would hang as well. Requests that wait "
+            "for news, as long polls do, end later.",
+            clause="requests wait for other threads or for each other, and do not end",
+            change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. If they "
+            "wait for each other, reload uWSGI; then take locks in the same order everywhere, and give each wait a "
+            "timeout.",
         )
     return Finding(
         code="waits_for_threads",
