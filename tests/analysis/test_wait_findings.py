@@ -411,7 +411,7 @@ def with_waits(waits: Window, now: Waits, ages: Mapping[int, Mapping[int, float]
     return collect_findings(compute_figures(waits, structs.replace(record, workers=workers)))
 
 
-@pytest.mark.parametrize(("threads", "severity"), [(4.0, "info"), (8.0, "warning")])
+@pytest.mark.parametrize(("threads", "severity"), [(8.0, "info"), (12.0, "warning")])
 def test_threads_that_serve_no_request(threads: float, severity: str) -> None:
     """If no request holds what others wait for, a thread of the application has to do something for them. That is how
     some client libraries work, so it is a warning only where it fills threads; no lock is to be held for less time."""

@@ -17,12 +17,13 @@ ROWS = (
         "an executor of two threads",
         Server(2, 8, app=APP),
         Expected(
-            "warning",
+            "critical",
             ("waits_for_threads",),
             words=("serve no request", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
         ),
-        (Load(clients=12, io_ms=100, path="/executor", vary=(1.0, 1.0)),),
+        (Load(rate=60, io_ms=100, path="/executor", most=100, vary=(1.0, 1.2)),),
+        lead=4.0,
         fixed=True,
         why="Each request waits until one of two threads of its worker has slept 100 ms for it: no request holds what "
         "the others wait for.",

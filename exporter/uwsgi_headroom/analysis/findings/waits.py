@@ -230,7 +230,8 @@ mean response time."""
 def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     threads = waits.threads.get("lock", 0.0)
-    is_full = threads >= USED * (figures.available or 0) or shows_a_limit(figures.flow)
+    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
+    is_full = busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
     seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     standing = [
         worker.worker_id
