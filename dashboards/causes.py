@@ -77,6 +77,9 @@ CAUSES: Mapping[str, Cause] = {
     "unevenness_hurts": Cause("One worker takes too much of the load", "Use more `processes` and fewer `threads`"),
     "vassals_throttled": Cause("Vassals fail to start", "Read the emperor's log for why a vassal ends"),
     "waits_for_backend": Cause("Requests wait for a backend", f"{CHECK}: it names the backend"),
+    "waits_for_threads": Cause(
+        "Requests wait for threads that serve no request", "Run `uwsgi-headroom check --code`: it names the line"
+    ),
     "was_down": Cause("The server was down", "See in uWSGI's log why the server ended"),
     "workers_ended": Cause("Workers ended unexpectedly", "See in uWSGI's log which signal killed them"),
     "workers_missing": Cause("Workers are down or starting", "See in uWSGI's log why workers do not come up"),

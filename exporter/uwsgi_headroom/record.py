@@ -231,6 +231,12 @@ WORKING: tuple[State, ...] = ("backend", "dns", "disk", "sleep", "child", "pipe"
 process, and for no CPU."""
 
 
+Holder = Literal["request", "processes", "thread"]
+"""Who holds what threads wait for as for a lock. request: another request of the same worker. processes: a request of
+any worker, as of `multiprocessing.Lock`, `uwsgi.lock()` or flock(2). thread: no request, but a thread of the worker
+that serves none."""
+
+
 Output = Literal["standard output", "standard error", "standard output and error"]
 """The outputs of a process that may be pipes; the last one if both are the same pipe."""
 
@@ -310,6 +316,8 @@ class Waits:
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""
+    holder: Holder | None = None
+    """Who holds what most threads in `lock` wait for; None if too few were seen."""
     nap: float | None = None
     """For how many seconds threads in `sleep` do so at a time, within one request; infinite if they sleep once, None if
     too few were seen."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from uwsgi_headroom.analysis.destinations import (
+    ITSELF,
     DestinationFigures,
     advise,
     describe,
@@ -64,6 +65,21 @@ def test_a_configured_name_wins() -> None:
     }
     several = seconds | {backend("10.0.0.7:6379"): 1.0}
     assert labels(several, {"cache": "*:6379"}) == {"cache": 3, "postgres at 10.0.0.5:5432": 3}
+
+
+def test_the_server_itself() -> None:
+    """Its own sockets are named as such; one for all addresses by those of this host only."""
+    seconds = {backend("127.0.0.1:8000"): 2.0, backend("10.0.0.5:8000"): 1.0, backend("/run/a.sock"): 3.0}
+    for own, found in (
+        ("127.0.0.1:8000", {"this uWSGI itself at 127.0.0.1:8000": 2, "10.0.0.5:8000": 1, "/run/a.sock": 3}),
+        ("0.0.0.0:8000", {"this uWSGI itself at 127.0.0.1:8000": 2, "10.0.0.5:8000": 1, "/run/a.sock": 3}),
+        (":8001", {"127.0.0.1:8000": 2, "10.0.0.5:8000": 1, "/run/a.sock": 3}),
+        ("/run/a.sock", {"127.0.0.1:8000": 2, "10.0.0.5:8000": 1, "this uWSGI itself at /run/a.sock": 3}),
+    ):
+        parts = divide(seconds, {}, {}, {"backend": 6.0}, None, [own])
+        assert {each.label: each.threads for each in parts} == found
+        advice = advise([each for each in parts if each.name == ITSELF])
+        assert ("directly" in advice) == (own != ":8001")
 
 
 def test_what_is_known_less_well() -> None:

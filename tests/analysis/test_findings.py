@@ -115,6 +115,21 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
     assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.1 to 2.8 %: up to 12x an even share")
 
 
+def test_a_worker_that_answers_at_once_takes_most_requests() -> None:
+    """It may fail each of them, which uWSGI does not count: the finding says that it is not known."""
+    rows = [worker(1, 900, each=0.001, cpu=0.5, busy=0.9)]
+    rows += [worker(worker_id, 300, each=0.1, cpu=0.5, busy=30.0) for worker_id in (2, 3, 4)]
+    finding = findings_by_code(window(60, *rows))["uneven"]
+    assert (finding.severity, finding.title) == (
+        "info",
+        "Worker 1 takes more requests than the others, and answers much faster.",
+    )
+    assert "not known" in finding.meaning
+    assert "kill -HUP" in finding.change
+    few = [worker(1, 900, each=0.05, cpu=0.5, busy=45.0), *rows[1:]]
+    assert "uneven" not in findings_by_code(window(60, *few))
+
+
 def test_unevenness_below_the_noise_is_not_reported() -> None:
     """Unevenness that chance explains is not a finding: 8x1 at 10 to 17 % with few requests."""
     shares = (17, 10, 12, 13, 12, 13, 12, 11)

@@ -14,6 +14,7 @@ from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import add_capacity
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import Model, count_needed_threads, more_processes, more_threads
 from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.analysis.what_if.runs import Server as ModelledServer
@@ -24,7 +25,7 @@ from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memory as MemoryFacts
 from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Backlog, Waits
+from uwsgi_headroom.record import Backlog, State, Waits
 
 TCP = "127.0.0.1:8000"
 MB = 1_000_000
@@ -65,6 +66,27 @@ def overload(**more: object) -> Window:
 
 
 SMALL = Server(processes=2, threads=4, cpus=2.0)
+
+
+@pytest.mark.parametrize("state", ["lock", "disk", "child", "unknown"])
+def test_nothing_is_promised_of_what_may_be_scarce(state: State) -> None:
+    """The model supposes that any number of requests can wait at once for what they wait for."""
+    busy = overload()
+    assert busy.waits
+    scarce = replace(busy, waits=replace(busy.waits, seconds={state: 60 * 8.0}))
+    assert more_threads(figures(scarce, SMALL), 4).most is None
+    assert more_threads(figures(busy, SMALL), 4).most is not None
+
+
+def test_a_lock_bounds_the_promise() -> None:
+    """One that is known to permit 30 requests a second does so with more threads as well; with twice the processes,
+    twice as many, unless it is that of a file."""
+    now = figures(overload(), SMALL)
+    lock = LockFigures("worker", 0.06, 0.7, 0.7, 30.0, 30.0, 30.0)
+    assert more_threads(replace(now, lock=lock), 4).most == 30.0
+    step = more_processes(replace(now, lock=lock))
+    assert step.most == 30.0 * step.processes / 2 < (more_processes(now).most or 0.0)
+    assert more_processes(replace(now, lock=replace(lock, scope="file"))).most == 30.0
 
 
 def test_an_overload_is_sized_by_what_was_there() -> None:

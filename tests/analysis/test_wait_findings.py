@@ -16,11 +16,12 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import find_proven_step
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.reading import describe_server
-from uwsgi_headroom.record import Destination, SharedConnection, State, Waits
+from uwsgi_headroom.record import Destination, Holder, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {
@@ -402,3 +403,98 @@ def test_a_pool_is_a_limit(connected: float, room: float) -> None:
     figures = compute_figures(window_, describe_server(replace(reading, host=host)))
     assert figures.headroom.by_limit["lock"] == pytest.approx(room)
     assert figures.headroom.first == "lock"
+
+
+def with_waits(waits: Window, now: Waits, ages: Mapping[int, Mapping[int, float]] | None = None) -> list[Finding]:
+    """The findings of a 2x8 whose last sample is this one. ages: of the requests in service, by worker and thread."""
+    server = Server(processes=2, threads=8, cpus=8.0)
+    reading = server.read(1000.0)
+    record = describe_server(replace(reading, host=replace(reading.host, waits=now)))
+    assert record
+    workers = tuple(structs.replace(each, ages=(ages or {}).get(each.worker_id, {})) for each in record.workers)
+    return collect_findings(compute_figures(waits, structs.replace(record, workers=workers)))
+
+
+@pytest.mark.parametrize(("threads", "severity"), [(8.0, "info"), (12.0, "warning")])
+def test_threads_that_serve_no_request(threads: float, severity: str) -> None:
+    """If no request holds what others wait for, a thread of the application has to do something for them. That is how
+    some client libraries work, so it is a warning only where it fills threads; no lock is to be held for less time."""
+    first, *_ = with_waits(of_16_threads({"lock": threads, "cpu": 1.0}), Waits(holder="thread"))
+    assert (first.code, first.severity) == ("waits_for_threads", severity)
+    assert "max_workers" in first.change
+    assert "the lock" not in first.change + first.meaning
+    assert first.settings == ()
+
+
+def test_requests_that_wait_for_each_other() -> None:
+    """If those of a worker do not end either, they are in a deadlock, or the thread hangs."""
+    busy = of_16_threads({"lock": 8.0})
+    dead, alive = {1: dict.fromkeys(range(4), 6.0)}, {1: {0: 6.0, 1: 0.1}}
+    first, *_ = with_waits(busy, Waits(holder="thread"), dead)
+    assert (first.code, first.severity) == ("waits_for_threads", "warning")
+    assert "deadlock" in first.meaning
+    assert "In worker 1, each request has been in service for 5.0 s or longer." in first.evidence
+    assert "deadlock" not in with_waits(busy, Waits(holder="thread"), alive)[0].meaning
+
+
+def test_what_if_knows_nothing_of_other_threads() -> None:
+    """How much they do at once, in another setting, is not known; that of a lock that is known is."""
+    record = describe_server(Server(processes=2, threads=8, cpus=8.0).read(1000.0))
+    assert record
+    figures = compute_figures(of_16_threads({"lock": 8.0}), record)
+    with pytest.raises(CannotPredictError, match=r"^Requests wait for a lock, or for threads that serve no request:"):
+        measure_server(figures)
+    lock = LockFigures("worker", 0.02, 0.8, 0.8, 50.0, 50.0, 50.0)
+    assert measure_server(replace(figures, lock=lock)).lock == lock
+
+
+@pytest.mark.parametrize(("holder", "helps"), [("processes", False), ("request", True), (None, True)])
+def test_a_lock_of_all_processes(holder: Holder | None, helps: bool) -> None:
+    """More processes wait for it as well; where each has its own, they help."""
+    first, *_ = with_waits(of_16_threads({"lock": 8.0}), Waits(holder=holder))
+    assert first.code == "application_lock"
+    assert ("more `processes` help" in first.change) == helps
+    assert ("all processes" in first.title) == (not helps)
+
+
+def test_requests_that_call_their_own_server() -> None:
+    """They are no requests that wait for a backend, and a warning once they hold a quarter of the threads."""
+    server = Server(processes=2, threads=8, cpus=8.0, socket="127.0.0.1:8000")
+    record = describe_server(server.read(1000.0))
+    assert record
+    for threads, severity in ((3.0, "info"), (4.0, "warning")):
+        busy = of_16_threads({"backend": threads, "sleep": threads})
+        waited = {Destination("backend", ("127.0.0.1:8000",)): 60 * threads}
+        first, *_ = collect_findings(compute_figures(busy, record, destinations=waited))
+        assert (first.code, first.severity) == ("waits_for_backend", severity)
+        assert first.title == "Requests call the uWSGI that serves them, and wait for it."
+        assert "directly" in first.change
+
+
+@pytest.mark.parametrize(
+    ("cpu", "waits", "code"),
+    [
+        (0.95, {"interpreter_lock": 8.0, "cpu": 0.2}, "interpreter_bound"),
+        (0.4, {"interpreter_lock": 8.0, "cpu": 0.1}, "interpreter_lock_held"),
+    ],
+)
+def test_a_thread_that_serves_no_request_computes(cpu: float, waits: Mapping[State, float], code: str) -> None:
+    """The workers use CPU, and their request threads hardly any: another process would have such a thread, too. If the
+    request threads use it, nothing else does."""
+    finding = findings(of_16_threads(waits, cpu=cpu, lock=4.0))[code]
+    assert "Threads that serve no request use" in finding.evidence
+    assert "mule" in finding.change
+    assert finding.settings == ()
+    assert finding.serves is None
+    own = findings(of_16_threads({**waits, "cpu": 2 * cpu}, cpu=cpu, lock=4.0))[code]
+    assert "serve no request" not in own.evidence + own.change
+
+
+def test_requests_of_which_some_never_have_their_turn() -> None:
+    """Those that are completed had to try only once, and the mean of them says nothing of the others, which are in
+    service for long."""
+    busy = of_16_threads({"sleep": 14.0})
+    ages = {1: {0: 9.0, 1: 0.1}}
+    assert with_waits(busy, Waits(nap=0.1), ages)[0].code == "sleeps_again"
+    assert with_waits(busy, Waits(nap=float("inf")), ages)[0].code != "sleeps_again"
+    assert with_waits(busy, Waits(nap=0.1))[0].code != "sleeps_again"

@@ -147,10 +147,27 @@ COMPLAINTS = (
         "A lock of a file, of a module, of the interpreter",
         (
             "one file lock for all processes",
+            "a lock that all processes share",
             "2x8, a lock of the application",
             "2x8, an extension sleeps with the interpreter lock",
             "1x8 on the CPU",
         ),
+        needs=WAITS,
+    ),
+    Complaint(
+        "Requests wait for threads of their own application: an executor, the event loop of a client library",
+        ("an executor of two threads",),
+        needs=WAITS,
+    ),
+    Complaint("Nothing goes on, without an error: a deadlock", ("two locks, taken in both orders",), needs=WAITS),
+    Complaint(
+        "The application calls itself over HTTP, and hangs under load",
+        ("requests that call their own server",),
+        needs=WAITS,
+    ),
+    Complaint(
+        "A thread in the background makes every request slow",
+        ("a thread of the application computes",),
         needs=WAITS,
     ),
     Complaint(

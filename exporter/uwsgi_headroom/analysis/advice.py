@@ -15,10 +15,12 @@ from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, describe_demand
 from uwsgi_headroom.analysis.destinations import (
+    CALLS_ITSELF,
     UNKNOWN,
     DestinationFigures,
     advise,
     describe,
+    find_own,
     list_hanging,
     list_main,
     see_backends,
@@ -29,12 +31,16 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     LOCKED,
+    WAIT_FOR_THREADS,
     are_children_busy,
     are_waits_known,
+    find_cpu_of_own_threads,
+    find_holder,
     is_lock_bound,
     lacks_cpu,
     list_loads,
     mean_load,
+    tries_again,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.sizing import (
@@ -147,6 +153,7 @@ def find_proven_step(figures: Figures) -> Explanation | None:
         _why_requests_do_not_end,
         _why_threads_would_not_help,
         _why_backends_hang,
+        _find_own_threads,
         _find_scarce_cpus,
         _find_busy_interpreters,
     )
@@ -282,12 +289,14 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             "slow clients hold the threads",
             "Let the web server in front buffer requests and responses. Slow clients would also hold more threads.",
         )
-    if figures.waits and figures.waits.tries_again:
+    if tries_again(figures):
         return Explanation(
             "requests sleep and try again",
             "Find out what the requests try again and again: more threads would only try more often.",
         )
     if is_lock_bound(figures):
+        if find_holder(figures) == "thread":
+            return Explanation(WAIT_FOR_THREADS, "Find out what these threads do: more `threads` would wait as well.")
         return Explanation(
             "the threads wait for a lock of the application",
             "Find out which lock of the application the threads wait for: more threads would also wait for this lock.",
@@ -337,11 +346,37 @@ def _say_most(figures: Figures, saturation: Saturation) -> str:
 
 
 def _why_backends_hang(figures: Figures) -> Explanation | None:
-    """What to do if a backend does not answer, or name servers are slow."""
+    """What to do if a backend does not answer, if name servers are slow, or if the backend is this server itself."""
+    own = find_own(figures.waits.destinations) if figures.waits else None
+    if own:
+        return Explanation(CALLS_ITSELF, advise([own]))
     hanging = list_hanging(figures.waits.destinations, figures.available or 0) if figures.waits else []
     if not figures.waits or sum(each.threads for each in hanging) < MOSTLY * figures.waits.total:
         return None
     return Explanation(f"the {name_slots(figures.server)} wait for {describe(hanging)}", advise(hanging))
+
+
+OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CPU time"
+"""The cause of interpreters that are busy without requests, as a clause."""
+
+
+def find_computing_thread(figures: Figures) -> str:
+    """The advice about threads that serve no request, and compute."""
+    pid = next((worker.pid for worker in figures.server.workers if worker.pid), None)
+    return (
+        f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
+        "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
+        "(`OMP_NUM_THREADS`). More `processes` would start such threads as well."
+    )
+
+
+def _find_own_threads(figures: Figures) -> Explanation | None:
+    """What to do if the interpreters or CPUs are busy with threads that serve no request."""
+    cpus, used = figures.server.cpus, sum(list_loads(figures))
+    is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
+    if not is_busy or not find_cpu_of_own_threads(figures):
+        return None
+    return Explanation(OWN_THREADS_COMPUTE, find_computing_thread(figures))
 
 
 def _find_scarce_cpus(figures: Figures) -> Explanation | None:
@@ -513,6 +548,18 @@ def _what_they_wait_for(figures: Figures) -> str:
             f"Threads wait for a lock of the application {percent(waits.share('lock'))} of their time, and more "
             "threads would also wait for it."
         )
+    if waits and waits.share("sleep") >= MOSTLY:
+        return (
+            f"{percent(waits.share('sleep'))} of their time they sleep. Under a rate limit, which lets requests sleep "
+            "until it is their turn, more threads only sleep as well."
+        )
+    if waits and waits.share("child") >= MOSTLY:
+        return (
+            f"{percent(waits.share('child'))} of their time they wait for programs that they start: more of these run "
+            "at once, each with memory and CPU of its own."
+        )
+    if waits and waits.share("disk") >= LOCKED:
+        return f"{percent(waits.share('disk'))} of their time they wait for a disk: more help only if it can take more."
     if waits is None or waits.share("backend") < MOSTLY:
         return "If all requests wait for the same backend, such as a database, make this backend faster first."
     own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]

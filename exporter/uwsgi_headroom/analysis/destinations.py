@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -68,6 +68,9 @@ are not made yet. A connection over a long line takes one round trip, and the re
 
 UNKNOWN = "backends"
 
+ITSELF = "this uWSGI itself"
+"""The name of a socket of the server whose threads wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class DestinationFigures:
@@ -121,13 +124,15 @@ def divide(
     addresses: Mapping[str, str],
     threads: Mapping[State, float],
     per_request: Mapping[State, float] | None,
+    own: Collection[str] = (),
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
     unit, such as thread seconds; empty if only the named ones are known. named: mean threads of those that are
     configured; addresses: the address of each. threads, per_request: mean threads, and seconds of a request, by
-    state."""
-    seconds = _by_name(destinations, addresses) or _only_named(named, addresses, threads.get("backend", 0.0))
-    connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, addresses)
+    state. own: the names of the server's own sockets."""
+    names = {address: name for name, address in addresses.items()} | _name_own(own)
+    seconds = _by_name(destinations, names) or _only_named(named, addresses, threads.get("backend", 0.0))
+    connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)
     sums: dict[str, float] = defaultdict(float)
     for key, part in seconds.items():
         sums[key.state] += part
@@ -152,10 +157,22 @@ def divide(
     return tuple(sorted(found, key=lambda each: (-each.threads, each.label)))
 
 
-def _by_name(destinations: Mapping[Destination, float], configured: Mapping[str, str]) -> dict[_Key, float]:
-    """The parts of destinations by their name and address. A name for any host has the address, if there is only
-    one."""
-    names = {address: name for name, address in configured.items()}
+_ANY_HOST = ("", "*", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not bound to
+
+
+def _name_own(sockets: Iterable[str]) -> dict[str, str]:
+    """The name of the server's own sockets, by the addresses at which its workers reach them."""
+    found = {}
+    for socket in sockets:
+        host, colon, port = socket.rpartition(":")
+        hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
+        found.update({f"{each}{colon}{port}": ITSELF for each in hosts})
+    return found
+
+
+def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, float]:
+    """The parts of destinations by their name and address. names: those that are configured, by address. A name for any
+    host has the address, if there is only one."""
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
     rows = []
     for (state, addresses, _), part in destinations.items():
@@ -207,6 +224,15 @@ MAIN = 0.3
 """The share of the time outside of the server from which on a destination is named in a title."""
 
 
+CALLS_ITSELF = "requests call the uWSGI that serves them"
+"""The cause of waits for the server's own sockets, as a clause."""
+
+
+def find_own(destinations: Sequence[DestinationFigures]) -> DestinationFigures | None:
+    """The server itself, if its threads wait for it for a large part of their time."""
+    return next((each for each in destinations if each.name == ITSELF and each.share >= MAIN), None)
+
+
 def join_labels(destinations: Sequence[DestinationFigures]) -> str:
     """The labels as part of a sentence: `A`, `A and B`, `A, B and C`; `backends` if none is known."""
     labels = list(dict.fromkeys(each.label for each in destinations))
@@ -251,6 +277,11 @@ def describe(destinations: Sequence[DestinationFigures]) -> str:
 
 def advise(destinations: Sequence[DestinationFigures]) -> str:
     """What to do about them: the first one decides, those that do not answer before others."""
+    if any(each.name == ITSELF for each in destinations):
+        return (
+            "Call the code of these requests directly, or serve them by another uWSGI. More `threads` only make it "
+            "rarer that all of them wait for one."
+        )
     silent = [each for each in destinations if each.is_silent]
     if silent:
         return (

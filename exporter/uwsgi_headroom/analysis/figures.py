@@ -102,7 +102,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
     demand = compute_demand(window, server, flow, ceiling)
-    waits = compute_waits(window, flow, _stuck_threads(server, stuck_seconds, seconds), destinations, server.waits)
+    stuck = _stuck_threads(server, stuck_seconds, seconds)
+    waits = compute_waits(window, flow, stuck, destinations, server.waits, server.queues)
     lock = _compute_lock(window, server, waits)
     usable_cpus = cpus.count if cpus else None
     headroom = compute_headroom(

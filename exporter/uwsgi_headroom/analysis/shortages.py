@@ -5,6 +5,7 @@ from __future__ import annotations
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.record import Holder
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -51,6 +52,20 @@ def are_children_busy(figures: Figures) -> bool:
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
 
 
+OWN_THREADS = 0.2
+"""Fewer CPUs than this are not worth a word, whichever threads use them."""
+
+
+def find_cpu_of_own_threads(figures: Figures) -> float:
+    """The CPUs that threads use which serve no request, if that is most of what the workers use: the rest beside what
+    the request threads were seen to use. 0 if it is less, or not known."""
+    if figures.waits is None or not are_waits_known(figures):
+        return 0.0
+    used = sum(list_loads(figures))
+    rest = used - figures.waits.threads.get("cpu", 0.0)
+    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
+
+
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
     """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
     idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
@@ -65,7 +80,9 @@ def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) 
     starved = share >= SOME_WAIT and (is_full or is_throttled)
     if starved and (mean_load(figures) or 0.0) < INTERPRETERS_FULL:
         is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
-        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + waits.share("cpu")))
+        # Threads that serve no request hold the lock as well.
+        running = max(waits.share("cpu"), sum(list_loads(figures)) / waits.total)
+        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + running))
     return share >= part
 
 
@@ -82,6 +99,31 @@ INTERPRETERS_FULL = 0.75
 def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     """Whether hardly any of these CPUs is idle. idle: their mean number."""
     return idle <= (1 - CPU_FULL) * cpus
+
+
+WAIT_FOR_THREADS = "the threads wait for other threads of their worker, which serve no request"
+"""The cause of waits for which no request is responsible, as a clause."""
+
+
+def find_holder(figures: Figures) -> Holder | None:
+    """Who holds what most threads in `lock` wait for; None if that is not known."""
+    return figures.server.waits.holder if figures.server.waits else None
+
+
+NAPS = 4.0
+"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
+preempted, counts as a nap too."""
+
+
+def tries_again(figures: Figures) -> bool:
+    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now, if
+    some of them never have their turn."""
+    waits = figures.waits
+    if waits is None or waits.nap is None or waits.share("sleep") < MOSTLY:
+        return False
+    ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
+    age = waits.share("sleep") * sum(ages) / len(ages) if ages else 0.0
+    return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 
 
 def is_lock_bound(figures: Figures) -> bool:

@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.analysis.what_if.demands import own_waiting
 from uwsgi_headroom.analysis.what_if.setting import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
 from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.record import State
 
 RESERVE = 0.75
 """The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
@@ -186,11 +187,19 @@ def more_processes(figures: Figures) -> Step:
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
-    """What a setting serves at least; None where requests wait for a lock of the application, which the model does not
-    know."""
-    if figures.waits and figures.waits.share("lock") >= LOCKED:
+    """What a setting serves at least; None where requests wait for a lock of the application, a disk, programs that
+    they start, or something unknown, of which the model knows nothing. A lock permits no more than it does."""
+    if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
-    return model.promise(processes, threads)
+    promised, lock = model.promise(processes, threads), figures.lock
+    if lock is None or not lock.is_known:
+        return promised
+    more = processes / len(figures.server.workers) if lock.scope == "worker" else 1.0
+    return min(promised, lock.least_limit * more)
+
+
+UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child", "unknown")
+"""What requests wait for of which there may be little: a promise would suppose that it never runs out."""
 
 
 def _serve(model: Model, threads: int, processes: int) -> float:

@@ -7,7 +7,7 @@ time. That is wrong for work that a library does without the lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
@@ -51,12 +51,6 @@ class WaitFigures:
         """The share of the threads' time that goes into waiting for other servers, name servers included."""
         return self.share("backend") + self.share("dns")
 
-    @property
-    def tries_again(self) -> bool:
-        """Whether requests mostly sleep, and do so again and again."""
-        each = (self.per_request or {}).get("sleep", 0.0)
-        return self.share("sleep") >= MOSTLY and self.nap is not None and each >= NAPS * self.nap
-
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
         return self.threads.get(state, 0.0) / self.total if self.total else 0.0
@@ -83,10 +77,11 @@ def compute_waits(
     stuck: float = 0.0,
     destinations: Mapping[Destination, float] | None = None,
     now: Waits | None = None,
+    own: Collection[str] = (),
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
     number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
-    addresses of named backends."""
+    addresses of named backends. own: the names of the server's own sockets."""
     waits = window.waits
     if waits is None:
         return None
@@ -113,7 +108,7 @@ def compute_waits(
         shared=(window.shared_connection_seconds or 0.0) / waits.observed_seconds,
         output=(window.output_blocked_seconds or 0.0) / waits.observed_seconds,
         nap=now.nap if now else None,
-        destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request),
+        destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request, own),
     )
 
 
@@ -153,10 +148,6 @@ def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
         return flow.response_time / moving
     return 1 / flow.throughput
 
-
-NAPS = 4.0
-"""From so many naps of a mean request on, it tries something again. That a thread wakes up at the end of a sleep, or is
-preempted, counts as a nap too."""
 
 MOSTLY = 0.5
 """The share of the threads' time from which on one state is what requests mostly wait for."""

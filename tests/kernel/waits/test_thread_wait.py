@@ -378,6 +378,35 @@ def test_semaphores_of_locks(arguments: tuple[int, ...], semaphore: int | None) 
     assert classified("futex", *arguments).semaphore == semaphore
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "shared"),
+    [
+        ("futex", (HEAP, 0x189, 0), False),
+        ("futex", (HEAP, 0x109, 0), True),  # memory that processes share
+        ("futex", (IMAGE, 0x109, 0), True),  # a file in memory, as of multiprocessing.Lock
+        ("futex", (HEAP, 0x6), True),  # uwsgi.lock()
+        ("futex", (HEAP, 0x86), False),
+        ("flock", (3,), True),
+        ("semtimedop", (7,), True),
+    ],
+)
+def test_locks_of_several_processes(name: str, arguments: tuple[int, ...], shared: bool) -> None:
+    """The kernel needs to know whether other processes may wait at the same place: `FUTEX_PRIVATE_FLAG` says not."""
+    assert (classified(name, *arguments).result, classified(name, *arguments).shared) == ("lock", shared)
+
+
+def test_a_private_lock_in_a_library_is_unknown() -> None:
+    """Nothing says what it is for."""
+    assert classified("futex", IMAGE, 0x189, 0).result == "unknown"
+
+
+def test_an_event_loop_waits_for_its_backend() -> None:
+    """A pair of sockets wakes it up, beside the backend that it waits for; with a second backend it is not known."""
+    assert decide(Wait(None, (0, 1), epoll=5), Known(PAIR, POSTGRES)).address == "10.0.0.5:5432"
+    assert decide(Wait(None, (0, 1, 2), epoll=5), Known(PAIR, POSTGRES, REDIS)).result == "unknown"
+    assert decide(Wait(None, (0,), epoll=5), Known(PAIR)).result == "pipe"
+
+
 def test_locks_of_files() -> None:
     """The kernel knows them by another call."""
     assert (classified("flock", 3).file, classified("futex", HEAP, 0x189, 0).file) == (True, False)

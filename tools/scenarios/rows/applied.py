@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tools.scenarios import actions
-from tools.scenarios.rows import cpu, facts, kernel, queues, refused, waits, workers
+from tools.scenarios.rows import cpu, facts, kernel, own_threads, queues, refused, waits, workers
 from tools.scenarios.rows.workers import RECYCLED
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
 from tools.scenarios.servers import why_no_quota, why_no_somaxconn
@@ -43,7 +43,7 @@ def _row(
     return Scenario(name, server, SICK, loads, seconds=seconds, lead=lead, alone=alone)
 
 
-def _without_lock(scenario: Scenario) -> Scenario:
+def _without_path(scenario: Scenario) -> Scenario:
     return replace(scenario, loads=tuple(replace(load, path="/") for load in scenario.loads))
 
 
@@ -131,7 +131,7 @@ ROWS = (
     ),
     Applied(
         _row("2x8, a lock of the application", Server(2, 8), Load(rate=120, io_ms=20, path="/lock")),
-        _without_lock,
+        _without_path,
         "the application without its lock",
     ),
     Applied(_row("1x8 on the CPU", Server(1, 8), Load(rate=25, cpu_ms=50), lead=5.0, alone=True)),
@@ -234,4 +234,14 @@ ROWS = (
         "`http-socket` instead of `http11-socket`",
     ),
     Applied(_named(cpu.ROWS, "full worker by map-socket"), _without_map, "no `map-socket`"),
+    Applied(
+        _named(own_threads.ROWS, "an executor of two threads"),
+        _options("--env", "EXECUTOR=16"),
+        "an executor of 16 threads",
+    ),
+    Applied(
+        _named(own_threads.ROWS, "requests that call their own server"),
+        _without_path,
+        "the code called directly",
+    ),
 )

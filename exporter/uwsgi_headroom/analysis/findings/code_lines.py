@@ -27,6 +27,7 @@ ABOUT: Mapping[str, tuple[State, ...]] = {
     "connection_shared": ("backend",),
     "application_lock": ("lock",),
     "pool_exhausted": ("lock",),
+    "waits_for_threads": ("lock",),
     "sleeps_again": ("sleep",),
     "slow_clients": ("client",),
     "output_blocked": ("pipe",),

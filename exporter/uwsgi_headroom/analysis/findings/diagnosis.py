@@ -48,6 +48,7 @@ CAUSES = (
     "connection_shared",
     "harakiri",
     "loop_held",
+    "waits_for_threads",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",
@@ -72,6 +73,7 @@ BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 
 FILL_THREADS = (
     "harakiri",
+    "waits_for_threads",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",

@@ -62,6 +62,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             yield _unreachable(shares, hottest, figures)
         elif slow := _slow_worker(figures):
             yield _slow(figures.server, shares, *slow)
+        elif (rest := _slower_rest(figures, hottest)) is not None:
+            yield _fast(shares, hottest, rest)
         elif load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
             yield _harmless(shares, load, cost, figures.server.setup.mapped)
         else:
@@ -222,6 +224,32 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
         "such as a lock or a broken connection.",
         change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "
         f"{slow.worker_id} wait for.",
+    )
+
+
+def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:
+    """The response time of the other workers, in seconds, if they are much slower than the one that takes most
+    requests."""
+    least, requests = MUCH_SLOWER
+    others = [worker for worker in figures.window.workers if worker.worker_id != hottest.worker_id]
+    rest = response_time(others)
+    enough = min(hottest.requests, sum(worker.requests for worker in others)) >= requests
+    if figures.server.setup.mapped or not enough or rest is None or hottest.response_time is None:
+        return None
+    return rest if rest >= least * hottest.response_time else None
+
+
+def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
+    return Finding(
+        code="uneven",
+        severity="info",
+        title=f"Worker {fast.worker_id} takes more requests than the others, and answers much faster.",
+        evidence=f"{duration(fast.response_time or 0.0)}, against {duration(rest)} in the others. {shares}.",
+        meaning="A worker that answers at once is free for the next request at once. One that fails each request, as "
+        "after it has lost its connection to a database, takes most of them. Or it served other requests than the "
+        "rest. uWSGI does not count the status of its answers, so which of these it is is not known here.",
+        change=f"See in the access log of the web server whether some requests fail, and in uWSGI's log what worker "
+        f"{fast.worker_id} writes. If they do, restart that worker: `kill -HUP` its PID.",
     )
 
 

@@ -64,6 +64,7 @@ RUNBOOKS = {
     "application_lock": "UwsgiLockBound",
     "backend_saturated": "UwsgiConcurrencyNearCapacity",
     "pool_exhausted": "UwsgiLockBound",
+    "waits_for_threads": "UwsgiLockBound",
     "sleeps_again": "UwsgiConcurrencyNearCapacity",
     "waits_for_backend": "UwsgiConcurrencyNearCapacity",
     "waits_not_known": "UwsgiConcurrencyNearCapacity",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.advice import GET_CPU, LESS_CHILDREN, Advice, advise_capacity
+from uwsgi_headroom.analysis.advice import (
+    GET_CPU,
+    LESS_CHILDREN,
+    OWN_THREADS_COMPUTE,
+    Advice,
+    advise_capacity,
+    find_computing_thread,
+)
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
@@ -16,8 +23,10 @@ from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     are_children_busy,
     are_waits_known,
+    find_cpu_of_own_threads,
     is_hardly_any_idle,
     lacks_cpu,
+    list_loads,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
@@ -52,14 +61,31 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         code="interpreter_bound",
         severity="critical" if everywhere and waits else "warning",
         title=f"{saturated} saturated.",
-        clause=f"{saturated[0].lower()}{saturated[1:]} saturated" if everywhere else "",
+        clause=""
+        if not everywhere
+        else OWN_THREADS_COMPUTE
+        if find_cpu_of_own_threads(figures)
+        else f"{saturated[0].lower()}{saturated[1:]} saturated",
         evidence=f"{which}{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
         f"up to {mean_count(most)} requests at once in such a worker; "
-        f"{_lock_clause(full)}{waiting_clause(figures.flow)}.",
+        f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
     )
+
+
+def describe_own_threads(figures: Figures) -> str:
+    """How much CPU threads use that serve no request, as a sentence; empty if that is not most of it."""
+    rest = find_cpu_of_own_threads(figures)
+    if not rest:
+        return ""
+    return f" Threads that serve no request use {rest:.2f} of the {sum(list_loads(figures)):.2f} CPUs of the workers."
+
+
+def _see_own_threads(figures: Figures) -> str:
+    """What to do about threads that serve no request beside other programs, as more sentences; empty without any."""
+    return f" {find_computing_thread(figures)}" if find_cpu_of_own_threads(figures) else ""
 
 
 _MORE_PROCESSES = "Use more `processes` and fewer `threads`, if CPUs are free."
@@ -223,18 +249,23 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else "The workers and other programs use all the CPU there is.",
         evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(workers, 'worker')}{idle}, "
         f"{mean_count(in_service)} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
-        + ("" if alone else describe_busy(figures)),
+        + ("" if alone else describe_busy(figures))
+        + describe_own_threads(figures),
         meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
+        else find_computing_thread(figures)
+        if alone and find_cpu_of_own_threads(figures)
         else limit[cpus.limited_by]
         if alone
         else f"Find out what the {name_role(role)} of this uWSGI {'computes' if role.processes == 1 else 'compute'}, "
         "and move this work to another host, or add CPUs."
         if role
-        else "Move the other programs to another host, or add CPUs.",
+        else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
         clause="the programs that requests start use all the CPU there is"
         if by_children
+        else OWN_THREADS_COMPUTE
+        if alone and find_cpu_of_own_threads(figures)
         else "the workers use all the CPU that they can get"
         if alone
         else f"no CPU is idle beside uWSGI's own {name_role(role)}"

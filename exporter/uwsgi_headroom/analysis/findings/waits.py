@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.advice import (
     LEAST_BACKEND,
+    OWN_THREADS_COMPUTE,
     explain_saturation,
     fills_threads,
+    find_computing_thread,
     lacks_evidence,
     name_saturated,
     raise_processes,
@@ -15,17 +17,35 @@ from uwsgi_headroom.analysis.advice import (
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.destinations import DestinationFigures, advise, describe, list_hanging, list_main
+from uwsgi_headroom.analysis.destinations import (
+    CALLS_ITSELF,
+    DestinationFigures,
+    advise,
+    describe,
+    find_own,
+    list_hanging,
+    list_main,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
+from uwsgi_headroom.analysis.findings.load import describe_own_threads
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.shortages import CPU_WAIT, LOCKED, is_lock_bound, waits_for_cpu
+from uwsgi_headroom.analysis.shortages import (
+    CPU_WAIT,
+    LOCKED,
+    WAIT_FOR_THREADS,
+    find_cpu_of_own_threads,
+    find_holder,
+    is_lock_bound,
+    tries_again,
+    waits_for_cpu,
+)
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, rate
+from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -35,6 +55,10 @@ SLOW_CLIENTS = (0.1, 0.25)
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
+
+OWN_USED = 0.25
+"""The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
+these requests, and random arrivals soon take the rest."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are no finding in any state."""
@@ -165,25 +189,86 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if pools:
         yield _pool(figures, waits, max(pools.values()))
         return
+    if find_holder(figures) == "thread":
+        yield _own_threads(figures, waits)
+        return
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
-    is_cause = is_lock_bound(figures)
+    is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
         title="Threads of all processes wait for the lock of one file."
         if is_file
+        else "Threads of all processes wait for one lock of the application."
+        if of_all
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
-        meaning="Requests wait for each other: only one at a time can run the code that holds the lock.",
+        meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
+        "fixed number."
+        if of_all
+        else "Requests wait for each other: only one at a time can run the code that holds the lock."
+        if figures.lock is not None
+        else "Requests wait for each other, as for a lock, or for what a thread has to finish for them.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for the lock of one file"
         if is_file
+        else "the threads of all processes wait for one lock of the application"
+        if of_all
         else "the threads wait for a lock of the application",
         change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the thread that holds "
         "the lock does. If the problem began with a deploy, roll the deploy back. Then hold the lock for less time. "
-        f"{_who_waits(figures.lock)}",
+        f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
+    )
+
+
+ENDLESS = (5.0, 10.0)
+"""A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
+mean response time."""
+
+
+def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
+    """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
+    threads = waits.threads.get("lock", 0.0)
+    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
+    is_full = busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
+    seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
+    standing = [
+        worker.worker_id
+        for worker in figures.server.workers
+        if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
+    ]
+    evidence = (
+        f"{mean_count(threads)} threads wait as for a lock, {percent(waits.share('lock'))} of the threads' time"
+        f"{_each(waits, 'lock')}, while no other request of their worker is at work: none holds what they wait for."
+    )
+    if standing:
+        which = numbered("worker", standing)
+        return Finding(
+            code="waits_for_threads",
+            severity="warning",
+            title="Requests wait for other threads or for each other, and do not end.",
+            evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
+            meaning="Two requests that each hold a lock which the other one waits for never end (a deadlock). A thread "
+            "of the application that hangs has the same effect. More threads would hang as well. Requests that wait "
+            "for news, as long polls do, end later.",
+            clause="requests wait for other threads or for each other, and do not end",
+            change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. If they "
+            "wait for each other, reload uWSGI; then take locks in the same order everywhere, and give each wait a "
+            "timeout.",
+        )
+    return Finding(
+        code="waits_for_threads",
+        severity="warning" if is_full else "info",
+        title="Requests wait for other threads of their worker, which serve no request.",
+        evidence=evidence,
+        meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
+        "event loop of a client library, as of gRPC or Cassandra, the consumer of a queue. What that thread does is "
+        "not known here.",
+        clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
+        change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make that faster, or let "
+        "more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
     )
 
 
@@ -208,7 +293,7 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Requests that sleep, look whether they can go on, and sleep again."""
-    if not waits.tries_again or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
+    if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
         return
     yield Finding(
         code="sleeps_again",
@@ -242,12 +327,12 @@ def _describe_lock(lock: LockFigures | None) -> str:
     return f" Threads hold the lock for {percent(lock.hottest)} of the time{where}. The lock permits {most} at most."
 
 
-def _who_waits(lock: LockFigures | None) -> str:
+def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
     """What more threads and processes would do, as a sentence."""
+    if of_all:
+        return "All processes use this lock: more threads or processes would wait for it as well."
     if lock is None:
         return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
-    if lock.scope == "file":
-        return "All processes use the lock of this one file: more threads or processes would also wait for this lock."
     return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
 
 
@@ -260,6 +345,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
     if ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT):
         return  # the holders wait for a CPU: others report that
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
+    by_own = bool(find_cpu_of_own_threads(figures))
     more = raise_processes(figures, is_modelled=False)
     yield Finding(
         code="interpreter_lock_held",
@@ -268,16 +354,22 @@ def _held(figures: Figures) -> Iterator[Finding]:
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, this wait is "
         f"{percent(figures.waits.share('interpreter_lock'))} of the threads' time"
-        f"{_each(figures.waits, 'interpreter_lock')}.",
-        meaning="The thread that holds the interpreter lock itself waits for something. The usual cause is an "
+        f"{_each(figures.waits, 'interpreter_lock')}."
+        f"{describe_own_threads(figures)}",
+        meaning="A thread that computes keeps the lock for 5 ms after another thread has asked for it. A request waits "
+        "as long each time that it needs the lock again."
+        if by_own
+        else "The thread that holds the interpreter lock itself waits for something. The usual cause is an "
         "extension module that does not release the lock.",
-        clause="a call that does not compute holds the interpreter lock"
+        clause=(OWN_THREADS_COMPUTE if by_own else "a call that does not compute holds the interpreter lock")
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
-        change=f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
+        change=find_computing_thread(figures)
+        if by_own
+        else f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
         "it is a call of an extension module. Until you have solved this, more processes help, because each process "
         f"has its own interpreter lock. {more.change}.",
-        settings=more.settings,
+        settings=() if by_own else more.settings,
     )
 
 
@@ -292,6 +384,10 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     are_most = waits.outside >= MOSTLY and is_used
     hanging = list_hanging(waits.destinations, available)
+    own = find_own(waits.destinations)
+    if own:
+        yield _calls_itself(figures, waits, own)
+        return
     if not hanging and waits.share("backend") >= MOSTLY:
         saturated = _saturated(figures, waits, is_used=is_used)
         if saturated:
@@ -311,6 +407,22 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         + ("" if hanging else " A slow backend and a full backend look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
+    )
+
+
+def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures) -> Finding:
+    """Requests that make requests to the server which serves them."""
+    available, slots = figures.threads or 0, name_slots(figures.server)
+    is_full = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
+    return Finding(
+        code="waits_for_backend",
+        severity="warning" if is_full else "info",
+        title="Requests call the uWSGI that serves them, and wait for it.",
+        evidence=f"{_by_destination(waits, available, slots)}.",
+        meaning="Such a request takes two threads. When all threads wait for requests that find no thread, none goes "
+        "on before a timeout.",
+        clause=CALLS_ITSELF,
+        change=advise([own]),
     )
 
 

@@ -9,10 +9,12 @@ from math import isfinite
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import Demand
+from uwsgi_headroom.analysis.destinations import find_own
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
+from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
 from uwsgi_headroom.analysis.what_if.setting import Setting
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
@@ -131,6 +133,8 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         raise CannotPredictError(
             f"{_which(figures.saturation)} is saturated: in any other setting, requests would wait in it as well."
         )
+    if unknown := _find_unknown(figures):
+        raise CannotPredictError(f"{unknown}: how many of them could go on at once in another setting is not known.")
     workers = figures.window.workers
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds
@@ -154,6 +158,20 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         mapped=bool(setup.mapped),
         shares=find_uneven_shares(figures.balance),
     )
+
+
+def _find_unknown(figures: Figures) -> str:
+    """What requests wait for of which the model knows nothing; empty if it knows enough."""
+    waits = figures.waits
+    if waits is None:
+        return ""
+    if find_own(waits.destinations):
+        return "Requests call the uWSGI that serves them"
+    if tries_again(figures):
+        return "Requests sleep and try again"
+    if waits.share("lock") >= LOCKED and not (figures.lock and figures.lock.is_known):
+        return "Requests wait for a lock, or for threads that serve no request"
+    return ""
 
 
 def _which(saturation: Saturation) -> str:

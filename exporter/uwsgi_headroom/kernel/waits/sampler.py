@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -19,6 +19,7 @@ from typing import Literal
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.waits.file_locks import FileLocks
+from uwsgi_headroom.kernel.waits.holders import Holders
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.naps import Naps
 from uwsgi_headroom.kernel.waits.peers import Peers
@@ -108,6 +109,7 @@ class WaitSampler:
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))
         self._pools = Pools()
+        self._holders = Holders()
         self._naps = Naps()
         self._loops = Loops()
         self._shared: Collection[int] = ()
@@ -437,7 +439,8 @@ class WaitSampler:
             shared=places["shared"],
             output=places["output"],
             output_name=self._output,
-            pools=self._find_pools(decided) if weight == 1 else self._pools.sizes(),
+            pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
+            holder=self._holders.find(),
             nap=self._naps.length,
             destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
@@ -452,7 +455,7 @@ class WaitSampler:
             places["output"] += count
             self._output = wait.output
 
-    def _find_pools(self, decided: list[tuple[Seen, float, Decision]]) -> dict[int, int]:
+    def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
         locked = {each.by.worker.worker_id for each, _, what in decided if what.result == "lock"}
         if locked:
@@ -461,7 +464,23 @@ class WaitSampler:
                 if what.result in WORKING:
                     working[each.by.worker.worker_id].add(each.thread)
             self._pools.note(working, locked)
+            self._note_holders(decided, snapshot)
         return self._pools.sizes()
+
+    def _note_holders(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> None:
+        """Count the waits of this sample of all threads by who can hold what they wait for."""
+        waiting = Counter[int]()
+        at_work: set[int] = set()
+        shared = 0
+        for each, _, what in decided:
+            if what.result == "idle" or self._threads.is_idle(each.wait, snapshot):
+                continue
+            if what.result == "lock" and not each.wait.shared:
+                waiting[each.by.worker.worker_id] += 1
+            else:
+                at_work.add(each.by.worker.worker_id)
+                shared += what.result == "lock"
+        self._holders.note(waiting, at_work, shared)
 
     def _leave_out_idle(self, seen: list[Seen]) -> list[Seen]:
         """Those that are not idle for certain: most threads are, most of the time."""

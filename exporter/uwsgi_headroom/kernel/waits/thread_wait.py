@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
-from uwsgi_headroom.kernel.waits.memory import MemoryMap
+from uwsgi_headroom.kernel.waits.memory import MemoryMap, Region
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
 from uwsgi_headroom.record import Output, State
@@ -47,7 +47,7 @@ GAP_POLL = "a thread that polls hides for what: allow the exporter to read what 
 GAP_MANY = "a thread polls more descriptors than are read"
 GAP_SOCKET = "the other end of a socket is not known yet"
 GAP_MIXED = "a thread waits for several servers at once, or for a socket without a server"
-GAP_LOCK = "it is not known to whom a lock belongs: the program has no CPython, or a file of it was replaced"
+GAP_LOCK = "it is not known to whom a lock belongs, as where a file of the program was replaced"
 GAP_THREADS = "it is not known yet which threads serve requests and which are the application's own"
 GAP_RESTART = "a thread was stopped and continued, and still waits for what it did before"
 GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
@@ -62,8 +62,8 @@ class Wait:
     sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
     for `decide_polled`.
     semaphore: the address of a lock of the application that is a semaphore of the C library. file: whether it waits for
-    a file's lock. joins: the id of the thread, in the process's own namespace, for whose end it waits if that is a
-    thread of this process."""
+    a file's lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's
+    own namespace, for whose end it waits if that is a thread of this process."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -75,6 +75,7 @@ class Wait:
     polled: tuple[int, int] | None = None
     semaphore: int | None = None
     file: bool = False
+    shared: bool = False
     joins: int | None = None
     output: Output | None = None
 
@@ -146,6 +147,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         gap=GAP_RESTART if kind == "restart" else None,
         lock=("semaphore", first) if kind == "semaphore" else None,
         file=kind == "lock",
+        shared=kind in ("lock", "semaphore"),
     )
 
 
@@ -178,28 +180,35 @@ _RESULTS: Mapping[Kind, Result] = {
 known set of uWSGI. uWSGI itself never blocks in accept(2), only in epoll_wait(2)."""
 
 
+_OF_REGIONS: Mapping[Region, Wait] = {"python": Wait("interpreter_lock"), "uwsgi": IDLE}
+
+
 def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     address, operation, expected = arguments[:3]
     command = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
+    is_shared = not operation & FUTEX_PRIVATE_FLAG
     if command in _FUTEX_LOCKS:
-        return Wait("lock", lock=("futex", address))
+        return Wait("lock", lock=("futex", address), shared=is_shared)
     if command not in _FUTEX_WAITS:
         return Wait("other")
     region = memory.region(address)
-    if region == "python":
-        return Wait("interpreter_lock")
-    if region == "uwsgi":
-        return IDLE
+    if region in _OF_REGIONS:
+        return _OF_REGIONS[region]
     if region == "heap" and memory.has_python:
         is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
         # CPython 3.14 lets each thread wait on its own stack: that says nothing of the lock.
         is_own = 0 <= address - arguments[6] < _FRAMES
         # pthread_join(3) waits until the kernel clears the thread's id, with a futex that is not private; locks of a
         # process are private, and the words of those that are not hold 2 at most.
-        is_join = not operation & FUTEX_PRIVATE_FLAG and expected > _MOST_OF_A_LOCK
+        is_join = is_shared and expected > _MOST_OF_A_LOCK
         return Wait(
-            "lock", semaphore=address if is_semaphore and not is_own else None, joins=expected if is_join else None
+            "lock",
+            semaphore=address if is_semaphore and not is_own else None,
+            shared=is_shared,
+            joins=expected if is_join else None,
         )
+    if region == "image" and is_shared and memory.has_python:  # in a file that processes map, as multiprocessing.Lock
+        return Wait("lock", lock=("futex", address), shared=True)
     return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
 
 
@@ -287,6 +296,8 @@ def decide(wait: Wait, peers: Peers) -> Decision:
     if wait.gap is None:
         if any(peer.kind == "listening" for peer in ends):  # uWSGI's own epoll set
             return Decision("idle")
+        if wait.epoll is not None:  # an event loop wakes itself up by a pair of sockets, beside those that it waits for
+            ends = {peer for peer in ends if peer.kind != "pair"} or ends
     else:  # any socket of the process: those of clients, of uWSGI itself, of logs and the like do not count
         ends = {peer for peer in ends if peer.kind in ("backend", "dns")}
     places = {(peer.kind, peer.address) for peer in ends}

@@ -1,0 +1,103 @@
+"""Requests that wait for threads which serve none, for all processes, for each other, or for their own server.
+
+They need the right to see waits, as the rows in `waits` do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.scenarios.rows.kernel import NO_MORE
+from tools.scenarios.scenario import Expected, Load, Scenario, Server
+
+APP = Path(__file__).parents[1] / "threads_app.py"
+
+ROWS = (
+    Scenario(
+        "an executor of two threads",
+        Server(2, 8, app=APP),
+        Expected(
+            "critical",
+            ("waits_for_threads",),
+            words=("serve no request", "max_workers"),
+            not_words=(*NO_MORE, "hold the lock"),
+        ),
+        (Load(rate=60, io_ms=100, path="/executor", most=100, vary=(1.0, 1.2)),),
+        lead=4.0,
+        fixed=True,
+        why="Each request waits until one of two threads of its worker has slept 100 ms for it: no request holds what "
+        "the others wait for.",
+    ),
+    Scenario(
+        "an executor with room",
+        Server(2, 8, ("--env", "EXECUTOR=8"), app=APP),
+        Expected("ok"),
+        (Load(clients=5, io_ms=100, path="/executor", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Requests wait for threads of an executor, as those of many client libraries do, and none waits in vain.",
+    ),
+    Scenario(
+        "a lock that all processes share",
+        Server(4, 2, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("all processes", "more threads or processes would wait"),
+            not_words=(*NO_MORE, "processes` help"),
+        ),
+        (Load(clients=8, io_ms=30, path="/processes", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="A lock of multiprocessing, made before the fork: one request at a time in all four processes together.",
+    ),
+    Scenario(
+        "two locks, taken in both orders",
+        Server(2, 4, app=APP),
+        Expected(
+            "critical",
+            ("waits_for_threads",),
+            words=("deadlock", "or for each other, and do not end"),
+            not_words=NO_MORE,
+        ),
+        (Load(rate=20, io_ms=50, path="/deadlock", most=40, vary=(1.0, 1.0)),),
+        seconds=16.0,
+        lead=4.0,
+        fixed=True,
+        why="Within a second or two, two requests of each worker wait for each other, and all others for them.",
+    ),
+    Scenario(
+        "requests that call their own server",
+        Server(4, 2, ("--http-socket", "{tcp}", "--env", "SELF={tcp}"), app=APP),
+        Expected(
+            "critical", ("waits_for_backend",), words=("call the uwsgi that serves them", "directly"), not_words=NO_MORE
+        ),
+        (Load(rate=30, io_ms=200, path="/itself", socket="tcp", most=60, vary=(1.0, 1.0)),),
+        fixed=True,
+        why="All eight threads wait for requests that find no thread, until their timeout of five seconds.",
+    ),
+    Scenario(
+        "a thread of the application computes",
+        Server(1, 4, app=APP),
+        Expected(
+            "warning",
+            ("interpreter_bound", "interpreter_lock_held"),
+            words=("threads that serve no request", "mule"),
+            not_words=NO_MORE,
+        ),
+        (Load(rate=20, io_ms=10, path="/computes"),),
+        alone=True,
+        fixed=True,
+        why="The interpreter is saturated by a thread in the background; requests wait for its lock, again and again. "
+        "Another process would start such a thread as well.",
+    ),
+    Scenario(
+        "an event loop in each request",
+        Server(2, 4, app=APP, backend=64),
+        Expected(
+            "critical", ("waits_for_backend",), words=("wait for 127.0.0.1:",), not_words=("py-spy", "is not known")
+        ),
+        (Load(clients=16, io_ms=200, path="/event_loop", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="`asyncio.run()` makes a loop with a pair of sockets that wakes it up; what the request waits for is the "
+        "backend.",
+    ),
+)

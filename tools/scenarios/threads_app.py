@@ -1,0 +1,89 @@
+"""The application of the scenarios in `rows.own_threads`: requests wait for threads that serve none, or for themselves.
+
+`/executor?io_ms=` waits in an executor of EXECUTOR threads, two by default, `/processes` with a lock that all processes
+share, `/deadlock` with two locks, taken in both orders; `/itself` makes the request to SELF, the address of this
+server; `/event_loop` asks the backend (`tools.scenarios.backend`) at BACKEND_PORT in an event loop of its own;
+`/computes` starts a thread that never stops computing. Every other URL sleeps.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import multiprocessing
+import os
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import parse_qs
+
+EXECUTOR = ThreadPoolExecutor(int(os.environ.get("EXECUTOR", "2")))  # its threads start with the first requests
+OF_ALL = multiprocessing.Lock()
+BOTH = (threading.Lock(), threading.Lock())
+NUMBERS = itertools.count()
+
+
+def in_executor(ms: float) -> None:
+    EXECUTOR.submit(time.sleep, ms / 1000).result()
+
+
+def with_lock_of_all(ms: float) -> None:
+    with OF_ALL:
+        time.sleep(ms / 1000)
+
+
+def with_both_locks(ms: float) -> None:
+    first, second = BOTH[:: 1 - 2 * (next(NUMBERS) % 2)]
+    with first:
+        time.sleep(ms / 1000)
+        with second:
+            pass
+
+
+def ask_itself(ms: float) -> None:
+    url = f"http://{os.environ['SELF']}/?io_ms={ms}"
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:
+        answer.read()
+
+
+async def ask_backend(ms: float) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["BACKEND_PORT"]))
+    writer.write(b"%d\n" % ms)
+    await reader.read(1)
+    writer.close()
+
+
+def in_event_loop(ms: float) -> None:
+    asyncio.run(ask_backend(ms))
+
+
+def compute() -> None:
+    while True:
+        pass
+
+
+def beside_a_computing_thread(ms: float) -> None:
+    if not next(NUMBERS):
+        threading.Thread(target=compute, daemon=True).start()
+    time.sleep(ms / 1000)
+
+
+ROUTES = {
+    "/executor": in_executor,
+    "/processes": with_lock_of_all,
+    "/deadlock": with_both_locks,
+    "/itself": ask_itself,
+    "/event_loop": in_event_loop,
+    "/computes": beside_a_computing_thread,
+}
+
+
+def application(environ, start_response):  # type: ignore[no-untyped-def]
+    ms = float(parse_qs(environ.get("QUERY_STRING", "")).get("io_ms", ["0"])[0])
+    serve = ROUTES.get(environ["PATH_INFO"])
+    if serve:
+        serve(ms)
+    else:
+        time.sleep(ms / 1000)
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
+    return [b"ok\n"]
