@@ -475,8 +475,8 @@ def _say_demand(figures: Figures) -> str:
         return f": {about} {overload:.1f} times as many requests arrive as are served"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
-        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0} "
-        f"{slots}"
+        of = f"{figures.ceiling or 0} {slots}"
+        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {of}"
     offered = describe_demand(figures.demand, figures.ceiling, slots)
     return f": there are {offered}" if offered else ""
 
