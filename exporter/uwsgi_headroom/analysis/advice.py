@@ -188,8 +188,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if waits_for_a_reload(figures):
         return Explanation(
             "uWSGI was reloaded",
-            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`), which replaces one worker after another.",
+            "Use a chain reload (`lazy-apps` and `touch-chain-reload`) if requests waited while a full reload loaded "
+            "the application. A chain reload replaces one worker after another.",
         )
     return spawn_earlier(figures)
 
@@ -419,8 +419,8 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a backend that is not "
-        "full, raise `gevent` (or `async`): a worker then serves more requests at once. If "
+        "Raise `gevent` (or `async`) if requests stay open on purpose (event streams, WebSockets, long polls) or wait "
+        "for a backend that is not full: a worker then serves more requests at once. If "
         "requests wait for a lock or a full backend, make the lock or the backend faster: more requests at once would "
         "also wait."
     )
