@@ -484,9 +484,8 @@ def _say_demand(figures: Figures) -> str:
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
     if step.most is not None:
-        now = rate(figures.flow.throughput or 0.0)
-        yield f"With this step, uWSGI serves at least {rate(step.most)}, if so many requests arrive; now it serves "
-        f"{now}"
+        most, now = rate(step.most), rate(figures.flow.throughput or 0.0)
+        yield f"With this step, uWSGI serves at least {most}, if so many requests arrive; now it serves {now}"
     if figures.demand.queue_was_full:
         yield (
             "How long requests then wait is not known, because the full queue turned clients away, and no figure "
