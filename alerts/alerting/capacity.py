@@ -152,8 +152,8 @@ and ({count} - 2) * {explained}
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" percentage points per week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} % around "
-        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From there, '
-        "UwsgiConcurrencyNearCapacity pages if requests wait.",
+        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From then on, '
+        "the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )

@@ -107,7 +107,7 @@ unless (
         evidence=f"{LIMIT} connections fit into the queue, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait "
         "now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
-        "counted over all TCP listeners of the network namespace; their clients retry after a second or more."
+        "counted over all TCP listeners of the network namespace. The clients try again after a second or more."
         "{{ else }}The kernel does not count connections that a UNIX socket refuses. nginx gets `Resource temporarily "
         "unavailable` and answers 502; other clients wait in connect().{{ end }}"
         + if_any(

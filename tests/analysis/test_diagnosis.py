@@ -235,7 +235,7 @@ def test_an_outage_is_said() -> None:
     ("scope", "known", "words"),
     [
         ("worker", True, "More `processes` help, because each process has its own lock"),
-        ("file", True, "more threads or processes would also wait for it"),
+        ("file", True, "more threads or processes would also wait for this lock"),
         (None, False, "help if each process has its own lock"),
     ],
 )

@@ -56,7 +56,7 @@ def test_requests_that_are_refused(lines: int, agreed: int, severity: str) -> No
     assert finding.change.startswith("Raise `buffer-size` (4096) above the size of the largest request headers")
     proven = agreed == lines
     assert ("uWSGI's log says that" in finding.title) == (not proven)
-    assert ("Only the log says so" in finding.evidence) == (not proven)
+    assert ("Only uWSGI's log shows this" in finding.evidence) == (not proven)
     assert (
         "Raise `buffer-size` above"
         in judged(idle(), says(variable_too_large=LogMessage(9, 0)))["requests_rejected"].change

@@ -41,8 +41,8 @@ def test_the_readme_counts_the_alerts() -> None:
     """All of them, and those that page."""
     names = {alert.alert for alert in shipped_alerts()}
     paging = {alert.alert for alert in shipped_alerts() if alert.severity == "critical"}
-    said = f"{len(names)} [alerts](docs/alerts.md) for Prometheus. {len(paging)} of these alerts can page you"
-    assert said in text_of("README.md")
+    counted = f"{len(names)} [alerts](docs/alerts.md) for Prometheus. {len(paging)} of these alerts can page you"
+    assert counted in text_of("README.md")
 
 
 def test_the_alerts_that_are_shown_are_what_the_rules_say() -> None:

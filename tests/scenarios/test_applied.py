@@ -26,7 +26,7 @@ def test_the_advice_ends_the_harm(name: str, results: Mapping[str, Result]) -> N
     serves fewer requests, and more slowly."""
     result = results[name]
     assert result.after
-    if any("what the threads wait for, which is not known" in finding["change"] for finding in result.after.grave):
+    if any("do not change `threads` or `processes`" in finding["change"] for finding in result.after.grave):
         pytest.skip("this user may not see what threads wait for, so nothing is advised")
     assert result.steps, result.after
     assert not [text for text in result.missed if text.startswith("still")], (result.steps, result.after)

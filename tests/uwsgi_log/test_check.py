@@ -94,7 +94,7 @@ def test_heads_above_buffer_size_are_critical(app: Path) -> None:
     assert document["status"] == "critical"
     assert document["verdict"].startswith("uWSGI refuses requests with headers larger than `buffer-size`, as")
     assert finding["change"].startswith("Raise `buffer-size` (4096)")
-    assert "As many connections were accepted that brought no request" in finding["evidence"]
+    assert "uWSGI accepted as many connections without a request" in finding["evidence"]
     assert any(f"{percent} % of all" in finding["evidence"] for percent in range(62, 72)), finding
     assert "secret" not in json.dumps(document)
 
@@ -155,7 +155,7 @@ def test_a_line_that_the_application_forged_proves_nothing(app: Path) -> None:
     assert all("SIGSEGV" not in finding["title"] for finding in document["findings"])
     rejected = findings(document)["requests_rejected"]
     assert rejected["severity"] != "critical"
-    assert "Only the log says so" in rejected["evidence"]
+    assert "Only uWSGI's log shows this" in rejected["evidence"]
 
 
 def test_a_missing_plugin_is_named(app: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_missing_plugin_is_named(app: Path) -> None:
         "critical",
         "No plugin serves the requests that the web server passes on, as uWSGI's log shows.",
     )
-    assert "(it asks for 5)" in finding["change"]
+    assert "(it sends 5)" in finding["change"]
 
 
 def test_a_failed_import_is_named(tmp_path: Path) -> None:

@@ -195,8 +195,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if waits_for_a_reload(figures):
         return Explanation(
             "uWSGI was reloaded",
-            "If requests waited while a full reload loaded the application, use a chain reload (`lazy-apps` and "
-            "`touch-chain-reload`), which replaces one worker after another.",
+            "Use a chain reload (`lazy-apps` and `touch-chain-reload`) if requests waited while a full reload loaded "
+            "the application. A chain reload replaces one worker after another.",
         )
     return spawn_earlier(figures)
 
@@ -454,8 +454,8 @@ def _advise_coroutines(figures: Figures) -> str:
     if not _fills_cores(figures):
         return find_blocking_call(figures.server)
     return (
-        "If requests stay open on purpose (event streams, WebSockets, long polls), or wait for a backend that is not "
-        "full, raise `gevent` (or `async`): a worker then serves more requests at once. If "
+        "Raise `gevent` (or `async`) if requests stay open on purpose (event streams, WebSockets, long polls) or wait "
+        "for a backend that is not full: a worker then serves more requests at once. If "
         "requests wait for a lock or a full backend, make the lock or the backend faster: more requests at once would "
         "also wait."
     )
@@ -510,8 +510,8 @@ def _say_demand(figures: Figures) -> str:
         return f": {about} {overload:.1f} times as many requests arrive as are served"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
-        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {figures.ceiling or 0} "
-        f"{slots}"
+        of = f"{figures.ceiling or 0} {slots}"
+        return f": while all {slots} are busy, there are {in_bursts:.0f} requests at once for {of}"
     offered = describe_demand(figures.demand, figures.ceiling, slots)
     return f": there are {offered}" if offered else ""
 
@@ -519,8 +519,8 @@ def _say_demand(figures: Figures) -> str:
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
     if step.most is not None:
-        now = rate(figures.flow.throughput or 0.0)
-        yield f"uWSGI then serves at least {rate(step.most)}, if so many requests arrive; now it serves {now}"
+        most, now = rate(step.most), rate(figures.flow.throughput or 0.0)
+        yield f"With this step, uWSGI serves at least {most}, if so many requests arrive; now it serves {now}"
     if figures.demand.queue_was_full:
         yield (
             "How long requests then wait is not known, because the full queue turned clients away, and no figure "

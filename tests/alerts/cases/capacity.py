@@ -91,8 +91,10 @@ HOW_MUCH = (
     "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
     "server then serves."
 )
-PROCESSES = "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only "
-"wait for their interpreter."
+PROCESSES = (
+    "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for "
+    "their interpreter."
+)
 SEE_FIRST = "If the threads wait for a lock, a full backend or slow clients, fix this first. Otherwise raise "
 MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."

@@ -162,8 +162,8 @@ def _raise_quota(figures: Figures) -> str:
     most = min(quota.most, max(1, len(figures.balance.active)))
     where = "the container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"
     if most <= quota.cpus:
-        return f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how}), or move other programs out of "
-        f"{where}."
+        step = f"Raise the CPU quota of {where} from {quota.cpus:g} CPUs ({how})"
+        return f"{step}, or move other programs out of {where}."
     return f"Raise the CPU quota of {where} from {quota.cpus:g} to {counted(most, 'CPU')} ({how})."
 
 

@@ -487,7 +487,7 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
         meaning="The threads compute in a library that releases the interpreter lock, such as numpy or a compression "
         "library. The interpreter is therefore not saturated, although the worker uses much CPU.",
-        change="If you need more capacity for such work, add CPUs, not `processes`.",
+        change="Add CPUs for such work, not `processes`.",
     )
 
 
