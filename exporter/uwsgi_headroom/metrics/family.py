@@ -9,6 +9,8 @@ from typing import TypeVar
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
+from uwsgi_headroom.terminal_text import escape_text
+
 
 class LabelSet(dict[str, str]):
     """The labels of a sample and their text. Samples and scrapes share label sets, so that values are escaped only
@@ -17,8 +19,8 @@ class LabelSet(dict[str, str]):
     __slots__ = ("text",)
 
     def __init__(self, **labels: str) -> None:
-        super().__init__(labels)
-        pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(labels.items())]
+        super().__init__({name: _make_harmless(value) for name, value in labels.items()})
+        pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(self.items())]
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
 
@@ -129,7 +131,10 @@ def _named(name: str, samples: Samples) -> list[Line]:
     return [(name, labels, value) for labels, value in samples if value is not None]
 
 
+def _make_harmless(value: str) -> str:
+    """Escape what does something to the terminal in which somebody reads a scrape. Both formats escape line breaks."""
+    return value if value.isascii() and value.isprintable() else "\n".join(map(escape_text, value.split("\n")))
+
+
 def _escape(value: str) -> str:
-    # A name or path may contain bytes that are not UTF-8 (surrogates in Python); the exposition format must not.
-    value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

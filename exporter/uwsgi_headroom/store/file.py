@@ -55,6 +55,12 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 """
 
+_EARLIER_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
+
+_KNOWN = frozenset(" ".join(table.split()) for table in f"{_TABLES}{_EARLIER_TEXTS}".split(";"))
+"""What SQLite keeps of the tables: the statements that made them. A file may come from another machine, and a view in
+the place of a table may have rows without end."""
+
 _SET_ASIDE = "ALTER TABLE texts RENAME TO earlier_texts;"
 _TAKE_OVER = "INSERT INTO texts SELECT id, 0, text, used FROM earlier_texts; DROP TABLE earlier_texts;"
 
@@ -171,10 +177,13 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
     """The version of a file, 0 if it is empty."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    tables = dict(database.execute("SELECT name, sql FROM sqlite_master"))
     if not tables and not application:
         return 0
     _refuse_version(path, application, version)
+    for name in ("servers", "texts", "records", "events"):
+        if " ".join(str(tables.get(name)).split()) not in _KNOWN:
+            raise HistoryFileError(explain(path, sqlite3.DatabaseError("malformed schema")))
     return int(version)
 
 
