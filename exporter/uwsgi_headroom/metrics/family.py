@@ -133,7 +133,7 @@ def _named(name: str, samples: Samples) -> list[Line]:
 
 def _make_harmless(value: str) -> str:
     """Escape what does something to the terminal in which somebody reads a scrape. Both formats escape line breaks."""
-    return value if value.isascii() and value.isprintable() else "\n".join(map(escape_text, value.split("\n")))
+    return "\n".join(map(escape_text, value.split("\n")))
 
 
 def _escape(value: str) -> str:
