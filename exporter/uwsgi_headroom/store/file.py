@@ -132,7 +132,7 @@ def hold_lock(path: Path) -> int:
 
     Only this user may open the lock file: a lock needs no more than the right to read it.
     """
-    lock = Path(f"{path}-lock")
+    lock = _lock_path(path)
     with _explained(lock):
         if lock.is_symlink():
             raise HistoryFileError(f"{lock} is a symbolic link; remove it")
@@ -153,6 +153,19 @@ def hold_lock(path: Path) -> int:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def is_lock(path: Path, descriptor: int) -> bool:
+    """Whether a descriptor of `hold_lock` still holds the lock of the file: not if the lock file was deleted, as by
+    who deletes a history and all that is beside it."""
+    try:
+        return os.path.samestat(os.stat(_lock_path(path)), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _lock_path(path: Path) -> Path:
+    return Path(f"{path}-lock")
 
 
 def _decode_text(data: bytes) -> str:
