@@ -55,7 +55,7 @@ def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(f"the output cannot be written: {error.strerror}") from None
+        raise OutputError(f"the output cannot be written: {error.strerror or error}") from None
 
 
 def bar(value: float, of: float, cells: int) -> str:

@@ -57,7 +57,7 @@ CREATE TABLE events (
 
 _EARLIER_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
 
-_KNOWN = frozenset(" ".join(table.split()) for table in f"{_TABLES}{_EARLIER_TEXTS}".split(";"))
+_KNOWN = frozenset(" ".join(table.split()) for table in f"{_TABLES}{_EARLIER_TEXTS}".split(";") if table.strip())
 """What SQLite keeps of the tables: the statements that made them. A file may come from another machine, and a view in
 the place of a table may have rows without end."""
 
