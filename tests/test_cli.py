@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ from uwsgi_headroom import __version__, cli, logs, serve
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
+FIXTURE = next(Path(__file__).parent.glob("fixtures/*_threads.json"))
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 
 
@@ -182,6 +184,60 @@ def test_a_check_that_fails_is_unknown(
     err = capfd.readouterr().err
     assert reason in err
     assert err.count("\n") == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("check", f"file://{FIXTURE}", "--seconds", "2"), 3),
+        (("check", "/nowhere", "--format", "json"), 3),
+        (("check", "/nowhere", "--format", "nagios"), 3),
+        (("chekc", "--format", "nagios"), 3),
+        (("top", "--once", "--seconds", "2", f"file://{FIXTURE}"), 1),
+        (("completion", "bash"), 1),
+    ],
+)
+def test_output_for_which_there_is_no_room(arguments: tuple[str, ...], status: int) -> None:
+    """The message says why, if there is room for that, and never is the status that of a verdict nobody has read."""
+    for errors in (subprocess.PIPE, None):
+        with open("/dev/full", "w") as full:
+            ran = subprocess.run(
+                [*COMMAND, *arguments],
+                stdout=full,
+                stderr=errors or full,
+                text=True,
+                check=False,
+                env=clean_environment(),
+            )
+        assert ran.returncode == status
+        assert errors is None or ran.stderr.endswith("No space left on device\n") == ("chekc" not in arguments)
+        assert "Traceback" not in (ran.stderr or "")
+
+
+def test_a_standard_stream_that_is_closed() -> None:
+    """Nothing else gets its descriptor, to which the log would be written."""
+    reading, writing = os.pipe()
+    program = f"""
+import os, sys
+from uwsgi_headroom.__main__ import open_closed_streams
+for descriptor in range(3):
+    os.close(descriptor)
+sys.stdin = sys.stdout = sys.stderr = None
+open_closed_streams()
+print(sys.stdin.read(), file=sys.stdout, flush=True)
+print("lost", file=sys.stderr, flush=True)
+os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in range(3)).encode())
+"""
+    subprocess.run([sys.executable, "-c", program], pass_fds=[writing], check=True)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        assert answer.read() == 3 * os.devnull
+    ran = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, "completion", "bash"],
+        check=False,
+        env=clean_environment(),
+    )
+    assert ran.returncode == 0
 
 
 def test_the_help_of_check_lists_its_statuses(capsys: pytest.CaptureFixture[str]) -> None:

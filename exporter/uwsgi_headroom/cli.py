@@ -6,6 +6,7 @@ A command's modules are imported when that command runs, so that help appears at
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
@@ -16,7 +17,7 @@ from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_com
 from uwsgi_headroom.arguments.parser import UsageError, suggest
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
-from uwsgi_headroom.errors import ConfigError, HeadroomError
+from uwsgi_headroom.errors import ConfigError, HeadroomError, OutputError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.terminal_text import print_lines
@@ -38,10 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except UsageError as error:
-        print_lines([*error.usage.splitlines(), f"{error.program}: error: {error}"], sys.stderr)
+        _print_error([*error.usage.splitlines(), f"{error.program}: error: {error}"])
         return 2
     except HeadroomError as error:
-        print_lines([f"uwsgi-headroom: {error}", *error.details], sys.stderr)
+        if isinstance(error, OutputError):
+            _discard_output()
+        _print_error([f"uwsgi-headroom: {error}", *error.details])
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return 0
@@ -54,9 +57,7 @@ def _means_check(text: str, line: CommandLine) -> bool:
 
 def _run(line: CommandLine, arguments: Sequence[str]) -> int:
     options = line.parse(arguments)
-    status = _COMMANDS[options.command](line, options)
-    sys.stdout.flush()
-    return status
+    return _COMMANDS[options.command](line, options)
 
 
 def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
@@ -73,19 +74,33 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         reason, problem, details = "usage", str(error), error.usage.splitlines()
     except ConfigError as error:
         reason, problem = "usage", str(error)
+    except OutputError as error:
+        _discard_output()
+        _print_error([f"UNKNOWN  {error}"])
+        return UNKNOWN
     except HeadroomError as error:
         reason, problem, details = "not_found", str(error), error.details
     except Exception as error:  # noqa: BLE001 - an uncaught exception exits with status 1, which is a warning
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}"
         reason, problem = "internal", f"a bug in uwsgi-headroom ({where}): please report it"
-    failure.report(find_format(arguments), reason, problem, details)
+    try:
+        failure.report(find_format(arguments), reason, problem, details)
+    except (OSError, OutputError):
+        _discard_output()
     return UNKNOWN
 
 
 def _discard_output() -> None:
-    """Discard the remaining output: its reader (such as `head`) has closed the pipe, and Python flushes at exit."""
+    """Discard the remaining output: its reader (such as `head`) has closed the pipe, or there is no room for it, and
+    Python flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_error(lines: Sequence[str]) -> None:
+    """Print lines to standard error if that can be written: the exit status says the rest."""
+    with contextlib.suppress(OSError, OutputError):
+        print_lines(lines, sys.stderr)
 
 
 def _serve(_line: CommandLine, options: argparse.Namespace) -> int:

@@ -8,18 +8,18 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
 from uwsgi_headroom.arguments.parser import Parser
 from uwsgi_headroom.config.settings import FLAGS
+from uwsgi_headroom.terminal_text import print_lines
 
 
 def run(line: CommandLine, shell: str) -> int:
     """Print the script. Returns the exit status."""
-    sys.stdout.write(render_script(line, shell))
+    print_lines(render_script(line, shell).splitlines())
     return 0
 
 

@@ -3,6 +3,7 @@
 HeadroomError
 ├── ConfigError     a flag, an environment variable or the configuration file is wrong
 ├── AddressError    a stats address cannot be understood
+├── OutputError     standard output or standard error cannot be written
 ├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
@@ -59,6 +60,10 @@ class ConfigError(HeadroomError):
 
 class AddressError(HeadroomError):
     """A stats address cannot be understood."""
+
+
+class OutputError(HeadroomError):
+    """Standard output or standard error cannot be written."""
 
 
 class HistoryFileError(HeadroomError):

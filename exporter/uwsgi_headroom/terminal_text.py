@@ -13,6 +13,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from uwsgi_headroom.errors import OutputError
+
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -42,11 +44,18 @@ def _is_visible(character: str) -> bool:
 
 
 def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
-    """Print lines, escaped, to standard output or to `file`. Characters outside its encoding are escaped too."""
+    """Print lines, escaped, to standard output or to `file`. Characters outside its encoding are escaped too. Raises
+    OutputError, or BrokenPipeError if the reader has left."""
     target = file or sys.stdout
     encoding = target.encoding or "ascii"
-    for line in lines:
-        print(escape_text(line).encode(encoding, "backslashreplace").decode(encoding), file=target)
+    text = "".join(f"{escape_text(line)}\n" for line in lines)
+    try:
+        target.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        target.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the output cannot be written: {error.strerror or error}") from None
 
 
 def bar(value: float, of: float, cells: int) -> str:

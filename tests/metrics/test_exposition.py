@@ -89,10 +89,10 @@ def test_anything(openmetrics: bool, values: list[float], label: str, help_text:
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
-def test_a_name_that_is_no_utf8(openmetrics: bool) -> None:
-    """Bytes in a name that are not UTF-8 are written as question marks, because the formats are UTF-8."""
-    body = render_families([gauge("g", "h", [(LabelSet(a="caf\udce9"), 1.0)])], openmetrics=openmetrics)
-    assert b'g{a="caf?"} 1.0\n' in body
+def test_a_name_that_does_something_to_a_terminal(openmetrics: bool) -> None:
+    """Its control characters, those that turn text around, and bytes that are not UTF-8 are written as escapes."""
+    body = render_families([gauge("g", "h", [(LabelSet(a="caf\udce9\x1b[31m\u202e\r"), 1.0)])], openmetrics=openmetrics)
+    assert rb'g{a="caf\\udce9\\x1b[31m\\u202e\\r"} 1.0' in body
 
 
 def test_both_formats_parse() -> None:

@@ -110,6 +110,17 @@ def test_a_partial_report_has_a_status_of_its_own(
     assert len(written.reviews) == 1
 
 
+def test_a_history_file_that_is_a_link_to_itself(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit status is 1, and a sentence says why."""
+    path = tmp_path / "history.sqlite"
+    path.symlink_to(path)
+    assert cli.main(["report", "--history", str(path)]) == 1
+    assert capsys.readouterr().err.endswith("history.sqlite: Too many levels of symbolic links\n")
+    assert not written.reviews
+
+
 def test_without_data_nothing_is_written(
     written: Written, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

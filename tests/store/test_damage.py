@@ -395,6 +395,18 @@ def test_a_file_of_an_earlier_version(tmp_path: Path) -> None:
     assert open_to_write(path).execute("PRAGMA user_version").fetchone() == (2,)
 
 
+def test_a_view_in_the_place_of_a_table(tmp_path: Path, whole: bytes) -> None:
+    """A file of another machine may have one that has no end, so none is read."""
+    path = tmp_path / "history.sqlite"
+    path.write_bytes(whole)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("DROP TABLE servers; CREATE VIEW servers AS SELECT 1 AS id, 'shop' AS name")
+    with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\)"):
+        read_everything(path)
+    with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\)"):
+        open_to_write(path)
+
+
 def test_an_index_that_returns_one_row_again(tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a damaged index ends: a row that does not come after the one before is damage."""
     path = tmp_path / "history.sqlite"

@@ -9,7 +9,7 @@ import pytest
 from tests.store.test_codec import full_record
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.store.record import Record, merge_records
+from uwsgi_headroom.store.record import Record, RunningMerge, merge_records
 
 
 def test_sums_and_last_levels() -> None:
@@ -75,6 +75,21 @@ def test_an_objective_that_changed() -> None:
     assert merged.response_times is not None
     assert sum(merged.response_times.counts) == pytest.approx(227.5)
     assert 0.7 in merged.response_times.bins.edges
+
+
+def test_one_by_one() -> None:
+    """Records that are merged as they come are the same as together, and few are kept."""
+    records = [replace(full_record(), until=60.0 * number) for number in range(1, 1001)]
+    merge = RunningMerge()
+    for record in records:
+        merge.add(record)
+        assert len(merge.records) <= 64
+    one, other = merge_records(merge.records), merge_records(records)
+    assert one.response_times is not None
+    assert other.response_times is not None
+    assert one.response_times.interval == pytest.approx(other.response_times.interval)
+    assert replace(one, response_times=None) == replace(other, response_times=None)
+    assert one.response_times.counts == other.response_times.counts
 
 
 def test_of_nothing() -> None:

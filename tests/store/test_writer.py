@@ -76,6 +76,24 @@ def test_two_exporters_on_one_file(path: Path, begin) -> None:
     assert [end for end, _ in requests(path, 60)] == [1, 2]
 
 
+def test_a_lock_file_that_was_deleted(path: Path, begin) -> None:
+    """Who deletes a history and all that is beside it leaves the new one with a single writer all the same."""
+    first = begin(path)
+    first.put(minute(1))
+    wait_until(lambda: first.written == 1, what="the first minute")
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+    second = begin(path)
+    second.put(minute(2))
+    wait_until(lambda: second.written == 1, what="the second minute")
+    first.put(minute(3))
+    wait_until(lambda: "another exporter writes" in first.problem, what="a problem")
+    assert [end for end, _ in requests(path, 60)] == [2]
+    second.close(10)
+    wait_until(lambda: first.written == 2, what="the third minute")
+    assert [end for end, _ in requests(path, 60)] == [2, 3]
+
+
 def write_garbage(path: Path) -> None:
     path.write_bytes(b"a text, and no database\n" * 200)
 

@@ -6,13 +6,14 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.test_cli import ended
 from tools.support.web_server import serving
-from uwsgi_headroom.documents.schema import State
+from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.extras import REQUIREMENTS
-from uwsgi_headroom.top.start import exit_status
+from uwsgi_headroom.top.start import exit_status, write_json_file
 
 FIXTURE = next(Path(__file__).parents[1].glob("fixtures/*_threads.json"))
 NOWHERE = "unix:///nowhere/stats"
@@ -47,6 +48,26 @@ def test_servers_that_were_read(capsys: pytest.CaptureFixture[str]) -> None:
     """The status is 0."""
     status, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
     assert (status, json.loads(out)["state"]) == (0, "up")
+
+
+def test_a_width_that_is_no_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """COLUMNS may be any number; the lines stay short."""
+    monkeypatch.setenv("COLUMNS", "99999999999")
+    status, out, _ = ended(capsys, "top", "--once", "--seconds", "2", f"file://{FIXTURE}")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 500
+
+
+def test_a_document_in_a_directory_that_was_deleted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notice says why it is not written."""
+    _, out, _ = ended(capsys, "top", "--json", "--seconds", "2", f"file://{FIXTURE}")
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    notice = write_json_file(msgspec.json.decode(out, type=Server))
+    assert notice.startswith("not written to uwsgi-headroom-")
+    assert notice.endswith(": No such file or directory")
 
 
 def test_an_exporters_server_that_is_down(capsys: pytest.CaptureFixture[str]) -> None:

@@ -365,6 +365,17 @@ def test_options_that_cannot_be(
     assert not runs.planned
 
 
+def test_a_directory_that_was_deleted(place: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is run, and the message says what is wrong."""
+    ini, gone = place / "shop.ini", place / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="the current directory cannot be read: No such file or directory"):
+        command.run(request(ini=str(ini)), runs)
+    assert not runs.planned
+
+
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1), ("", 1)])
 def test_a_question_on_a_terminal(
     place: Path, runs: Runs, answer: str, status: int, monkeypatch: pytest.MonkeyPatch

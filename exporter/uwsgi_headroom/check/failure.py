@@ -67,7 +67,8 @@ def report(output: str, reason: str, problem: str, details: Sequence[str] = ()) 
     match output:
         case "json":
             error = {"reason": reason, "message": problem}
-            print(json.dumps({"status": "unknown", "verdict": problem, "error": error}, indent=2))
+            document = {"status": "unknown", "verdict": problem, "error": error}
+            print_lines(json.dumps(document, indent=2).splitlines())
         case "nagios":
             print_lines([render_line("unknown", problem)])
         case _:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import localtime, strftime
-from typing import Literal
 
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.store.record import RunningMerge
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, Start, explain_records, explain_window, make_batch
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns, run_in_thread
 from uwsgi_headroom.watch.watch import Watch
@@ -296,23 +295,24 @@ async def _read_file(path: Path, name: str, now: float, times: Times, end: float
     from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:
-        sides: dict[Literal["before", "after"], list[Record]] = {"before": [], "after": []}
+        before: list[Batch] = []
+        after: list[Batch] = []
+        merged_before, merged_after = RunningMerge(), RunningMerge()
         start = Start(times.around)
         with HistoryFile(path, now) as file:
             tier = _MINUTES_SECONDS if max(times.before, end - times.around) <= _MOST_MINUTES else _QUARTERS_SECONDS
             for record in file.records(name, times.around - times.before, times.around, tier):
-                sides["before"].append(record)
+                merged_before.add(record)
+                if batch := make_batch(record.window):
+                    before.append(batch)
                 turns.pause_if_due()
             for record in file.records(name, times.around, end, tier):
                 batch = make_batch(record.window)
                 is_after = record.until - record.window.seconds >= times.around
                 if is_after and batch and start.is_over(batch, record.until):
-                    sides["after"].append(record)
+                    merged_after.add(record)
+                    after.append(batch)
                 turns.pause_if_due()
-        before, after = (
-            ([batch for record in records if (batch := make_batch(record.window))], explain_records(records))
-            for records in sides.values()
-        )
-        return before, after
+        return (before, explain_records(merged_before.records)), (after, explain_records(merged_after.records))
 
     return await run_in_thread(read)

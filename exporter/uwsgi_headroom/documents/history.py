@@ -25,7 +25,7 @@ from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.record import MINUTES, TIERS, Levels, Record, Tier, merge_records
+from uwsgi_headroom.store.record import MINUTES, TIERS, Levels, Record, RunningMerge, Tier, merge_records
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns
 from uwsgi_headroom.watch.watch import Watch
 
@@ -254,11 +254,13 @@ def _merge_slices(
 ) -> Iterator[Record]:
     """One record for each multiple of `step` seconds of the epoch, but for the last one if it has not ended."""
     for slot, group in groupby(records, key=lambda record: _slot(record.until, step)):
-        parts = list(group)
-        has_last = _slot(parts[-1].until, tier.seconds) * tier.seconds >= slot * step
+        merge = RunningMerge()
+        for record in group:
+            merge.add(record)
+            turns.pause_if_due()
+        has_last = _slot(merge.records[-1].until, tier.seconds) * tier.seconds >= slot * step
         if has_last or slot * step < now - _LATEST_SECONDS:
-            yield merge_records(parts)
-        turns.pause_if_due()
+            yield merge_records(merge.records)
 
 
 def _slot(until: float, step: float) -> int:

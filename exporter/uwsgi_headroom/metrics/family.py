@@ -23,6 +23,7 @@ from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
+from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
 
 
@@ -33,8 +34,8 @@ class LabelSet(dict[str, str]):
     __slots__ = ("text",)
 
     def __init__(self, **labels: str) -> None:
-        super().__init__(labels)
-        pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(labels.items())]
+        super().__init__({name: _make_harmless(value) for name, value in labels.items()})
+        pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(self.items())]
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
 
@@ -145,9 +146,12 @@ def _named(name: str, samples: Samples) -> list[Line]:
     return [(name, labels, value) for labels, value in samples if value is not None]
 
 
+def _make_harmless(value: str) -> str:
+    """Escape what does something to the terminal in which somebody reads a scrape. Both formats escape line breaks."""
+    return "\n".join(map(escape_text, value.split("\n")))
+
+
 def _escape(value: str) -> str:
-    # A name or path may contain bytes that are not UTF-8 (surrogates in Python); the exposition format must not.
-    value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -66,6 +66,12 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 """
 
+_EARLIER_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
+
+_KNOWN = frozenset(" ".join(table.split()) for table in f"{_TABLES}{_EARLIER_TEXTS}".split(";") if table.strip())
+"""What SQLite keeps of the tables: the statements that made them. A file may come from another machine, and a view in
+the place of a table may have rows without end."""
+
 _SET_ASIDE = "ALTER TABLE texts RENAME TO earlier_texts;"
 _TAKE_OVER = "INSERT INTO texts SELECT id, 0, text, used FROM earlier_texts; DROP TABLE earlier_texts;"
 
@@ -137,7 +143,7 @@ def hold_lock(path: Path) -> int:
 
     Only this user may open the lock file: a lock needs no more than the right to read it.
     """
-    lock = Path(f"{path}-lock")
+    lock = _lock_path(path)
     with _explained(lock):
         if lock.is_symlink():
             raise HistoryFileError(f"{lock} is a symbolic link; remove it")
@@ -158,6 +164,19 @@ def hold_lock(path: Path) -> int:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def is_lock(path: Path, descriptor: int) -> bool:
+    """Whether a descriptor of `hold_lock` still holds the lock of the file: not if the lock file was deleted, as by
+    who deletes a history and all that is beside it."""
+    try:
+        return os.path.samestat(os.stat(_lock_path(path)), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _lock_path(path: Path) -> Path:
+    return Path(f"{path}-lock")
 
 
 def _decode_text(data: bytes) -> str:
@@ -182,10 +201,13 @@ def _version(path: Path, database: sqlite3.Connection) -> int:
     """The version of a file, 0 if it is empty."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    tables = dict(database.execute("SELECT name, sql FROM sqlite_master"))
     if not tables and not application:
         return 0
     _refuse_version(path, application, version)
+    for name in ("servers", "texts", "records", "events"):
+        if " ".join(str(tables.get(name)).split()) not in _KNOWN:
+            raise HistoryFileError(explain(path, sqlite3.DatabaseError("malformed schema")))
     return int(version)
 
 

@@ -82,6 +82,23 @@ def merge_records(records: Sequence[Record]) -> Record:
     )
 
 
+_MOST_UNMERGED = 64
+
+
+class RunningMerge:
+    """Merges records as they come, in the order of time, and keeps few of them: those of two years of a large server
+    would take a gigabyte."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []  # merged so far, or few
+
+    def add(self, record: Record) -> None:
+        """Add the next one."""
+        self.records.append(record)
+        if len(self.records) > _MOST_UNMERGED:
+            self.records = [merge_records(self.records)]
+
+
 def _merge_windows(windows: Sequence[Window]) -> Window:
     last = windows[-1]
     by_id: dict[int, list[WorkerWindow]] = {}

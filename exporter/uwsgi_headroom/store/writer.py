@@ -15,7 +15,7 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write
+from uwsgi_headroom.store.file import Failure, explain, hold_lock, is_lock, open_to_write
 from uwsgi_headroom.store.record import Minute
 
 RETRY_SECONDS = 60.0
@@ -124,6 +124,10 @@ class HistoryWriter:
     def _open(self) -> Database:
         if self._database and not self._database.is_at(self.path):
             self._close_database()  # the file was moved away or replaced
+        if self._lock is not None and not is_lock(self.path, self._lock):
+            self._close_database()  # another exporter may hold it by now
+            os.close(self._lock)
+            self._lock = None
         if self._lock is None:
             self._lock = hold_lock(self.path)
         if self._database is None:

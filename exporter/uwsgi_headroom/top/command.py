@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from uwsgi_headroom.check.request import UNKNOWN
+from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top import loop
 from uwsgi_headroom.top.feeds import Attached, Feed
 from uwsgi_headroom.top.navigation import Navigation, select_server
@@ -20,7 +21,7 @@ from uwsgi_headroom.top.terminal import Painter, detect_capabilities, takes_unic
 from uwsgi_headroom.top.view.screen import draw_plain, list_keys
 
 _PIPE_WIDTH = 120  # columns if the width is unknown
-_UNCUT = 500  # columns of a list, whose lines end with a sentence
+_UNCUT = 500  # columns of a list, whose lines end with a sentence; COLUMNS may be any number
 
 
 def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> int:
@@ -33,13 +34,13 @@ def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> 
         asyncio.run(loop.run(attached.feeds, navigation, capabilities))
         return 0
     lines, status = asyncio.run(_snapshot(attached.feeds, navigation, seconds))
-    print("\n".join(lines))  # painted, and so escaped
+    print_lines(lines)
     return status
 
 
 async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
     """Return the lines of a snapshot, and its exit status."""
-    width = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    width = min(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _UNCUT)
     painter = Painter(colour=False, styles=False, unicode=takes_unicode(sys.stdout.encoding))
     asked_for = navigation.server
     async with run_feeds(feeds, seconds):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 import time
@@ -154,9 +153,7 @@ class _Loop:
         if action == "quit":
             self._ended.set()
         elif action == "dump":
-            self._show_notice(
-                start.write_json_file(model.server, os.getcwd()) if model.server else "nothing to write yet"
-            )
+            self._show_notice(start.write_json_file(model.server) if model.server else "nothing to write yet")
         else:
             wanted = _wanted(self._navigation)
             resumed = self._navigation.paused and not action.paused

@@ -103,12 +103,14 @@ def render_json(document: object) -> str:
     return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
 
 
-def write_json_file(server: Server, directory: str) -> str:
-    """Write a document to a new file in a directory; returns a sentence with the path, or why writing failed."""
+def write_json_file(server: Server) -> str:
+    """Write a document to a new file in the current directory; returns a sentence with the path, or why writing
+    failed."""
     name = re.sub(r"[^\w.-]+", "_", server.name, flags=re.ASCII)
     moment = time.strftime("%Y%m%dT%H%M%S", time.localtime(server.time))
-    path = os.path.join(directory, f"uwsgi-headroom-{name}-{moment}.json")
+    path = f"uwsgi-headroom-{name}-{moment}.json"
     try:
+        path = os.path.abspath(path)  # fails in a directory that was deleted
         with open(path, "x", encoding="ascii") as file:
             file.write(render_json(server) + "\n")
     except OSError as error:

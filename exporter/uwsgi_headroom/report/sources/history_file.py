@@ -7,6 +7,7 @@ one value, or for an hour four, of each column.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,9 +80,9 @@ def load_history_files(
     of one name in them are one service. find_range: makes the range of the time at which the records end (epoch
     seconds). Raises HistoryFileError, or HeadroomError if there is nothing to review."""
     with ExitStack() as stack:
-        once: dict[Path, Path] = {}  # a file that is given twice is one machine
+        once: dict[str, Path] = {}  # a file that is given twice is one machine
         for path in paths:
-            once.setdefault(path.resolve(), path)
+            once.setdefault(os.path.realpath(path), path)
         files = {path: stack.enter_context(HistoryFile(path, time.time())) for path in once.values()}
         found = list(_list_servers(files))
         if not found:

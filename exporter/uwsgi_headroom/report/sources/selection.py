@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Protocol, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -82,7 +81,7 @@ def _is_zone(name: str) -> bool:
 
 def _local_zone() -> str:
     """The name behind /etc/localtime."""
-    name = str(Path("/etc/localtime").resolve()).rpartition("/zoneinfo/")[2]
+    name = os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")[2]
     return name.replace("Etc/UTC", "UTC")
 
 

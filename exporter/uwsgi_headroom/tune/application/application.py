@@ -141,7 +141,10 @@ def find_uwsgi(given: str | None, homes: Sequence[str]) -> Path:
 
 
 def _find_directory(directory: Path | None) -> Path:
-    place = Path.cwd() if directory is None else directory.absolute()
+    try:
+        place = Path.cwd() if directory is None else directory.absolute()
+    except OSError as error:
+        raise ConfigError(f"the current directory cannot be read: {error.strerror}") from None
     if not place.is_dir():
         raise ConfigError(f"--chdir: {directory} is not a directory")
     return place
