@@ -193,4 +193,5 @@ def uwsgi_for_tests(root: Path = ROOT) -> Path:
         _add_gevent(Environment(root / ".venv-uwsgi"), root)
         return uwsgi
     note(f"  {reason}, so the tests run with the pyuwsgi wheel instead of uWSGI built from source")
+    note(f"  With it, tests of reloads and of emperors fail. On Debian and Ubuntu: apt-get install {BUILD_PACKAGES}")
     return wheel_uwsgi(root)

@@ -20,6 +20,7 @@ from uwsgi_headroom import discover
 from uwsgi_headroom.discover import FoundMaster, find
 from uwsgi_headroom.discover.report import render_report
 from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.source import Address, Unix
 
 
@@ -170,10 +171,17 @@ def test_without_a_master_there_are_no_stats() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("name", "taken"), [("uwsgi", True), ("uwsgi_python3", True), ("uwsgi-headroom", False), ("uwsgi_exporter", False)]
+    ("name", "taken"),
+    [
+        ("uwsgi", True),
+        ("uwsgi_python3", True),
+        ("uWSGIWorker12Co", True),  # the first worker of a uWSGI without a master, with Python 3.14
+        ("uwsgi-headroom", False),
+        ("uwsgi_exporter", False),
+    ],
 )
 def test_names_of_uwsgi(name: str, taken: bool) -> None:
-    """uWSGI is recognized by its program names; similar names, such as this exporter's, are not."""
+    """uWSGI is recognized by the names of its processes; similar names, such as this exporter's, are not."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
@@ -182,6 +190,22 @@ def test_names_of_uwsgi(name: str, taken: bool) -> None:
             assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
         finally:
             process.kill()
+
+
+@pytest.mark.integration
+def test_workers_of_python_3_14(tmp_path: Path) -> None:
+    """A master is found whose workers have the name that Python 3.14 gives to their first thread."""
+    app = tmp_path / "app.py"
+    name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
+    app.write_text(f"import ctypes, uwsgi\n{name}\ndef application(environment, start_response): return []\n")
+    with uwsgi("--processes", "2", "--lazy-apps", app=app) as server:
+        wait_until(
+            lambda: (
+                [Path(f"/proc/{pid}/comm").read_text()[:11] for pid in list_children(server.pid)] == ["uWSGIWorker"] * 2
+            ),
+            what="the names of the workers",
+        )
+        assert server.pid in {master.pid for master in asyncio.run(discover.find_masters()) if master.address}
 
 
 @pytest.mark.integration

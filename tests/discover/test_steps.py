@@ -299,7 +299,7 @@ def test_the_command_line_gets_options() -> None:
     assert "do not reload it" in restart.heading
     follow(Plan(directory))
     with without_stats("", *words, *shlex.split(options.lines[0])) as server:
-        assert found(server).address is not None
+        wait_until(lambda: found(server).address, what="the stats server")
 
 
 def test_lines_that_wait_for_a_reload(tmp_path: Path) -> None:

@@ -46,8 +46,10 @@ _NOT_HERE = (
     "its stats server is in a network namespace of its own, or among mounts of its own: run the exporter there, or "
     "give both a directory for the socket that they share (deploy/container/README.md)"
 )
-_NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?")
-"""Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`."""
+_NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?|uWSGIWorker\d+\w*")
+"""Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`. Since
+Python 3.14, a worker's first thread, and so its process, has the name that uWSGI gives to the thread in Python:
+`uWSGIWorker1Core0`, of which the kernel keeps 15 bytes."""
 
 _EPOLL_SOCKET = re.compile(r"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -221,6 +222,10 @@ def windows_of(server: Uwsgi, host: Host) -> Iterator[Window]:
         time.sleep(0.2)
 
 
+OWN_ADDRESSES = sys.version_info >= (3, 14)
+"""Whether each thread that waits for a lock of Python's does so at an address of its own, which is not the lock's."""
+
+
 @pytest.mark.parametrize(
     ("path", "reads", "within", "scope", "clients"),
     [
@@ -232,14 +237,20 @@ def windows_of(server: Uwsgi, host: Host) -> Iterator[Window]:
 )
 def test_the_limit_of_a_lock(path: str, reads: bool, within: float, scope: str, clients: int) -> None:
     """Requests hold a lock for 50 ms: each process serves 20 a second, all together if it is a file's. The clients use
-    most of that, and the limit is known."""
+    most of that, and the limit is known; with Python 3.14 only that of a file's lock."""
+    is_known = scope == "file" or not OWN_ADDRESSES
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, path, think=0.15).run(clients) as asking:
         for window in windows_of(server, Host(waits=WaitSetting(read_locks=reads))):
             lock = compute_lock(window)
             assert window.seconds < 60, "the lock is not known"
-            if lock and window.seconds > 18:
+            if (lock or not is_known) and window.seconds > 18:
                 break
         held = list(asking.held)
+    if not is_known:
+        assert window.waits
+        assert window.waits.seconds["lock"] > 6
+        assert lock is None or not lock.is_known
+        return
     assert lock
     assert (lock.scope, lock.is_known) == (scope, True)
     assert lock.limit == pytest.approx((2 if scope == "worker" else 1) * len(held) / sum(held), rel=within)
@@ -264,6 +275,7 @@ def test_a_lock_that_is_never_released() -> None:
         assert [waits_of(host, server).locks for _ in range(20)] == [{}] * 20
 
 
+@pytest.mark.skipif(OWN_ADDRESSES, reason="Python 3.14 shows no lock: test_the_limit_of_a_lock")
 def test_a_lock_after_a_respawn() -> None:
     """What is known of a lock ends with its process, while samples go on, and is found anew in the next one."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, "/hold", think=0.0).run(6):
