@@ -27,7 +27,7 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
         routes settings settings_table shortages usable verdict wait_states what_if worker_states
-        deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.queue
+        deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.queue
         findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
@@ -42,7 +42,7 @@ DOORS: dict[str, str] = {
     "metrics": "family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
-    "routes": "book bounds shape",
+    "routes": "book shape",
     "service": "reload systemd",
     "source": "",
     "stats": "raw server",

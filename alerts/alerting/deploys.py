@@ -11,7 +11,7 @@ from alerts.daily import INTERVAL
 from alerts.rule import Alert, Group, Recording
 from alerts.thresholds import Thresholds
 from alerts.words import CLOCK, INSTANCE, SERVER, SERVER_DASHBOARD, SHELL_NAME, answer, asked, milliseconds, percent
-from uwsgi_headroom.analysis.deploys.usual import DAYS, FEWEST
+from uwsgi_headroom.analysis.deploys.sentence import DAYS, FEWEST
 
 
 def groups(t: Thresholds) -> Sequence[Group]:

@@ -129,7 +129,6 @@ class Judgement:
 
     @property
     def worse(self) -> tuple[Change, ...]:
-        """What became worse."""
         return tuple(change for change in self.changes if change.state == "worse")
 
 
