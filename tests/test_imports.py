@@ -70,6 +70,7 @@ def _imported(module: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@cache
 def _named(path: Path) -> list[str]:
     """What a file imports, also inside its functions and for its types."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
