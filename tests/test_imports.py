@@ -42,7 +42,7 @@ DOORS: dict[str, str] = {
     "metrics": "family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
-    "routes": "book bounds shape",
+    "routes": "book shape",
     "service": "reload systemd",
     "source": "",
     "stats": "raw server",
@@ -70,6 +70,7 @@ def _imported(module: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@cache
 def _named(path: Path) -> list[str]:
     """What a file imports, also inside its functions and for its types."""
     nodes = list(ast.walk(ast.parse(path.read_text())))

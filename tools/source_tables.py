@@ -23,7 +23,7 @@ FINDINGS = PACKAGE / "analysis" / "findings"
 
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes.bounds",
+    "Routes": "uwsgi_headroom.routes.shape",
     "Reading": "uwsgi_headroom.watch.pace",
     "Lists of connections in listen queues": "uwsgi_headroom.kernel.accept_queues",
     "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",

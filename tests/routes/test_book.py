@@ -7,15 +7,18 @@ from random import Random
 import pytest
 
 from uwsgi_headroom.routes.book import RouteBook
-from uwsgi_headroom.routes.bounds import (
+from uwsgi_headroom.routes.shape import (
     FORGET_SECONDS,
     MOST_CANDIDATES,
     MOST_NODES,
     MOST_ROUTES,
     MOST_VALUES,
+    OTHER,
     SIGHTINGS,
+    Shape,
+    Templates,
+    make_shape,
 )
-from uwsgi_headroom.routes.shape import OTHER, Shape, Templates, make_shape
 
 WORDS = [f"{first}{second}ra" for first in "bdfglmnprst" for second in "aeiou"]
 

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.routes.bounds import LONGEST_NAME, LONGEST_PATH, MOST_SEGMENTS
-from uwsgi_headroom.routes.shape import OTHER, PLACEHOLDERS, Shape, Templates, make_shape
+from uwsgi_headroom.routes.shape import (
+    LONGEST_NAME,
+    LONGEST_PATH,
+    MOST_SEGMENTS,
+    OTHER,
+    PLACEHOLDERS,
+    Shape,
+    Templates,
+    make_shape,
+)
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"
 

@@ -8,8 +8,7 @@ import pytest
 
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.bounds import LONGEST_PATH, MOST_PATHS
-from uwsgi_headroom.routes.shape import OTHER, Shape, Templates
+from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, Shape, Templates
 from uwsgi_headroom.stats import Snapshot, decoder
 from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawWorker, RequestInfo
 from uwsgi_headroom.stats.server import Worker

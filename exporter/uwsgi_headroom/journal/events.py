@@ -132,5 +132,4 @@ class Journal:
 
 
 def _what(event: Event) -> tuple[object, ...]:
-    """What events have in common that are joined."""
     return event.kind, event.workers, event.cause, event.title if event.kind == "log_message" else ""

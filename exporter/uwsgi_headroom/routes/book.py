@@ -20,16 +20,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from uwsgi_headroom.routes.bounds import (
+from uwsgi_headroom.routes.shape import (
+    ANY,
     FORGET_SECONDS,
     MOST_CANDIDATES,
     MOST_NODES,
     MOST_ROUTES,
     MOST_SIGHTED,
     MOST_VALUES,
+    OTHER,
+    PLACEHOLDERS,
     SIGHTINGS,
+    Shape,
 )
-from uwsgi_headroom.routes.shape import ANY, OTHER, PLACEHOLDERS, Shape
 
 _FORGET_INTERVAL = 60.0  # seconds between two searches for names to forget, while the tree is full
 

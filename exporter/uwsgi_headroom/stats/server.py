@@ -14,8 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.routes.bounds import LONGEST_PATH, MOST_PATHS
-from uwsgi_headroom.routes.shape import OTHER, SegmentCache, Shape, Templates, make_shape
+from uwsgi_headroom.routes.shape import LONGEST_PATH, MOST_PATHS, OTHER, SegmentCache, Shape, Templates, make_shape
 from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, LockName, Whole, too_many
 from uwsgi_headroom.stats.raw import (
     App,

@@ -80,9 +80,7 @@ class Agreement:
     """
 
     def __init__(
-        self,
-        reads_over_tcp: bool = False,
-        read_opens: Callable[[int], int | None] = read_passive_opens,
+        self, reads_over_tcp: bool = False, read_opens: Callable[[int], int | None] = read_passive_opens
     ) -> None:
         self._reads_over_tcp = reads_over_tcp
         self._read_opens = read_opens

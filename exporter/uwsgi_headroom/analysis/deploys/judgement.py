@@ -2,7 +2,7 @@
 
 Four quantities are judged: time and CPU time per request, errors per request, and how fast the memory of a worker
 grows. The permitted errors of the four add up to one false "worse" in 200 deploys (Bonferroni), and each holds for all
-looks at a deploy together (`boundary`).
+looks at a deploy together (`spread`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,6 @@ class Judgement:
 
     @property
     def worse(self) -> tuple[Change, ...]:
-        """What became worse."""
         return tuple(change for change in self.changes if change.state == "worse")
 
 

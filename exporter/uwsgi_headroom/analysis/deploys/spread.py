@@ -112,7 +112,6 @@ class Difference:
 
     @property
     def error(self) -> float:
-        """The standard error of the estimate."""
         return sqrt(fsum(self.variances))
 
 

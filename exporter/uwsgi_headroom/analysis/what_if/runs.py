@@ -243,12 +243,7 @@ def describe_load(
     """A setting under one load. percentiles: whether the spread of requests is known; is_floor: whether more was
     offered than the load that was seen, so that no time is given."""
     if rate > MOST_LOAD * most:
-        return AtLoad(
-            load=load,
-            throughput=rate,
-            sustained=False,
-            utilization=most_use,
-        )
+        return AtLoad(load=load, throughput=rate, sustained=False, utilization=most_use)
     outcome, use = run_load(server, setting, rate)
     if is_floor:
         return AtLoad(load=load, throughput=rate, sustained=True, utilization=use)
