@@ -453,7 +453,7 @@ def test_a_lock_of_all_processes(holder: Holder | None, helps: bool) -> None:
     """More processes wait for it as well; where each has its own, they help."""
     first, *_ = with_waits(of_16_threads({"lock": 8.0}), Waits(holder=holder))
     assert first.code == "application_lock"
-    assert ("more `processes` help" in first.change) == helps
+    assert ("More `processes` help" in first.change) == helps
     assert ("all processes" in first.title) == (not helps)
 
 

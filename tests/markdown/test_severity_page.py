@@ -88,6 +88,7 @@ ROWS = {
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
     "interpreter_lock_held": Row("interpreter", (round(0.7 * REACHED, 1), shortages.LOCKED)),
     "application_lock": Row("lock of the application", (wait_states.MOSTLY, shortages.LOCKED)),
+    "waits_for_threads": Row("deadlock|other threads of (their|its) worker", waits.ENDLESS),
     "sleeps_again": Row("sleep", (waits.USED,)),
     "backend_saturated": Row("saturated backend|backend is saturated", (waits.USED,)),
     "waits_for_backend": Row("does not answer|lookups|other servers", (destinations.HANGING, wait_states.MOSTLY)),

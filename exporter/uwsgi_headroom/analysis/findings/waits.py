@@ -330,7 +330,7 @@ def _describe_lock(lock: LockFigures | None) -> str:
 def _who_waits(lock: LockFigures | None, *, of_all: bool) -> str:
     """What more threads and processes would do, as a sentence."""
     if of_all:
-        return "All processes use this lock: more threads or processes would wait for it as well."
+        return "All processes use this lock: more threads or processes would also wait for this lock."
     if lock is None:
         return "More threads would wait for the same lock. More `processes` help if each process has its own lock."
     return "More threads would wait for the same lock. More `processes` help, because each process has its own lock."
