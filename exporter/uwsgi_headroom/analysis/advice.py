@@ -296,7 +296,10 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":
-            return Explanation(WAIT_FOR_THREADS, "Find out what these threads do: more `threads` would wait as well.")
+            return Explanation(
+                WAIT_FOR_THREADS,
+                "Find out what the application's own threads do: more `threads` for requests would wait as well.",
+            )
         return Explanation(
             "the threads wait for a lock of the application",
             "Find out which lock of the application the threads wait for: more threads would also wait for this lock.",

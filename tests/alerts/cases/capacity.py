@@ -109,9 +109,9 @@ BY_STATE = {
     "More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
     "clients. More threads would also wait.",
-    "backend": "Find out whether the backend is full: 4.5 of 7.5 threads in service wait for it. If the backend is "
-    "full, make it faster, or let it take more requests at once. If the backend is not full, raise `threads` or "
-    "`processes`, one at a time.",
+    "backend": "Find out whether the backend (a database or another service) is full: 4.5 of 7.5 threads in service "
+    "wait for it. If it is full, make it faster, or let it take more requests at once. If the backend is not full, "
+    "raise `threads` or `processes`, one at a time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""

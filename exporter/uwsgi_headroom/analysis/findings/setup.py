@@ -69,7 +69,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             evidence="uWSGI has a lock with the name of this option.",
             meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, "
             "`thunder-lock` cost a tenth of the throughput.",
-            change="Turn `thunder-lock` off under load, and compare throughput and response time.",
+            change="Try a load test with `thunder-lock` and one without it, and compare throughput and response time.",
         )
     yield from _settings(figures)
 

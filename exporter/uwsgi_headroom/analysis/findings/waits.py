@@ -250,8 +250,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
-            meaning="Two requests that each hold a lock which the other one waits for never end (a deadlock). A thread "
-            "of the application that hangs has the same effect. More threads would hang as well. Requests that wait "
+            meaning="Either this is a deadlock: two requests each hold a lock that the other one waits for, and neither "
+            "ends. Or a thread of the application hangs, with the same effect. More threads would hang as well. Requests that wait "
             "for news, as long polls do, end later.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. If they "
@@ -302,7 +302,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
         f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. Waiting requests sleep, and check again and again whether it is free. "
+        "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again whether it is free. "
         "Event streams, which wait for news, also sleep and check again.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Shorten the wait at this line, or avoid "
