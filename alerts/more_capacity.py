@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 _UNSEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
     "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a full backend or slow clients, more threads may only wait, too."
+    "lock, a backend at its limit or slow clients, more threads would probably wait as well."
 )
 
 _BY_STATE = {
@@ -30,7 +30,7 @@ _BY_STATE = {
 }
 """By the state in which most threads are. For the backend, what to raise follows."""
 
-_OTHERWISE = "If the threads wait for a lock, a full backend or slow clients, fix this first. Otherwise raise "
+_OTHERWISE = "If the threads wait for a lock, a backend at its limit or slow clients, fix this first. Otherwise raise "
 
 
 HOW_MUCH = (

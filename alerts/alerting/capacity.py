@@ -144,7 +144,7 @@ and ({count} - 2) * {explained}
         acts=(
             "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a full backend or slow clients, fix this first.",
+            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix this first.",
         ),
         evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)

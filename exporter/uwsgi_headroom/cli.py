@@ -6,11 +6,11 @@ A command's modules are imported when that command runs, so that help appears at
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import TextIO
 
 from uwsgi_headroom import interrupts
 from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
@@ -88,19 +88,22 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         failure.report(find_format(arguments), reason, problem, details)
     except (OSError, OutputError):
         _discard_output()
+        _discard_output(sys.stderr)
     return UNKNOWN
 
 
-def _discard_output() -> None:
-    """Discard the remaining output: its reader (such as `head`) has closed the pipe, or there is no room for it, and
-    Python flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard_output(output: TextIO | None = None) -> None:
+    """Discard the rest of an output (the standard one by default): its reader (such as `head`) has closed the pipe, or
+    there is no room for it, and Python flushes at exit, and changes the exit status if that fails."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (output or sys.stdout).fileno())
 
 
 def _print_error(lines: Sequence[str]) -> None:
     """Print lines to standard error if that can be written: the exit status says the rest."""
-    with contextlib.suppress(OSError, OutputError):
+    try:
         print_lines(lines, sys.stderr)
+    except (OSError, OutputError):
+        _discard_output(sys.stderr)
 
 
 def _serve(_line: CommandLine, options: argparse.Namespace) -> int:

@@ -213,7 +213,7 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated and takes " in text
             assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
             assert re.search(
-                r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers idle", text
+                r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers are idle", text
             )
             assert re.search(r"[5-9]\d % of the requests, and \d+ ms to the mean", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))

@@ -13,9 +13,7 @@ _NAME = re.compile(r"(?<![\w:])(?:uwsgi|process)_\w+(?![\w:])")
 SOURCES: Mapping[str, tuple[str, ...]] = {
     "rules": ("alerts/rules/*.yaml",),
     "dashboards": ("dashboards/out/*.json",),
-    "report": tuple(
-        f"exporter/uwsgi_headroom/report/sources/{name}.py" for name in ("prometheus_queries", "server_series")
-    ),
+    "report": ("exporter/uwsgi_headroom/report/sources/prometheus_queries.py",),
 }
 NO_METRICS = ("uwsgi_headroom", "uwsgi_exporter")
 """The package, and the beginning of other names."""

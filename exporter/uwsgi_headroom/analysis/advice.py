@@ -143,9 +143,9 @@ def lacks_evidence(figures: Figures) -> bool:
 def find_proven_step(figures: Figures) -> Explanation | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 
-    More threads help requests that wait for a backend with room to spare. For one lock, a full backend or slow clients
-    they only wait as well. So advice to add threads needs to know the waits; advice to add processes needs that, or
-    interpreters that compute much of the time.
+    More threads help requests that wait for a backend with room to spare. For one lock, a backend at its limit or slow
+    clients, they would wait as well. So advice to add threads needs to know the waits; advice to add processes needs
+    that, or interpreters that compute much of the time.
     """
     reasons = (
         _bring_workers_back,
@@ -458,9 +458,8 @@ def _advise_coroutines(figures: Figures) -> str:
         return find_blocking_call(figures.server)
     return (
         "Raise `gevent` (or `async`) if requests stay open on purpose (event streams, WebSockets, long polls) or wait "
-        "for a backend that is not full: a worker then serves more requests at once. If "
-        "requests wait for a lock or a full backend, make the lock or the backend faster: more requests at once would "
-        "also wait."
+        "for a backend that is not at its limit: a worker then serves more requests at once. If requests wait for a "
+        "lock or a backend at its limit, make the lock or the backend faster: more requests at once would also wait."
     )
 
 

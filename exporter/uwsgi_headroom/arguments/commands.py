@@ -205,7 +205,7 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "--stuck",
         action="store_true",
         help=f"only workers with stuck requests. A request is stuck if it has been in service for {STUCK_SECONDS:g} s "
-        "or longer, or for the time that --stuck of the exporter sets",
+        "or longer; the exporter's option --stuck changes this time",
     )
     add_http_config_flag(parser)
     return parser

@@ -95,13 +95,13 @@ PROCESSES = (
     "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for "
     "their interpreter."
 )
-SEE_FIRST = "If the threads wait for a lock, a full backend or slow clients, fix this first. Otherwise raise "
+SEE_FIRST = "If the threads wait for a lock, a backend at its limit or slow clients, fix this first. Otherwise raise "
 MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
     "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a full backend or slow clients, more threads may only wait, too."
+    "lock, a backend at its limit or slow clients, more threads would probably wait as well."
 )
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "

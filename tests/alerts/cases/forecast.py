@@ -56,7 +56,7 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         acts(
             "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a full backend or slow clients, fix this first.",
+            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix this first.",
         )
         + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
         f"grows by {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load "

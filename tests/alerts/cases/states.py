@@ -89,7 +89,8 @@ CASES = [
             "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
             "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
-            "threads wait for a lock, a full backend or slow clients, more threads may only wait, too.",
+            "threads wait for a lock, a backend at its limit or slow clients, more threads would probably wait as "
+            "well.",
             "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
         )
         + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer. The oldest request in the queue "

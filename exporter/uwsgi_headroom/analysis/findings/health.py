@@ -115,5 +115,6 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             evidence=f"Worker {most.worker_id} takes {byte_size(most.resident_growth or 0)} more than "
             f"{duration(figures.window.seconds)} ago, {byte_size(most.resident_bytes or 0)} now.",
             meaning="After a start, caches of the application may fill. If the memory goes on growing, it is a leak.",
-            change="If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the leak.",
+            change="If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the "
+            "leak.",
         )

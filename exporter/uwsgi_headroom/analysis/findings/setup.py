@@ -54,8 +54,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="large_document",
             severity="info",
             title="The stats document is larger than a UNIX socket holds.",
-            evidence=f"The document has {figures.server.document_bytes // 1000} kB, and a UNIX socket holds "
-            f"{UNIX_SOCKET_ROOM // 1000} kB.",
+            evidence=f"The stats document is {figures.server.document_bytes // 1000} kB long; the buffer of a UNIX "
+            f"socket has room for {UNIX_SOCKET_ROOM // 1000} kB.",
             meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader: it "
             "does not respawn workers or reload uWSGI.",
             change="Set `stats-minified` and `stats-no-metrics`. Or serve `stats` on 127.0.0.1: a TCP socket holds 4 "

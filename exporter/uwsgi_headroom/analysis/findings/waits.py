@@ -101,7 +101,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
         title="What the threads wait for is not known, so more threads may not help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help if requests wait for a backend that can take more requests at once. If requests "
-        "wait for one lock, for a full backend or for slow clients, more threads only wait, too.",
+        "wait for one lock, for a backend at its limit or for slow clients, more threads would wait as well.",
         change=f"To see permanently what the threads wait for: {remedy}." if remedy else "",
     )
 
@@ -250,9 +250,9 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
-            meaning="Either this is a deadlock: two requests each hold a lock that the other one waits for, and neither "
-            "ends. Or a thread of the application hangs, with the same effect. More threads would hang as well. Requests that wait "
-            "for news, as long polls do, end later.",
+            meaning="Either this is a deadlock: two requests each hold a lock that the other one waits for, and "
+            "neither ends. Or a thread of the application hangs, with the same effect. More threads would hang as "
+            "well. Requests that wait for news, as long polls do, end later.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. If they "
             "wait for each other, reload uWSGI; then take locks in the same order everywhere, and give each wait a "
@@ -302,7 +302,8 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
         f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again whether it is free. "
+        "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again "
+        "whether it is free. "
         "Event streams, which wait for news, also sleep and check again.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Shorten the wait at this line, or avoid "
@@ -404,7 +405,7 @@ def _backends(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title=f"Requests wait for {what}." if hanging else f"Most of the {slots}' time is spent waiting for {what}.",
         evidence=f"{_by_destination(waits, available, slots)}.",
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
-        + ("" if hanging else " A slow backend and a full backend look the same until the load changes."),
+        + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )
