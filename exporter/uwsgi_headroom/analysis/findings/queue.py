@@ -94,7 +94,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "gets its answer late, or not at all."
         )
     else:
-        counted_ = "UNIX sockets count no refusals"
+        counted_ = "refusals here are not counted"
         title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
     return Finding(
