@@ -66,8 +66,8 @@ def _rejected(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
         acts=(
-            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook lists the option "
-            "to set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For each other reason, the runbook names "
+            "the option to set.",
             f"Run {CHECK}: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         ),
@@ -197,7 +197,7 @@ def _lock_bound(t: Thresholds) -> Alert:
                 "Change the code so that it holds the lock for less time, and calls no database or service while it "
                 "holds the lock.",
                 "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
-                "has its own lock, more `processes` help; more threads would only wait, too.",
+                "has its own lock, more `processes` help. More threads would wait as well.",
             ),
             evidence="Only one request at a time can run the code that holds this lock. This lock is not Python's "
             "interpreter lock.",

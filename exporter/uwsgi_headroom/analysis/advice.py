@@ -435,8 +435,8 @@ def _see_waits_first(figures: Figures) -> str:
         "If threads wait for a lock of the application, hold the lock for less time; more processes help only if each "
         "process has its own lock. If threads wait for a backend, make the backend faster, or let it take more "
         "requests at once. If threads wait for slow clients, let the web server in front buffer requests and "
-        "responses. Until you know what the threads wait for, do not change `threads` or `processes`: more threads may "
-        "only wait, too."
+        "responses. Until you know what the threads wait for, do not change `threads` or `processes`: more threads "
+        "would perhaps wait as well."
     )
 
 

@@ -31,8 +31,8 @@ def add_check_flags(parser: Parser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="a stats server or a glob, as for --stats of serve; or the URL of an exporter, or of a server's page on "
-        "an exporter, which then answers at once from its history",
+        help="a stats server or a glob, written as after --stats of serve; or a URL, of an exporter or of a server's "
+        "page on it: the exporter then answers at once, from its history",
     )
     add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")

@@ -231,7 +231,7 @@ def sharing(**labels: str) -> Firing:
         ": 4 workers are pinned to a CPU together with another worker",
         acts(
             "Remove `cpu-affinity`, and reload uWSGI.",
-            "If you need `cpu-affinity`, keep `processes` times `cpu-affinity` at or below the number of CPUs.",
+            "If you need `cpu-affinity`, `processes` x `cpu-affinity` must not be more than the number of CPUs.",
             "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         )
         + "Each of these 4 workers may run on only one CPU, and another worker is pinned to the same CPU. These "

@@ -160,8 +160,8 @@ CASES = [
         refuses(5, 300),
         "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
         acts(
-            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook lists the option "
-            "to set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For each other reason, the runbook names "
+            "the option to set.",
             "Run `uwsgi-headroom check` on the host: it shows the line of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         )
@@ -257,7 +257,7 @@ CASES = [
             "Change the code so that it holds the lock for less time, and calls no database or service while it holds "
             "the lock.",
             "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
-            "its own lock, more `processes` help; more threads would only wait, too.",
+            "its own lock, more `processes` help. More threads would wait as well.",
         )
         + "Only one request at a time can run the code that holds this lock. This lock is not Python's interpreter "
         "lock. An average request spends 300 ms of its 400 ms in this wait.",

@@ -29,8 +29,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             evidence="The affinity mask of each of these workers has only one CPU, and another worker has the same "
             "CPU.",
             meaning="These workers wait for one another even if other CPUs are idle.",
-            change="Remove `cpu-affinity`, or keep `processes` times `cpu-affinity` at or below the number of CPUs. "
-            "In a container, uWSGI counts the host's CPUs, not the container's.",
+            change="Remove `cpu-affinity`, or choose it so that `processes` x `cpu-affinity` is at most the number of "
+            "CPUs. In a container, uWSGI counts the host's CPUs, not the container's.",
         )
     if figures.server.processes_off:
         yield Finding(
