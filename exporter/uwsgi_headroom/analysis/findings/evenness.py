@@ -246,8 +246,8 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
         title=f"Worker {fast.worker_id} takes more requests than the others, and answers much faster.",
         evidence=f"{duration(fast.response_time or 0.0)}, against {duration(rest)} in the others. {shares}.",
         meaning="A worker that answers at once is free for the next request at once. If a worker fails every request, "
-        "as after it has lost its connection to a database, it takes most requests. Or this worker served other requests "
-        "than the rest. uWSGI does not count the status of its answers, so it is not known which is the case.",
+        "as after it has lost its connection to a database, it takes most requests. Or this worker served other "
+        "requests than the rest. uWSGI does not count the status of its answers, so it is not known which is the case.",
         change=f"See in the access log of the web server whether some requests fail, and in uWSGI's log what worker "
         f"{fast.worker_id} writes. If they do, restart that worker: `kill -HUP` its PID.",
     )
