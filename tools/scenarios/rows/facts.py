@@ -118,7 +118,7 @@ ROWS = (
         Expected(
             "critical",
             ("respawn_loop", "recycled_together"),
-            words=("memory grows", "reload-on-rss", "a request, summed over"),
+            words=("memory grows", "reload-on-rss", "per request, summed over"),
             not_words=("raise `processes`", "cpu"),
         ),
         (Load(rate=10, io_ms=10, path="/leak?kb=2048"),),

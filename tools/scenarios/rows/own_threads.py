@@ -42,7 +42,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("all processes", "more threads or processes would wait"),
+            words=("all processes", "more threads or processes would also wait"),
             not_words=(*NO_MORE, "processes` help"),
         ),
         (Load(clients=8, io_ms=30, path="/processes", vary=(1.0, 1.0)),),

@@ -34,7 +34,7 @@ ROWS = (
         Expected(
             "warning",
             ("request_stuck",),
-            words=("`harakiri` (5 s) does not end them", "timeouts"),
+            words=("`harakiri` (5 s) does not end these requests", "timeouts"),
             not_words=("set `harakiri`", "raise `threads`", "raise `processes`"),
         ),
         (Load(clients=3, io_ms=600_000, requests=1, vary=(1.0, 1.0)), Load(rate=40, io_ms=50)),
