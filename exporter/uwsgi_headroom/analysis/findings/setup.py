@@ -66,7 +66,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="thunder_lock",
             severity="info",
             title="`thunder-lock` is on.",
-            evidence="uWSGI has a lock with the name of this option.",
+            evidence="uWSGI's stats show the lock that this option creates.",
             meaning="`thunder-lock` makes the shares of the workers even. In a measurement with threads, "
             "`thunder-lock` cost a tenth of the throughput.",
             change="Try a load test with `thunder-lock` and one without it, and compare throughput and response time.",

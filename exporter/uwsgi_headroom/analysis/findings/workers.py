@@ -240,8 +240,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
             f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers"
             + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
-            meaning="After every restart, the worker loads the application again. Until the application is loaded, the "
-            "worker serves no request.",
+            meaning="Until the next worker is there, its threads serve no request; with `lazy-apps`, it first loads "
+            "the application.",
             change=see_log(
                 figures.server,
                 "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
