@@ -18,7 +18,7 @@ ROWS = (
         Expected(
             "warning",
             ("clients_left",),
-            words=("clients leave", "timeout"),
+            words=("clients disconnect", "timeout"),
             not_words=("traceback", "processes", "threads"),
         ),
         (Load(rate=15, io_ms=200, patience_ms=100), Load(rate=5, io_ms=20)),

@@ -160,7 +160,7 @@ ROWS = (
         Expected(
             "warning",
             ("clients_left",),
-            words=("clients leave", "proxy_read_timeout"),
+            words=("clients disconnect", "proxy_read_timeout"),
             not_words=("traceback", *NO_MORE),
         ),
         (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),

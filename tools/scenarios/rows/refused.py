@@ -19,7 +19,7 @@ ROWS = (
         Expected(
             "warning",
             ("requests_rejected",),
-            words=("log says", "above `buffer-size`", "raise `buffer-size` (4096)"),
+            words=("log says", "larger than `buffer-size`", "raise `buffer-size` (4096)"),
             not_words=("processes", "threads"),
         ),
         LARGE_HEADS,
@@ -56,7 +56,7 @@ ROWS = (
         Expected(
             "critical",
             ("requests_rejected",),
-            words=("no plugin serves", "as uwsgi's log shows", "it asks for 5"),
+            words=("no plugin serves", "as uwsgi's log shows", "it sends 5"),
             not_words=("processes", "threads"),
         ),
         (Load(rate=30),),
