@@ -18,7 +18,10 @@ from uwsgi_headroom.metrics import families
 ROOT = Path(__file__).resolve().parent.parent
 
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
-NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass", "uwsgi_log"}
+NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass", "uwsgi_log"} | {
+    "uwsgi_modifier1",
+    "uwsgi_read_timeout",
+}
 """Other things with such a name: this package and a folder of it, the Go exporter, nginx's words."""
 
 NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "avg_rt", "throttle_level")
