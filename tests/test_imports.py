@@ -39,7 +39,7 @@ DOORS: dict[str, str] = {
     "journal": "events recorder workers",
     "kernel": """backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
-    "metrics": "family",
+    "metrics": "exposition family",
     "report": "command request",
     "response_times": "bins queue_waits recorder totals",
     "routes": "book shape",

@@ -24,7 +24,7 @@ from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import render_families
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes.shape import Templates
 from uwsgi_headroom.source import Answer, File

@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tools.support.captured_documents import NAMES
 from tools.support.observations import down, proven, up
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import LabelSet, counter, gauge, render_families
+from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.family import LabelSet, counter, gauge
 
 EVERYTHING = [
     *[up(name) for name in NAMES],

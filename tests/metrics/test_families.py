@@ -25,7 +25,7 @@ from uwsgi_headroom.journal.events import KINDS
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import render_families
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.stats import Snapshot

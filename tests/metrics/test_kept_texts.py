@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from tools.support.captured_documents import NAMES
 from tools.support.observations import down, proven, up
-from uwsgi_headroom.metrics import families, family
-from uwsgi_headroom.metrics.family import LabelSet, gauge, render_families
+from uwsgi_headroom.metrics import exposition, families, family
+from uwsgi_headroom.metrics.exposition import render_families
+from uwsgi_headroom.metrics.family import LabelSet, gauge
 from uwsgi_headroom.watch.observation import Observation
 
 SERVERS = [*[up(name) for name in NAMES], *map(down, NAMES[:3]), proven("prefork_4x1_served", "proven")]
 
 
 def forget() -> None:
-    for cached in (family.label_set, family.label_sets, family.write_value):
+    for cached in (family.label_set, family.label_sets, exposition.write_value):
         cached.cache_clear()
 
 
@@ -60,4 +61,4 @@ def test_equal_values_have_one_text(values: list[float]) -> None:
 def test_few_texts_of_values_are_kept(number: int) -> None:
     """Values that change with every scrape push each other out."""
     render_families([gauge("g", "h", [(LabelSet(), place + 0.5) for place in range(number)])])
-    assert family.write_value.cache_info().currsize <= 8192
+    assert exposition.write_value.cache_info().currsize <= 8192

@@ -14,7 +14,7 @@ from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import render_families
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.watch.observation import Observation
 

@@ -18,7 +18,7 @@ from tools.support.scripted_watch import FIXTURES
 from uwsgi_headroom import metrics
 from uwsgi_headroom.config.servers import make_server
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics.family import render_family
+from uwsgi_headroom.metrics.exposition import render_family
 from uwsgi_headroom.watch import turns as turns_module
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import ExporterHealth, Observation

@@ -25,7 +25,7 @@ from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import render_families
+from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Waits
 from uwsgi_headroom.routes.book import ServedRoutes

@@ -18,7 +18,8 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import END, OPENMETRICS, TEXT, gauge, label_set, render_family
+from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
+from uwsgi_headroom.metrics.family import gauge, label_set
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers

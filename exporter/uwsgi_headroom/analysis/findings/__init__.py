@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
     accepting,
+    backend_waits,
     causes,
     clients,
     code_lines,
@@ -54,6 +55,7 @@ MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     load.find_full_interpreters,
     static_files.find,
     waits.find,
+    backend_waits.find,
     limits.find,
     other_programs.find,
     memory.find,
