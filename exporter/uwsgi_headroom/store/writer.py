@@ -89,16 +89,18 @@ class HistoryWriter:
         """Open the file if it is not open, and write what waits; whether that succeeded."""
         with self._changed:
             minutes, self._waiting = self._waiting, []
+        written = 0
         try:
             database = self._open()
             while True:
                 together = minutes[:_TOGETHER]
                 self.dropped += database.write(together, self._epoch())
-                self.written += len(together)
+                written += len(together)
                 del minutes[: len(together)]
                 if not minutes:
                     break
             self.size, self.since = database.size, database.since
+            self._report("")
         except (HistoryFileError, *Failure, OSError) as error:
             self._close_database()
             self._report(explain(self.path, error) if isinstance(error, Failure) else str(error))
@@ -112,7 +114,8 @@ class HistoryWriter:
             _log.exception("the history failed")
             self.dropped += len(minutes)
             return False
-        self._report("")
+        finally:
+            self.written += written  # last: who sees minutes written sees all else that this attempt changed
         return True
 
     def _drop_oldest(self) -> None:
