@@ -1,26 +1,38 @@
-// Builds elements. Text is never parsed as HTML, because names and paths come from monitored servers.
+// Builds elements. Text is never parsed as HTML, and what would hide or turn text around is shown as its escape, because
+// names and paths come from monitored servers.
+
+const HIDDEN = /(?!\n)[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+const SPOKEN = new Set(["title", "aria-label"]);
+const escaped = (character) => `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
+
+/** A text in which every character that would not be seen is its escape, such as `\u202e`. */
+export const visible = (text) => String(text).replace(HIDDEN, escaped);
 
 /** Make an element. An attribute that is a function listens to the event of its name; null and false omit one. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name, value);
-    else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+    else mark(node, name, value);
   }
-  node.append(...children.filter((child) => child !== null));
+  node.append(...children.filter((child) => child !== null).map((child) => (child instanceof Node ? child : visible(child))));
   return node;
 }
 
 /** Set a node's text if it differs: unchanged text costs no layout. */
 export function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = visible(text ?? "");
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** Set an attribute if it differs; null and false remove it. */
 export function mark(node, name, value) {
   if (value === null || value === false) {
     if (node.hasAttribute(name)) node.removeAttribute(name);
-  } else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+    return;
+  }
+  const shown = value === true ? "" : SPOKEN.has(name) ? visible(value) : String(value);
+  if (node.getAttribute(name) !== shown) node.setAttribute(name, shown);
 }
 
 /** Act after the next frame: drawing and this work in one frame would take longer than a frame may. */
@@ -49,7 +61,7 @@ export function folding(title, explanation, ...body) {
 }
 
 /** The nodes of a text; its parts between backticks become code. */
-export const marked = (text) => text.split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
+export const marked = (text) => visible(text).split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
 /** A text without its backticks. */
 export const unmarked = (text) => text.replaceAll("`", "");

@@ -3,7 +3,7 @@
 import * as address from "./address.js";
 import { Comparison } from "./comparison.js";
 import { action, choice, toggle, windowsOf } from "./controls.js";
-import { afterFrame, el, mark, say } from "./dom.js";
+import { afterFrame, el, mark, say, visible } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
@@ -227,7 +227,7 @@ export function show(main, { path, page, servers }) {
     mark(sections, "data-status", headline.node.dataset.status);
     const sign = state === "up" ? STATUS[server.status][0] : STATES[state][0];
     const factor = server.state !== "down" && server.headroom?.factor ? format.factor(server.headroom.factor) : null;
-    document.title = [sign, factor, server.name].filter(Boolean).join(" ");
+    document.title = visible([sign, factor, server.name].filter(Boolean).join(" "));
   }
 
   /** Return a sentence that says why the figures are not current, or null if the figures are current. */

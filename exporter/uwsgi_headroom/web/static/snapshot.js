@@ -2,7 +2,7 @@
 
 import * as format from "./format.js";
 import { amount, short, shortness } from "./headline.js";
-import { el } from "./dom.js";
+import { el, visible } from "./dom.js";
 import { harms } from "./findings.js";
 import { line } from "./identity.js";
 import * as objective from "./objective.js";
@@ -33,7 +33,7 @@ export function text(document, url, trouble = null) {
     if (finding.change) lines.push(`   -> ${finding.change}`);
   });
   lines.push(`${format.utc(document.read_at ?? document.time)}  ${url}`);
-  return `${lines.join("\n")}\n`;
+  return visible(`${lines.join("\n")}\n`);
 }
 
 const limits = ({ headroom }) =>
