@@ -39,7 +39,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from grafana_foundation_sdk.models.statetimeline import Options
 
 from dashboards.panels.colours import BLUE, CPUS, GREY, Override, named, workers
-from dashboards.panels.panel_options import apply_panel_options, say_why_empty
+from dashboards.panels.panel_options import EMPTY, apply_panel_options, say_why_empty
 from dashboards.signal import Signal
 
 HEIGHT = 9
@@ -82,10 +82,24 @@ def lines(  # noqa: PLR0913  (each is one choice of how to draw)
     if at_least is not None:
         panel.axis_soft_max(at_least)
     if threshold is not None:
-        panel.thresholds(threshold).thresholds_style(GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE))
+        panel.description(_with_lines(signal, threshold)).thresholds(threshold).thresholds_style(
+            GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE)
+        )
     for matcher, values in overrides:
         panel.with_override(matcher, values)
     return panel
+
+
+def _with_lines(signal: Signal, threshold: ThresholdsConfig) -> str:
+    """The description, with what Grafana shows nowhere: the values of the lines that a graph's thresholds draw."""
+    values = [f"{step.color} at {_in_unit(step.value, signal.unit)}" for step in threshold.build().steps[1:]]
+    meaning, empty, reason = signal.description.partition(EMPTY)
+    return f"{meaning.rstrip()} Lines across the graph: {', '.join(values)}. {empty}{reason}".rstrip()
+
+
+def _in_unit(value: float | None, unit: str) -> str:
+    value = value or 0.0
+    return f"{100 * value:.0f} %" if unit == "percentunit" else f"{value:.3g}{unit.removeprefix('suffix:')}"
 
 
 def _legend(beside: bool) -> VizLegendOptions:

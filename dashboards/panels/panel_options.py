@@ -14,7 +14,7 @@ from dashboards.signal import Series, Signal
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 """The Prometheus that the user chooses on the dashboard; no data source is fixed."""
 
-_EMPTY = "Empty "
+EMPTY = "Empty "
 """Begins the part of a description that says why a panel may be empty."""
 
 
@@ -49,8 +49,8 @@ def apply_panel_options(
 
 def say_why_empty(panel: P, signal: Signal) -> P:
     """Shows the end of the description, which says why the panel may be empty, in place of Grafana's `No data`."""
-    if _EMPTY in signal.description:
-        panel.no_value(signal.description[signal.description.index(_EMPTY) :])
+    if EMPTY in signal.description:
+        panel.no_value(signal.description[signal.description.index(EMPTY) :])
     return panel
 
 

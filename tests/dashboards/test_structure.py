@@ -61,7 +61,7 @@ def test_grafana_9_can_load_it(name: str) -> None:
 
 def test_every_panel_says_what_it_is(name: str) -> None:
     """A panel has a title, a unit and a description; no two have the same title or number. A graph that may be empty
-    shows the part of its description that says why."""
+    shows the part of its description that says why. The values of lines across a graph stand in its description."""
     every = list(panels(board(name)))
     assert every
     for panel in every:
@@ -71,6 +71,8 @@ def test_every_panel_says_what_it_is(name: str) -> None:
         if panel["type"] in ("timeseries", "heatmap", "state-timeline"):
             _, empty, why = panel["description"].partition("Empty ")
             assert panel["fieldConfig"]["defaults"].get("noValue", "") == empty + why, panel["title"]
+            lines = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [])[1:]
+            assert {f"{line['color']} at" for line in lines} <= set(re.findall(r"\w+ at", panel["description"]))
     assert len({panel["title"] for panel in every}) == len(every)
     assert len({panel["id"] for panel in every}) == len(every)
 
