@@ -105,7 +105,7 @@ def _identify(server: Server) -> str:
 
 def _felt(server: Server, flow: Flow) -> Iterator[str]:
     """Write what users feel, and where the time of a request goes."""
-    for name, text in (("users wait", describe_total_time(flow)), ("served", describe_served(server))):
+    for name, text in (("users wait", describe_total_time(server)), ("served", describe_served(server))):
         yield from _section(name, text or "not known")
     if server.waits:
         yield from _time(server.waits)

@@ -119,9 +119,10 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
 def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window. totals: as of now."""
     queues = record.queues
-    waits = {each.socket: each.flow.queue_wait for each in figures.demand.by_socket if each.flow} if figures else {}
+    flows = {each.socket: each.flow for each in figures.demand.by_socket} if figures else {}
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
+        flow = figures.flow if figures and area is not None and len(queues) == 1 else flows.get(name)
         yield schema.Socket(
             name=name,
             queue=backlog.queue,
@@ -131,9 +132,8 @@ def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals)
             mean_queue=littles_law.ratio(area, figures.window.observed_seconds)
             if figures and area is not None
             else None,
-            queue_wait=figures.flow.queue_wait
-            if figures and area is not None and len(queues) == 1
-            else waits.get(name),
+            queue_wait=flow.queue_wait if flow else None,
+            wait_is_floor=flow is not None and flow.wait_is_floor,
             oldest_wait=totals.oldest_waits.get(name),
             full=_full(figures, name),
         )

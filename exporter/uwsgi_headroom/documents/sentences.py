@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
-from uwsgi_headroom.documents.schema import Finding, Flow, Server
+from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, Destination, Route, Waits
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import (
@@ -213,27 +213,39 @@ def describe_queue_wait(server: Server) -> str:
     waited for 812 ms`; empty if it is not known, or if the queue is empty. Percentiles are left out where samples show
     none of them."""
     flow, known = server.flow, server.queue_waits
-    if flow is None or flow.queue_wait is None:
-        return ""
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    if flow is None or flow.queue_wait is None:
+        return f"the oldest has waited for {duration(oldest)}" if oldest else ""
     parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
     if flow.queue_wait < EMPTY and not oldest and not parts:
         return ""
-    text = ", ".join([f"{duration(flow.queue_wait)} in the listen queue", *parts])
+    wait = f"{duration(flow.queue_wait)} in the listen queue"
+    if flow.wait_is_floor:
+        wait = f"at least {wait} up to now, on average over those served and waiting"
+        parts = [f"of those served {parts[0]}", *parts[1:]] if parts else []
+    text = ", ".join([wait, *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
 
-def describe_total_time(flow: Flow) -> str:
+def describe_total_time(server: Server) -> str:
     """Write what users wait, in the order in which they do, such as `690 ms = 508 ms in the listen queue + 182 ms in
-    service`; empty if no request was completed."""
-    if flow.response_time is None:
+    service`, or for how long the oldest has waited if no request was completed; empty if nothing is known."""
+    flow = server.flow
+    if flow is None:
         return ""
+    if flow.response_time is None:
+        ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
+        oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
+        return f"over {duration(oldest)} up to now; no request was completed" if oldest and not flow.requests else ""
     if flow.total_time is None or flow.queue_wait is None:
         return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
     if flow.queue_wait < EMPTY:
         return f"{duration(flow.response_time)} in service; the listen queue is empty"
     served = duration(flow.total_time - flow.queue_wait)
-    return f"{duration(flow.total_time)} = {duration(flow.queue_wait)} in the listen queue + {served} in service"
+    total, queued = duration(flow.total_time), f"{duration(flow.queue_wait)} in the listen queue"
+    if flow.wait_is_floor:
+        return f"at least {total} = {queued} up to now + {served} in service"
+    return f"{total} = {queued} + {served} in service"
 
 
 def describe_served(server: Server) -> str:

@@ -129,7 +129,7 @@ def _felt(server: Server, width: int) -> Iterator[Text]:
         last = server.flow and server.flow.throughput
         yield _label("served").append("nothing: the server is down" + (f"; {rate(last)} before" if last else ""))
         return
-    waited = describe_total_time(server.flow) if server.flow else ""
+    waited = describe_total_time(server)
     yield _label("users wait").append(waited or "not known", "bold" if waited else "")
     line = _label("served").append(describe_served(server) or "not known")
     if window := server.window:
