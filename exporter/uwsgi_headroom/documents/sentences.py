@@ -219,7 +219,8 @@ def describe_queue_wait(server: Server) -> str:
     parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
     if flow.queue_wait < EMPTY and not oldest and not parts:
         return ""
-    wait = f"{duration(flow.queue_wait)} in the listen queue"
+    several = ", over all sockets" if len(server.sockets) > 1 else ""
+    wait = f"{duration(flow.queue_wait)} in the listen queue{several}"
     if flow.wait_is_floor:
         wait = f"at least {wait} up to now, on average over those served and waiting"
         parts = [f"of those served {parts[0]}", *parts[1:]] if parts else []

@@ -19,9 +19,10 @@ The class is first; below it is what adds each kind of figure, and last what rec
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import NamedTuple
 
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
@@ -66,6 +67,7 @@ class Integrals:
         self._unanswered = Unanswered()
         self._follower = QueueFollower()
         self._accepted = 0  # requests that were accepted until the last sample
+        self._taken: list[int] = []  # the same by worker
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
     def miss(self, at: float) -> None:
@@ -215,9 +217,28 @@ class Integrals:
         accepted = max(0, taken - self._accepted)
         # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
         self._accepted = taken if reloaded else self._accepted + accepted
-        left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted)
+        own = self._count_by_socket(reading, levels, reloaded=reloaded)
+        left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted, own)
         self.totals.oldest_waits = self._follower.oldest()
         return left, accepted
+
+    def _count_by_socket(self, reading: Reading, levels: _Levels, *, reloaded: bool) -> dict[str, int]:
+        """How many requests were accepted in the step from each socket whose workers serve no other (`map-socket`)."""
+        setup = reading.host.setup
+        if not setup or not setup.mapped or not setup.socket_holders:
+            self._taken = []
+            return {}
+        pairs = zip(self.totals.workers, levels.workers, strict=True)
+        now = [total.requests + total.lost + (busy or 0) for total, (busy, _) in pairs]
+        before = now if len(self._taken) != len(now) else self._taken
+        self._taken = now if reloaded else list(map(max, before, now))
+        accepted = dict(enumerate(map(sub, self._taken, before), 1))
+        served = Counter(chain.from_iterable(setup.socket_holders.values()))
+        return {
+            socket: sum([max(0, accepted.get(worker_id, 0)) for worker_id in workers])
+            for socket, workers in setup.socket_holders.items()
+            if all(served[worker_id] == 1 for worker_id in workers)
+        }
 
     def _add_idle_queue(self, levels: _Levels, step: float) -> None:
         """Add the time in which requests waited although a thread was free: at both ends of the step, because a request
