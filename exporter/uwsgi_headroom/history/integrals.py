@@ -418,13 +418,23 @@ def _add_counters(
 
 def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
     """The requests in service at the last sample of a process that has ended since, minus those that it completed
-    after the sample. uWSGI counts the requests of the next process separately."""
+    after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
+    in service, these are lost: requests too short for a sample to see."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
-    if not busy or not ended:
+    if not ended:
         return 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
     of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
-    return max(0, busy - max(0, completed - of_successor))
+    seen = max(0, busy - max(0, completed - of_successor))
+    begun = _count_begun(now) - _count_begun(then) + busy - (reading.busy_threads(now) or 0)
+    ends = max(1, (now.respawns or 0) - (then.respawns or 0))
+    return max(seen, min(begun - completed, ends * (now.threads or 1)))
+
+
+def _count_begun(worker: Worker) -> int:
+    """Requests that the applications of a worker began; with `lazy-apps`, uWSGI counts them from 0 in each process, so
+    that they do not grow by more than its requests."""
+    return sum([app.requests or 0 for app in worker.apps])
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
