@@ -146,7 +146,8 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 
 
 class Balance(Struct, frozen=True, kw_only=True):
-    """How evenly the active workers share the requests. active: number of active workers; even_share: 1 / active;
+    """How evenly the active workers share the requests. active: number of active workers; even_share: the
+    part of the requests that they served / active;
     hot_ratio: largest share / even share, among active workers; noise_floor: the hot_ratio that chance alone explains;
     fairness: Jain's index, 1 is even; cost: the share of the response time that balancing would save;
     calm_response_time: of the half of the workers with the smaller shares; hottest: id of the worker with the largest
@@ -165,9 +166,9 @@ class Balance(Struct, frozen=True, kw_only=True):
 class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
-    wait_is_floor: as in the flow; null if its workers serve other sockets as well, as the socket of a request is unknown. oldest_wait: for how long
-    the oldest request in the queue has waited at the last reading, 0 if it is empty. full: share of the window in which
-    the queue was at its limit, and clients were refused."""
+    null if its workers serve other sockets as well, as the socket of a request is unknown; wait_is_floor: as in the
+    flow. oldest_wait: for how long the oldest request in the queue has waited at the last reading, 0 if it is empty.
+    full: share of the window in which the queue was at its limit, and clients were refused."""
 
     name: str
     queue: int | None
@@ -391,10 +392,10 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
-    its headroom; queue_wait, wait_is_floor, waiting: as in its flow; PID, emperor_pid: as in its identity. p95: the 95th percentile of
-    its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
-    is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
+    its headroom; queue_wait, wait_is_floor, waiting: as in its flow; PID, emperor_pid: as in its identity. p95: the
+    95th percentile of its response times, null if it is not known. threads: the mean of those available over the
+    window, of which `observed` are in use; available: those of now. act: the first thing to do, without a full stop;
+    empty if there is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str

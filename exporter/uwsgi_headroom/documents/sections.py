@@ -63,7 +63,7 @@ def build_balance(balance: evenness.Balance) -> schema.Balance:
         schema.Balance,
         balance,
         active=active,
-        even_share=littles_law.ratio(1, active),
+        even_share=balance.even_share,
         hottest=balance.hottest.worker_id if balance.hottest else None,
     )
 

@@ -244,13 +244,13 @@ _SWITCHED_OFF = "off:"
 
 def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
     """Build the line of figures and the bar; None if the time is not known or no request was in service."""
-    time = split_request_time(server.waits) if server.waits else None
+    time = split_request_time(server.waits, server.flow) if server.waits else None
     return (_time_figures(time, width), _time_bar(time, width)) if time else None
 
 
 def stuck_line(server: Server, width: int) -> Text | None:
     """Build the line about stuck requests, which the time of a request leaves out; None without any."""
-    time = split_request_time(server.waits) if server.waits else None
+    time = split_request_time(server.waits, server.flow) if server.waits else None
     text = describe_stuck(server.waits, time) if server.waits and time else ""
     return Text(" " * _LABEL).append(cut_middle(text, max(0, width - _LABEL)), "bold red") if text else None
 

@@ -14,6 +14,7 @@ export const WAITING = { noticed: "warning", severe: "critical" };
 function usersWait({ flow, threads, workers, sockets, status }) {
   const { total_time: total = null, response_time: served = null, queue_wait: queue = null, wait_is_floor: isFloor, waiting } = flow ?? {};
   const oldest = Math.max(0, ...workers.map((worker) => worker.oldest_request_age ?? 0), ...sockets.map((socket) => socket.oldest_wait ?? 0));
+  if (served === null && flow?.requests) return { text: format.NOT_KNOWN, note: "uWSGI does not time static files" };
   if (served === null) return { text: oldest ? `over ${format.duration(oldest)}` : format.NOT_KNOWN, note: "no request completed", tone: oldest >= threads?.stuck_seconds ? status : null };
   if (total === null) return { text: format.duration(served), note: "in service; the queue is not known" };
   return { text: format.least(format.duration(total), isFloor), note: `= ${format.duration(queue)} in queue${isFloor ? " up to now" : ""} + ${format.duration(served)} in service`, tone: WAITING[waiting] };
