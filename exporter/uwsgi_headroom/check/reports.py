@@ -123,7 +123,8 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     if server.threads and server.threads.configured is not None:
         capacity = counted(server.threads.configured, slots[:-1])
-        yield f"  capacity     {capacity} configured, {server.threads.available} available"
+        held = "; kept connections hold some of these between requests" if server.threads.held else ""
+        yield from _section("capacity", f"{capacity} configured, {server.threads.available} available{held}")
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"

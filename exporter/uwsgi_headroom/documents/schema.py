@@ -126,7 +126,8 @@ class Flow(Struct, frozen=True, kw_only=True):
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
     serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: available ones over
-    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting."""
+    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting. held: whether
+    clients that keep their connections hold available threads between requests, uWSGI does not say how many."""
 
     configured: int | None
     available: int | None
@@ -134,6 +135,7 @@ class Threads(Struct, frozen=True, kw_only=True):
     stuck: int | None
     stuck_seconds: float = STUCK_SECONDS
     mean: float | None = None
+    held: bool = False
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.demand import count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
@@ -83,6 +84,7 @@ def build_threads(
         stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,
         mean=figures.threads if figures else None,
+        held=figures is not None and connections_hold_threads(figures),
     )
 
 

@@ -224,8 +224,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     ]
     evidence = (
         f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait as for a lock, "
-        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}, while no other request of their worker is at work: none "
-        "holds what they wait for."
+        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}, while no other request of their worker is at work: "
+        "none holds what they wait for."
     )
     if standing:
         which = numbered("worker", standing)

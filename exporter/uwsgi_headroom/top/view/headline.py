@@ -198,6 +198,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     if threads.stuck:
         is_async = server.setup is not None and server.setup.concurrency_kind == "async"
         line.append(f", {threads.stuck} for over {chosen(threads.stuck_seconds)}", "" if is_async else "bold red")
+    line.append(", kept connections hold more" if threads.held else "")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)

@@ -84,7 +84,7 @@ const FIGURES = [
   ...SHARES.map((share) => [name(share), `Response ${name(share)}`, (server) => figure(server, share), (server) => interval(server, share), `${Math.round(share * 100)} of 100 requests are not slower: ${HOW}`]),
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
   ["queue_wait", "Queue wait", (server) => format.least(format.duration(server.flow?.queue_wait), server.flow?.wait_is_floor), (server) => waits(server), "mean time in the listen queue, before the response time; percentiles are of all requests, estimated from samples"],
-  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.meanThreads(server.threads?.mean ?? server.threads?.available)} threads`],
+  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.meanThreads(server.threads?.mean ?? server.threads?.available)} threads${server.threads?.held ? "; kept connections hold more" : ""}`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
