@@ -618,6 +618,7 @@ class TestLevels:
             server.queue = queue
             readings.append(server.read(at))
         assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
+        assert totals_of(*readings).brimming_seconds == pytest.approx(0.1 + 0.1)
 
     def test_socket_that_a_reload_removed_is_dropped(self) -> None:
         """A reload may rename a socket; the old name has no total any more."""

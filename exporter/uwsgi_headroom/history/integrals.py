@@ -63,6 +63,7 @@ class Integrals:
         self._completed = Completed(0, None, 0)
         self._queues: dict[str, Backlog] = {}  # at the last sample
         self._may_overflow = False  # whether a queue was full since the overflows were last read
+        self._brims = False  # whether, at the last sample, a queue held one connection more than its limit
         self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
         self._unanswered = Unanswered()
         self._follower = QueueFollower()
@@ -245,6 +246,11 @@ class Integrals:
         that was just about to be accepted waits at one of them."""
         lengths = [backlog.queue for backlog in self._queues.values()]
         then, self._waits_beside_free = self._waits_beside_free, any(lengths) and levels.busy < levels.available
+        brimmed = self._brims
+        self._brims = any((each.queue or 0) > each.limit for each in self._queues.values() if each.limit)
+        if lengths and None not in lengths:
+            brimming = step * (brimmed + self._brims) / 2
+            self.totals.brimming_seconds = (self.totals.brimming_seconds or 0.0) + brimming
         if lengths and None not in lengths and levels.available:
             both = then and self._waits_beside_free
             self.totals.idle_queue_seconds = (self.totals.idle_queue_seconds or 0.0) + step * both
