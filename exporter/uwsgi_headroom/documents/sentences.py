@@ -231,8 +231,8 @@ def describe_queue_wait(server: Server) -> str:
     several = ", over all sockets" if len(server.sockets) > 1 else ""
     wait = f"{duration(flow.queue_wait)} in the listen queue{several}"
     if flow.wait_is_floor:
-        wait = f"at least {wait} up to now, on average over those served and waiting"
-        parts = [f"of those served {parts[0]}", *parts[1:]] if parts else []
+        served = f"; of those served {parts[0]}" if parts else ""
+        wait, parts = f"at least {wait} up to now, on average over those served and waiting{served}", parts[1:]
     text = ", ".join([wait, *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
