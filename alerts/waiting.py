@@ -6,6 +6,7 @@ If a queue cannot be measured, or no request arrived, the wait is unknown and bo
 from __future__ import annotations
 
 from alerts.thresholds import Thresholds
+from uwsgi_headroom.analysis.littles_law import STEADY
 
 
 def noticed(t: Thresholds) -> str:
@@ -20,6 +21,13 @@ def severe(t: Thresholds) -> str:
     """The mean wait in seconds, of servers whose users wait for most of their time in the queue."""
     wait, served = _times(t)
     return f"{wait} >= {t.queue_wait_severe_seconds} and {wait} >= {t.queue_wait_severe_ratio} * {served}"
+
+
+def many_wait(t: Thresholds, self: str = "") -> str:
+    """The requests that wait now over the seconds of the window, of servers that completed too few in it for Little's
+    law. self: the labels of one server."""
+    now, rate = f"uwsgi_socket_queue_length{self}", f"server:uwsgi_requests:rate{t.window}{self}"
+    return f"sum without (socket) ({now}) / {t.window_seconds:g} > {rate} / {STEADY:g}"
 
 
 def _times(t: Thresholds) -> tuple[str, str]:

@@ -140,7 +140,8 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for both times "
+        evidence=if_any(waiting.many_wait(t, "{$self}"), "This is a lower bound, because many requests still wait. ")
+        + f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for both times "
         "together. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from alerts.levels import by_server, of_server
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
-from alerts.waiting import noticed
+from alerts.waiting import many_wait, noticed
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.capacity import LEAST_LOAD, REACHED
 from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, STANDING
@@ -37,9 +37,15 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
         ),
         Recording(queue, f"sum without (socket) (rate(uwsgi_socket_queue_seconds_total[{w}])) / {observed}"),
         # `rate` divides by the whole window even if the series are younger: then requests are too few for the queue.
+        # In a queue that hardly moves, the mean is over those that wait and are served, too, and a lower bound.
         Recording(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{w}",
-            f"{queue} / ({requests} > 0) and uwsgi_exporter_observed_seconds_total offset {w}",
+            f"""
+            {queue}
+              / (({requests} > 0) + (({many_wait(t)}) + ({concurrency} / {t.window_seconds:g} or 0 * {requests})
+                or 0 * {requests}))
+              and uwsgi_exporter_observed_seconds_total offset {w}
+            """,
         ),
         Recording(
             f"server:uwsgi_utilization:ratio_rate{w}",

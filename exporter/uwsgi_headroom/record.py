@@ -29,7 +29,8 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue is at its limit, so that the next connection is refused (UNIX) or dropped (TCP)."""
+        """Whether the queue is at its limit, so that the next connection, or the one after it, is refused (UNIX) or
+        dropped (TCP)."""
         return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
 
 

@@ -134,6 +134,7 @@ class TestActive:
         assert [worker.active for worker in result.workers] == [True, True, False, False]
         assert result.hot_ratio == 1
         assert result.fairness == 1
+        assert result.even_share == pytest.approx(100 / 240)  # of all requests, as their shares are
 
     def test_ratio_of_the_active_is_never_below_one(self) -> None:
         """Workers that left during the window do not hide the hot worker among the others, however much they served."""

@@ -12,6 +12,7 @@ import pytest
 from tests.analysis.test_findings import AT
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
+from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm
 from uwsgi_headroom.analysis.locks import LockFigures
@@ -260,6 +261,12 @@ def test_clients_that_keep_their_connections() -> None:
     )
     assert "`http11-socket`" in first.change
     assert first.severity == "critical"
+    reading = Server(processes=2, threads=4).read(1000.0)
+    for waiting, held in ((300.0, True), (0.0, False)):
+        of = replace(kept, queue_seconds={"app.sock": waiting}, queue_full_seconds={"app.sock": 0.0})
+        record = describe_server(reading)
+        assert record
+        assert connections_hold_threads(compute_figures(of, record)) is held
 
 
 def test_settings_stand_beside_the_words() -> None:

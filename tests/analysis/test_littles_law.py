@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.littles_law import compute_flow, queue_wait, ratio
+from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, ratio, waiting_clause
+from uwsgi_headroom.record import Backlog
 
 
 def test_one_hot_worker_of_four() -> None:
@@ -116,6 +117,40 @@ def test_queue_wait_is_exact_on_a_queue() -> None:
     )
     assert truth > 0.01
     assert compute_flow(window(end, worker(1, 500), socket=area)).queue_wait == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("stalls_at", [2.0, 20.0, 29.0])
+def test_a_wait_in_a_stall_is_no_longer_than_the_stall(stalls_at: float) -> None:
+    """While most requests still wait, the mean over those served, those in service and those that wait is a floor: at
+    most what they have waited up to now, where Little's law says a wait that nobody has had."""
+    end, every = 30.0, 0.1
+    arrivals = [every * number for number in range(1, round(end / every))]
+    served = [at for at in arrivals if at < stalls_at]  # at once; four of the others hold the threads, the rest waits
+    waiting = [at for at in arrivals if at >= stalls_at][4:]
+    area = sum(end - at for at in waiting)
+    row = window(end, worker(1, len(served), busy=4 * (end - stalls_at)), socket=area)
+    flow = compute_flow(row, {"socket": Backlog(len(waiting), 1000, None)})
+    law = queue_wait(row, len(served))
+    if len(served) >= STEADY * len(waiting):
+        assert (flow.queue_wait, flow.wait_is_floor) == (law, False)
+        return
+    assert flow.wait_is_floor
+    assert flow.queue_wait is not None
+    assert law is not None
+    truth = area / (len(served) + 4 + len(waiting))
+    assert 0.9 * truth <= flow.queue_wait <= 1.1 * truth <= min(law, end - stalls_at)
+    assert waiting_clause(flow).startswith("requests wait at least ")
+
+
+def test_a_queue_that_moves_has_the_wait_of_the_law() -> None:
+    """A standing queue that is passed on many times in the window has no doubt, and one of another server's socket none
+    either."""
+    row = window(20.0, worker(1, 1600, busy=160.0), socket=2000.0)
+    for queues in ({"socket": Backlog(100, 100, None)}, {"other": Backlog(5000, None, None)}, None):
+        flow = compute_flow(row, queues)
+        assert (flow.queue_wait, flow.wait_is_floor) == (pytest.approx(1.25), False)
+    none = compute_flow(window(20.0, worker(1, 0, busy=20.0), socket=40.0), {"socket": Backlog(2, 100, None)})
+    assert (none.queue_wait, none.wait_is_floor) == (None, False)
 
 
 def test_queue_wait_with_a_gap() -> None:

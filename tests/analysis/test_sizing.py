@@ -159,12 +159,17 @@ def test_processes_for_a_floor_come_in_steps() -> None:
     assert "Then check again: up to 59 may be needed" in add_capacity(full)
 
 
-@pytest.mark.parametrize(("arrive", "processes"), [(1.02, 9), (1.2, 10), (1.9, 16)])
-def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, processes: int) -> None:
-    """A queue of 40 is in its last two states for 1 - 1/r² of the time, if r times as many requests arrive as are
-    served: the step is twice what arrives, however many wait."""
+@pytest.mark.parametrize("is_measured", [True, False])
+@pytest.mark.parametrize(("arrive", "processes"), [(1.02, 7), (1.2, 8), (1.9, 13)])
+def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, processes: int, is_measured: bool) -> None:
+    """A queue of 40 takes no more for 1 - 1/r of the time, and is in its last two states for 1 - 1/r² of it, if r times
+    as many requests arrive as are served: the step is 1.6 times what arrives, however many wait."""
     full = minute(4, 4.0, 40.0, full_seconds=60.0)
-    window_ = replace(full, queue_full_seconds={"app.sock": 60 * (1 - 1 / arrive**2)})
+    window_ = replace(
+        full,
+        queue_full_seconds={"app.sock": 60.0 if is_measured else 60 * (1 - 1 / arrive**2)},
+        brimming_seconds=60 * (1 - 1 / arrive) if is_measured else None,
+    )
     overloaded = figures(window_, SINGLE, memory(100))
     assert more_processes(overloaded).processes == processes
     assert f"about {arrive:.1f} times as many requests arrive as are served" in add_capacity(overloaded)

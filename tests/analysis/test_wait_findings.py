@@ -95,14 +95,14 @@ def test_a_backend_is_named() -> None:
     host = replace(server.read(1000.0).host, waits=ADDRESSES)
     finding = findings(window_, host=host)["waits_for_backend"]
     assert finding.severity == "info"
-    assert finding.title == "Most of the threads' time is spent waiting for postgres at 10.0.0.5:5432."
+    assert finding.title == "Requests wait for postgres at 10.0.0.5:5432 for most of their time."
     assert finding.evidence.startswith(
-        "70 % of the threads' time: 7.0 of 16 threads wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 "
-        "ms; 10 % of the threads' time: 1.0 of 16 threads wait for redis at *:6379, "
+        "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 ms; "
+        "1.0 (10 %) wait for redis at *:6379, "
     )
     assert "More CPU does not help" in finding.change
     unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]
-    assert unnamed.title == "Most of the threads' time is spent waiting for backends."
+    assert unnamed.title == "Requests wait for backends for most of their time."
 
 
 def test_a_saturated_backend() -> None:
@@ -197,7 +197,7 @@ def test_slow_connections_are_no_silence() -> None:
     found = outside({"backend": 8.0, "sleep": 1.0}, {SILENT: 4.0, answers: 4.0})["waits_for_backend"]
     assert (found.severity, found.title) == (
         "info",
-        "Most of the threads' time is spent waiting for 10.0.0.9:80.",
+        "Requests wait for 10.0.0.9:80 for most of their time.",
     )
 
 
@@ -214,8 +214,8 @@ def test_two_backends_are_both_named() -> None:
     seconds = {Destination("backend", (address,)): 1.0 for address in ("10.0.0.5:5432", "10.0.0.6:6379")}
     for more in (0.7, 1.3):
         found = outside({"backend": 9.0}, seconds | {Destination("backend", ("10.0.0.6:6379",)): more})
-        assert found["waits_for_backend"].title.endswith(
-            "waiting for postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379."
+        assert found["waits_for_backend"].title.startswith(
+            "Requests wait for postgres at 10.0.0.5:5432 and redis at 10.0.0.6:6379 "
         )
 
 

@@ -122,7 +122,10 @@ def test_ends_that_lost_no_request_count_as_well() -> None:
     assert finding.code == "requests_lost"
     assert finding.severity == loop.severity == "critical"
     assert loop.title == "Workers ended with requests in service: worker 2 keeps restarting."
-    assert "In all, workers ended 31 times, and no uWSGI option explains this." in finding.evidence
+    assert (
+        "In all, workers ended 31 times, and no uWSGI option explains this: if each end lost one request, 1.5 %"
+        in finding.evidence
+    )
     assert "In all" not in judged(ended((0, 1, 0, 0), lost=2))["requests_lost"].evidence
 
 

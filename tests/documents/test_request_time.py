@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.documents_with_waits import EXAMPLE, waits
+from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.sentences import describe_destinations, split_request_time
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES
@@ -45,6 +46,16 @@ def test_without_completed_requests_the_parts_are_threads() -> None:
     """Requests that never end have no time per request, but their threads show what they wait for."""
     described = _described(waits({"backend": 7.9, "cpu": 0.4}, {"postgres": 7.9}, throughput=None))
     assert described == ("8.3 threads, no request completed", ["7.9 postgres", "0.4 cpu"])
+
+
+def test_static_files_have_no_time() -> None:
+    """uWSGI counts them and times none: threads that send files are named as such, and a figure of 0 is not shown."""
+    flow = Flow(requests=468, throughput=39.1, response_time=None, littles_law=0.0, observed=0.04, queue_wait=0.0)
+    few, many = (waits({"pipe": threads}, throughput=None) for threads in (0.04, 4.0))
+    assert split_request_time(few, flow) is None
+    time = split_request_time(many, flow)
+    assert time
+    assert (time.whole.size, time.unit) == ("4.0", "threads, and uWSGI does not time static files")
 
 
 def test_without_a_request_in_service_there_is_nothing_to_split() -> None:

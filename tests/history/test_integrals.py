@@ -618,6 +618,7 @@ class TestLevels:
             server.queue = queue
             readings.append(server.read(at))
         assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
+        assert totals_of(*readings).brimming_seconds == pytest.approx(0.1 + 0.1)
 
     def test_socket_that_a_reload_removed_is_dropped(self) -> None:
         """A reload may rename a socket; the old name has no total any more."""
@@ -716,6 +717,25 @@ class TestLost:
         server.serve(1, 3)
         server.respawn(1, 10.1)
         assert totals_of(first, server.read(10.2)).workers[0].lost == 0
+
+    def test_a_request_too_short_for_a_sample_is_lost(self) -> None:
+        """Applications count requests when they begin, so what ended its process between two samples is counted, once,
+        however many samples see the end; not with `lazy-apps`, where each process counts from 0."""
+        for lazy, lost in ((False, 1), (True, 0)):
+            server = Server()
+            server[1].requests, server[1].calls = 20, 0 if lazy else 20
+            readings = [server.read(10.0)]
+            server.serve(1, 4)
+            server[1].calls += 4 + 1  # of which the last one ends the process
+            server.kill(1)
+            dead = server.read(10.2)
+            server.respawn(1, 10.3)
+            server.serve(1, 2)
+            server.busy(1, 0, 0, 0)
+            server[1].calls = 3 if lazy else server[1].calls + 2 + 1
+            found = [totals_of(*readings, *between, server.read(10.4)).workers for between in ([], [dead])]
+            assert found[0][0].lost == lost
+            assert found[1][0].lost == 1  # the dead process is seen, and its count with it
 
     def test_full_reload_is_not_counted(self) -> None:
         """A full reload resets all counts, so its lost requests are unknown."""

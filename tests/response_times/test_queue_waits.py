@@ -111,6 +111,27 @@ def test_percentiles_of_simulated_queues(
             assert found.seconds == pytest.approx(truth, rel=0.05)
 
 
+def test_requests_of_mapped_sockets_are_apart() -> None:
+    """With `map-socket`, what the workers of a calm socket accept has left no other queue: half of the requests waited
+    as those of the full socket did, and half not at all."""
+    queue, chance, follower = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5), random.Random(2), QueueFollower()
+    at, before, left = 0.0, 0, list[Left]()
+    while at < 60.0:
+        step = INTERVAL * chance.uniform(0.8, 1.2)
+        at += step
+        backlog, listed, accepted = look(queue, at, "unix")
+        new = accepted - before
+        queues = {"s": backlog, "calm": Backlog(0, 100, None)}
+        left += follower.follow(at, step, queues, listed, 2 * new, {"s": new, "calm": new})
+        before = accepted
+    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
+    found = [each for each in left if each.seconds]
+    assert sum([each.number for each in left]) <= 2 * before
+    assert sum([each.number for each in found]) == pytest.approx(before, rel=0.03)
+    mean = sum([(each.seconds or 0.0) * each.number for each in found]) / before
+    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
+
+
 class Sampled:
     """A queue of one socket that is sampled twice a second."""
 

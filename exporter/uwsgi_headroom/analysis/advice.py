@@ -266,6 +266,13 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
     return None
 
 
+def connections_hold_threads(figures: Figures) -> bool:
+    """Whether clients that keep their connections hold threads that are free by uWSGI's count: it counts no request in
+    service while it waits for the next one on a connection (`http11-socket`). How many they hold is not known."""
+    client = figures.waits.share("client") if figures.waits else 0.0
+    return client >= MOSTLY and waits_while_threads_are_free(figures)
+
+
 def killed_fill_threads(figures: Figures) -> bool:
     """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
     anything else ended their workers. What the completed ones took says little of these."""
@@ -278,7 +285,7 @@ def killed_fill_threads(figures: Figures) -> bool:
 def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     """What to do instead of adding threads, if these would only wait as the present ones do."""
     if figures.waits and figures.waits.share("client") >= MOSTLY:
-        if waits_while_threads_are_free(figures):  # uWSGI counts no request in service while it waits for the next one
+        if connections_hold_threads(figures):
             return Explanation(
                 "clients that keep their connections hold the threads between requests",
                 "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "

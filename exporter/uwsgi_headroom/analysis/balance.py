@@ -63,6 +63,13 @@ class Balance(Struct, frozen=True, gc=False):
         """The workers that can be compared: those that accepted requests for nearly the whole window."""
         return tuple([worker for worker in self.workers if worker.active])
 
+    @property
+    def even_share(self) -> float | None:
+        """The share of each active worker, if they shared evenly what they served: others served the rest."""
+        active, requests = self.active, sum([worker.requests for worker in self.workers])
+        served = sum([worker.requests for worker in active]) / requests if requests else 1.0
+        return ratio(served, len(active))
+
 
 def compute_balance(window: Window) -> Balance:
     """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""

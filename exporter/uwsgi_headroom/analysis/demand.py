@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, judge_waiting, ratio, shows_a_limit
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import ServerRecord, SocketHolders, is_tcp
+from uwsgi_headroom.record import Backlog, ServerRecord, SocketHolders, is_tcp
 from uwsgi_headroom.words.formats import counted, fixed
 
 SATURATED = 0.97
@@ -132,19 +132,22 @@ def _by_socket(window: Window, server: ServerRecord) -> tuple[SocketDemand, ...]
     if not server.setup.mapped or not server.setup.socket_holders:
         return ()
     threads = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
-    return split_by_socket(window, server.setup.socket_holders, threads)
+    return split_by_socket(window, server.setup.socket_holders, threads, server.queues)
 
 
 def split_by_socket(
-    window: Window, holders: SocketHolders, threads: Mapping[int, int | None]
+    window: Window,
+    holders: SocketHolders,
+    threads: Mapping[int, int | None],
+    queues: Mapping[str, Backlog] | None = None,
 ) -> tuple[SocketDemand, ...]:
     """The offered work of each socket that some of the accepting workers do not serve, and whose workers have a known
-    number of threads and of busy threads. threads: of the accepting workers, by id."""
-    return tuple(_split_by_socket(window, holders, threads))
+    number of threads and of busy threads. threads: of the accepting workers, by id; queues: see `compute_flow`."""
+    return tuple(_split_by_socket(window, holders, threads, queues))
 
 
 def _split_by_socket(
-    window: Window, holders: SocketHolders, threads: Mapping[int, int | None]
+    window: Window, holders: SocketHolders, threads: Mapping[int, int | None], queues: Mapping[str, Backlog] | None
 ) -> Iterator[SocketDemand]:
     busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
     sockets_of = Counter(worker_id for workers in holders.values() for worker_id in workers)
@@ -161,7 +164,7 @@ def _split_by_socket(
         flow = None
         if area is not None and all(sockets_of[worker_id] == 1 for worker_id in workers):
             own = tuple([worker for worker in window.workers if worker.worker_id in workers])
-            flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}))
+            flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}), queues)
         yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow)
 
 

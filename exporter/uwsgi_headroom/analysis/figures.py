@@ -100,7 +100,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     seconds = window.observed_seconds
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
-    flow, balance, cpu = compute_flow(window), compute_balance(window), compute_shares(window.cpu)
+    flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
     demand = compute_demand(window, server, flow, ceiling)
     stuck = _stuck_threads(server, stuck_seconds, seconds)
     waits = compute_waits(window, flow, stuck, destinations, server.waits, server.queues)

@@ -5,20 +5,24 @@ stable system over a long window, whatever the distributions. uWSGI counts a req
 request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
 by sampling includes both; the difference is work in service, or stuck.
 
+In a queue that fills, or that hardly moves, the law gives a wait that nobody has had: few requests have left it, and
+those that are still there have waited most of the time. Then the mean over all of them, up to now, is a lower bound.
+
 A wait in the listen queue is compared with the time in service, between absolute bounds: users do not notice 10 ms
 before an answer that takes 2 ms, and they notice 0.1 s before any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 from msgspec import Struct
 
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.words.formats import duration, least
 
 
 class Flow(Struct, frozen=True, gc=False):
@@ -39,6 +43,9 @@ class Flow(Struct, frozen=True, gc=False):
     """Mean seconds that a request waited in a listen queue before uWSGI accepted it."""
     queue_length: float | None
     """Mean number of requests in the listen queues."""
+    wait_is_floor: bool = False
+    """Whether queue_wait is a lower bound: of the requests that were completed and of those that still wait, how long
+    they have waited in the window up to now."""
 
     @property
     def total_time(self) -> float | None:
@@ -51,20 +58,38 @@ def add_wait(response_time: float | None, queue_wait: float | None) -> float | N
     return None if response_time is None or queue_wait is None else response_time + queue_wait
 
 
-def compute_flow(window: Window) -> Flow:
-    """The flow of requests through a server in a window."""
+def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
+    """The flow of requests through a server in a window. queues: the listen queues at its end; without them, the law
+    is taken to hold for the wait."""
     requests = sum(worker.requests for worker in window.workers)
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
+    observed = None if busy is None else ratio(busy, window.observed_seconds)
+    floor = _find_floor(window, requests, observed or 0.0, queues or {})
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
         response_time=response_time(window.workers),
         littles_law=None if running is None else ratio(running, window.seconds),
-        observed=None if busy is None else ratio(busy, window.observed_seconds),
-        queue_wait=queue_wait(window, requests),
+        observed=observed,
+        queue_wait=queue_wait(window, requests) if floor is None else floor,
         queue_length=queue_length(window),
+        wait_is_floor=floor is not None,
     )
+
+
+STEADY = 2.0
+"""Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
+at its end: at fewer, those that wait are a large part of all, and the law leaves out that they have not left."""
+
+
+def _find_floor(window: Window, requests: int, serving: float, queues: Mapping[str, Backlog]) -> float | None:
+    """The mean seconds for which those that were completed, are served or wait have waited in the window up to now;
+    None if Little's law holds, or none was completed. serving: the mean number in service."""
+    waiting = sum([queues[name].queue or 0 for name in window.queue_seconds if name in queues])
+    if not requests or requests >= STEADY * waiting:
+        return None
+    return sum(window.queue_seconds.values()) / (requests + serving + waiting)
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
@@ -173,4 +198,4 @@ def waiting_clause(flow: Flow) -> str:
         return "the listen queue is empty"
     if flow.queue_wait < NEARLY_EMPTY:
         return "the listen queue is nearly empty"
-    return f"requests wait {duration(flow.queue_wait)} in the listen queue"
+    return f"requests wait {least(duration(flow.queue_wait), flow.wait_is_floor)} in the listen queue"

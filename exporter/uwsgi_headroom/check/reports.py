@@ -105,10 +105,10 @@ def _identify(server: Server) -> str:
 
 def _felt(server: Server, flow: Flow) -> Iterator[str]:
     """Write what users feel, and where the time of a request goes."""
-    for name, text in (("users wait", describe_total_time(flow)), ("served", describe_served(server))):
+    for name, text in (("users wait", describe_total_time(server)), ("served", describe_served(server))):
         yield from _section(name, text or "not known")
     if server.waits:
-        yield from _time(server.waits)
+        yield from _time(server.waits, flow)
 
 
 def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
@@ -123,7 +123,8 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
         yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
     if server.threads and server.threads.configured is not None:
         capacity = counted(server.threads.configured, slots[:-1])
-        yield f"  capacity     {capacity} configured, {server.threads.available} available"
+        held = "; kept connections hold some of these between requests" if server.threads.held else ""
+        yield from _section("capacity", f"{capacity} configured, {server.threads.available} available{held}")
     ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
     known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
@@ -172,8 +173,8 @@ def _section(name: str, text: str) -> list[str]:
     return _wrap(text, indent=(f"  {name:13}", " " * 15))
 
 
-def _time(waits: Waits) -> Iterator[str]:
-    time = split_request_time(waits)
+def _time(waits: Waits, flow: Flow) -> Iterator[str]:
+    time = split_request_time(waits, flow)
     if time:
         parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
         stuck = describe_stuck(waits, time)
@@ -184,10 +185,9 @@ def _time(waits: Waits) -> Iterator[str]:
 
 def _workers(server: Server) -> Iterator[str]:
     workers = server.workers
-    active = sum(bool(worker.active) for worker in workers)
+    even = (server.balance and server.balance.even_share) or 0.0
     longest = max((worker.response_time or 0.0 for worker in workers), default=0.0)
-    even = 1 / max(1, active)
-    largest = max([worker.share or 0.0 for worker in workers] + [even])
+    largest = max([worker.share or 0.0 for worker in workers] + [even or 1.0])
     yield "  worker  share of requests    response time        interpreter load"
     for worker in workers:
         yield (
@@ -201,8 +201,9 @@ def _workers(server: Server) -> Iterator[str]:
                 )
             ).rstrip()
         )
-    if active > 1:
-        yield f"          (even: {percent(even)} each)"
+    if server.balance and server.balance.active > 1:
+        others = any(worker.share and not worker.active for worker in workers)
+        yield f"          (even: {percent(even)} each{', of those up all the time' if others else ''})"
     if any(_state(worker) == _PARTLY for worker in workers):
         yield f"          ({_PARTLY}: not up all the time)"
 

@@ -53,7 +53,13 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
         title = f"Headroom is {factor(value)}: --min-headroom wants {factor(limit)}."
         yield _finding("threshold_headroom", severity, title)
     times = (
-        ("queue_wait", "Requests wait", "in the listen queue", server.flow.queue_wait, thresholds.max_queue_wait),
+        (
+            "queue_wait",
+            "Requests wait at least" if server.flow.wait_is_floor else "Requests wait",
+            "in the listen queue",
+            server.flow.queue_wait,
+            thresholds.max_queue_wait,
+        ),
         ("response_time", "Requests take", "on average", server.flow.response_time, thresholds.max_response_time),
     )
     for name, begin, end, seconds, limits in times:

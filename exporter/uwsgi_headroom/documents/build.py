@@ -252,6 +252,7 @@ def _build_summary(server: schema.Server) -> schema.Summary:
         far=server.headroom.far if server.headroom else (),
         is_upper_bound=server.headroom is not None and server.headroom.is_upper_bound,
         queue_wait=server.flow.queue_wait if server.flow else None,
+        wait_is_floor=server.flow is not None and server.flow.wait_is_floor,
         waiting=server.flow.waiting if server.flow else None,
         pid=server.identity.pid if server.identity else None,
         emperor_pid=server.identity.emperor_pid if server.identity else None,

@@ -105,7 +105,9 @@ Waiting = Literal["none", "shown", "noticed", "severe"]
 class Flow(Struct, frozen=True, kw_only=True):
     """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
-    a request waited in a listen queue; total_time: response_time and queue_wait, what users wait without the network;
+    a request waited in a listen queue; wait_is_floor: whether that is a lower bound, because many of the requests still
+    wait: then the mean over those served and those that wait, up to now; total_time: response_time and queue_wait, what
+    users wait without the network;
     waiting: whether users notice the wait in the queue, or that at one of several sockets. refused: connections per
     second that the kernel turned away at a full TCP queue, retries included; null if unknown, as at UNIX sockets."""
 
@@ -118,12 +120,14 @@ class Flow(Struct, frozen=True, kw_only=True):
     total_time: float | None = None
     waiting: Waiting | None = None
     refused: float | None = None
+    wait_is_floor: bool = False
 
 
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that are up and accepting; busy:
     serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: available ones over
-    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting."""
+    the window, as the concurrency of `flow` is. Null with stats-no-cores. stuck_seconds: a setting. held: whether
+    clients that keep their connections hold available threads between requests, uWSGI does not say how many."""
 
     configured: int | None
     available: int | None
@@ -131,6 +135,7 @@ class Threads(Struct, frozen=True, kw_only=True):
     stuck: int | None
     stuck_seconds: float = STUCK_SECONDS
     mean: float | None = None
+    held: bool = False
 
 
 class Occupancy(Struct, frozen=True, kw_only=True):
@@ -143,7 +148,8 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 
 
 class Balance(Struct, frozen=True, kw_only=True):
-    """How evenly the active workers share the requests. active: number of active workers; even_share: 1 / active;
+    """How evenly the active workers share the requests. active: number of active workers; even_share: the
+    part of the requests that they served / active;
     hot_ratio: largest share / even share, among active workers; noise_floor: the hot_ratio that chance alone explains;
     fairness: Jain's index, 1 is even; cost: the share of the response time that balancing would save;
     calm_response_time: of the half of the workers with the smaller shares; hottest: id of the worker with the largest
@@ -162,9 +168,9 @@ class Balance(Struct, frozen=True, kw_only=True):
 class Socket(Struct, frozen=True, kw_only=True):
     """A socket that receives requests. queue, limit: connections waiting at the last reading, and how many fit;
     measurable: whether both can be known, else reason says why not; mean_queue: over the window; queue_wait: mean wait,
-    null if its workers serve other sockets as well, as the socket of a request is unknown. oldest_wait: for how long
-    the oldest request in the queue has waited at the last reading, 0 if it is empty. full: share of the window in which
-    the queue was at its limit, and clients were refused."""
+    null if its workers serve other sockets as well, as the socket of a request is unknown; wait_is_floor: as in the
+    flow. oldest_wait: for how long the oldest request in the queue has waited at the last reading, 0 if it is empty.
+    full: share of the window in which the queue was at its limit, and clients were refused."""
 
     name: str
     queue: int | None
@@ -175,6 +181,7 @@ class Socket(Struct, frozen=True, kw_only=True):
     queue_wait: float | None
     oldest_wait: float | None = None
     full: float | None = None
+    wait_is_floor: bool = False
 
 
 class Memory(Struct, frozen=True, kw_only=True):
@@ -387,10 +394,10 @@ class Journal(Struct, frozen=True, kw_only=True):
 
 class Summary(Struct, frozen=True, kw_only=True):
     """A server in the list of servers. path: of its document. headroom: the factor; first, far, is_upper_bound: as in
-    its headroom; queue_wait, waiting: as in its flow; PID, emperor_pid: as in its identity. p95: the 95th percentile of
-    its response times, null if it is not known. threads: the mean of those available over the window, of which
-    `observed` are in use; available: those of now. act: the first thing to do, without a full stop; empty if there
-    is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
+    its headroom; queue_wait, wait_is_floor, waiting: as in its flow; PID, emperor_pid: as in its identity. p95: the
+    95th percentile of its response times, null if it is not known. threads: the mean of those available over the
+    window, of which `observed` are in use; available: those of now. act: the first thing to do, without a full stop;
+    empty if there is nothing; of_host: whether what it lacks is the host's, so that no setting of its uWSGI helps."""
 
     name: str
     address: str
@@ -418,6 +425,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     threads: float | None = None
     act: str = ""
     of_host: bool = False
+    wait_is_floor: bool = False
 
 
 class Pattern(Struct, frozen=True, kw_only=True):

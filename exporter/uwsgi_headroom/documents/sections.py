@@ -11,6 +11,7 @@ import msgspec
 
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.demand import count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
@@ -63,7 +64,7 @@ def build_balance(balance: evenness.Balance) -> schema.Balance:
         schema.Balance,
         balance,
         active=active,
-        even_share=littles_law.ratio(1, active),
+        even_share=balance.even_share,
         hottest=balance.hottest.worker_id if balance.hottest else None,
     )
 
@@ -83,6 +84,7 @@ def build_threads(
         stuck=None if configured is None else count_harmful_now(record, stuck_seconds),
         stuck_seconds=stuck_seconds,
         mean=figures.threads if figures else None,
+        held=figures is not None and connections_hold_threads(figures),
     )
 
 
@@ -119,9 +121,10 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
 def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window. totals: as of now."""
     queues = record.queues
-    waits = {each.socket: each.flow.queue_wait for each in figures.demand.by_socket if each.flow} if figures else {}
+    flows = {each.socket: each.flow for each in figures.demand.by_socket} if figures else {}
     for name, backlog in queues.items():
         area = figures.window.queue_seconds.get(name) if figures else None
+        flow = figures.flow if figures and area is not None and len(queues) == 1 else flows.get(name)
         yield schema.Socket(
             name=name,
             queue=backlog.queue,
@@ -131,9 +134,8 @@ def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals)
             mean_queue=littles_law.ratio(area, figures.window.observed_seconds)
             if figures and area is not None
             else None,
-            queue_wait=figures.flow.queue_wait
-            if figures and area is not None and len(queues) == 1
-            else waits.get(name),
+            queue_wait=flow.queue_wait if flow else None,
+            wait_is_floor=flow is not None and flow.wait_is_floor,
             oldest_wait=totals.oldest_waits.get(name),
             full=_full(figures, name),
         )

@@ -59,19 +59,24 @@ class TimePart:
 @dataclass(frozen=True, slots=True)
 class RequestTime:
     """What requests spend their time on. whole: the sum of all parts; unit: of what its size is; parts: largest first,
-    the sum of small ones last."""
+    the sum of small ones last. of_files: whether requests were completed, but their time is not known."""
 
     whole: TimePart
     parts: tuple[TimePart, ...]
+    of_files: bool = False
 
     @property
     def unit(self) -> str:
-        return "per request" if self.whole.per_request is not None else "threads, no request completed"
+        if self.whole.per_request is not None:
+            return "per request"
+        return "threads, and uWSGI does not time static files" if self.of_files else "threads, no request completed"
 
 
-def split_request_time(waits: Waits) -> RequestTime | None:
-    """Split the time of requests into named parts; None if no request was in service."""
-    if waits.total <= 0:
+def split_request_time(waits: Waits, flow: Flow | None = None) -> RequestTime | None:
+    """Split the time of requests into named parts; None if no request was in service, or hardly any, for static files,
+    which uWSGI does not time: nothing is left to say then."""
+    of_files = flow is not None and flow.requests > 0 and flow.littles_law is not None
+    if waits.total <= 0 or (of_files and waits.total < _LEAST_OF_FILES and waits.states[0].per_request is None):
         return None
     every = list(_list_parts(waits))
     whole = sum(map(_weight, every))
@@ -79,7 +84,11 @@ def split_request_time(waits: Waits) -> RequestTime | None:
     large = [part for part in parts if _weight(part) >= _LEAST_SHARE * whole and part.state != "other"]
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
-    return RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
+    return RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named), of_files)
+
+
+_LEAST_OF_FILES = 0.05
+"""Mean threads that serve files below which the number would be written as 0."""
 
 
 LEAST_STUCK = 0.05
@@ -213,27 +222,49 @@ def describe_queue_wait(server: Server) -> str:
     waited for 812 ms`; empty if it is not known, or if the queue is empty. Percentiles are left out where samples show
     none of them."""
     flow, known = server.flow, server.queue_waits
-    if flow is None or flow.queue_wait is None:
-        return ""
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    if flow is None or flow.queue_wait is None:
+        return f"the oldest has waited for {duration(oldest)}" if oldest else ""
     parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
     if flow.queue_wait < EMPTY and not oldest and not parts:
         return ""
-    text = ", ".join([f"{duration(flow.queue_wait)} in the listen queue", *parts])
+    several = ", over all sockets" if len(server.sockets) > 1 else ""
+    wait = f"{duration(flow.queue_wait)} in the listen queue{several}"
+    if flow.wait_is_floor:
+        served = f"; of those served {parts[0]}" if parts else ""
+        wait, parts = f"at least {wait} up to now, on average over those served and waiting{served}", parts[1:]
+    text = ", ".join([wait, *parts])
     return text + (f"; the oldest has waited for {duration(oldest)}" if oldest else "")
 
 
-def describe_total_time(flow: Flow) -> str:
+def describe_total_time(server: Server) -> str:
     """Write what users wait, in the order in which they do, such as `690 ms = 508 ms in the listen queue + 182 ms in
-    service`; empty if no request was completed."""
-    if flow.response_time is None:
-        return ""
+    service`, or for how long the oldest has waited if no request was completed; empty if nothing is known."""
+    flow = server.flow
+    if flow is None or flow.response_time is None:
+        return _describe_untimed(server)
     if flow.total_time is None or flow.queue_wait is None:
         return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
     if flow.queue_wait < EMPTY:
         return f"{duration(flow.response_time)} in service; the listen queue is empty"
     served = duration(flow.total_time - flow.queue_wait)
-    return f"{duration(flow.total_time)} = {duration(flow.queue_wait)} in the listen queue + {served} in service"
+    total, queued = duration(flow.total_time), f"{duration(flow.queue_wait)} in the listen queue"
+    if flow.wait_is_floor:
+        return f"at least {total} = {queued} up to now + {served} in service"
+    return f"{total} = {queued} + {served} in service"
+
+
+def _describe_untimed(server: Server) -> str:
+    """What is known of how long users wait, if no request has a time in service."""
+    flow = server.flow
+    if flow and flow.requests and flow.littles_law is not None:
+        queued = "the listen queue is empty" if flow.queue_wait is not None and flow.queue_wait < EMPTY else ""
+        return "; ".join(["uWSGI does not time static files", *filter(None, [queued or describe_queue_wait(server)])])
+    ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
+    oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
+    return (
+        f"over {duration(oldest)} up to now; no request was completed" if oldest and flow and not flow.requests else ""
+    )
 
 
 def describe_served(server: Server) -> str:

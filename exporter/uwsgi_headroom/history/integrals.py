@@ -19,9 +19,10 @@ The class is first; below it is what adds each kind of figure, and last what rec
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import NamedTuple
 
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
@@ -62,10 +63,12 @@ class Integrals:
         self._completed = Completed(0, None, 0)
         self._queues: dict[str, Backlog] = {}  # at the last sample
         self._may_overflow = False  # whether a queue was full since the overflows were last read
+        self._brims = False  # whether, at the last sample, a queue held one connection more than its limit
         self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
         self._unanswered = Unanswered()
         self._follower = QueueFollower()
         self._accepted = 0  # requests that were accepted until the last sample
+        self._taken: list[int] = []  # the same by worker
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
 
     def miss(self, at: float) -> None:
@@ -215,15 +218,39 @@ class Integrals:
         accepted = max(0, taken - self._accepted)
         # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
         self._accepted = taken if reloaded else self._accepted + accepted
-        left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted)
+        own = self._count_by_socket(reading, levels, reloaded=reloaded)
+        left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted, own)
         self.totals.oldest_waits = self._follower.oldest()
         return left, accepted
+
+    def _count_by_socket(self, reading: Reading, levels: _Levels, *, reloaded: bool) -> dict[str, int]:
+        """How many requests were accepted in the step from each socket whose workers serve no other (`map-socket`)."""
+        setup = reading.host.setup
+        if not setup or not setup.mapped or not setup.socket_holders:
+            self._taken = []
+            return {}
+        pairs = zip(self.totals.workers, levels.workers, strict=True)
+        now = [total.requests + total.lost + (busy or 0) for total, (busy, _) in pairs]
+        before = now if len(self._taken) != len(now) else self._taken
+        self._taken = now if reloaded else list(map(max, before, now))
+        accepted = dict(enumerate(map(sub, self._taken, before), 1))
+        served = Counter(chain.from_iterable(setup.socket_holders.values()))
+        return {
+            socket: sum([max(0, accepted.get(worker_id, 0)) for worker_id in workers])
+            for socket, workers in setup.socket_holders.items()
+            if all(served[worker_id] == 1 for worker_id in workers)
+        }
 
     def _add_idle_queue(self, levels: _Levels, step: float) -> None:
         """Add the time in which requests waited although a thread was free: at both ends of the step, because a request
         that was just about to be accepted waits at one of them."""
         lengths = [backlog.queue for backlog in self._queues.values()]
         then, self._waits_beside_free = self._waits_beside_free, any(lengths) and levels.busy < levels.available
+        brimmed = self._brims
+        self._brims = any((each.queue or 0) > each.limit for each in self._queues.values() if each.limit)
+        if lengths and None not in lengths:
+            brimming = step * (brimmed + self._brims) / 2
+            self.totals.brimming_seconds = (self.totals.brimming_seconds or 0.0) + brimming
         if lengths and None not in lengths and levels.available:
             both = then and self._waits_beside_free
             self.totals.idle_queue_seconds = (self.totals.idle_queue_seconds or 0.0) + step * both
@@ -397,13 +424,23 @@ def _add_counters(
 
 def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
     """The requests in service at the last sample of a process that has ended since, minus those that it completed
-    after the sample. uWSGI counts the requests of the next process separately."""
+    after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
+    in service, these are lost: requests too short for a sample to see."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
-    if not busy or not ended:
+    if not ended:
         return 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
     of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
-    return max(0, busy - max(0, completed - of_successor))
+    seen = max(0, busy - max(0, completed - of_successor))
+    begun = _count_begun(now) - _count_begun(then) + busy - (reading.busy_threads(now) or 0)
+    ends = max(1, (now.respawns or 0) - (then.respawns or 0))
+    return max(seen, min(begun - completed, ends * (now.threads or 1)))
+
+
+def _count_begun(worker: Worker) -> int:
+    """Requests that the applications of a worker began; with `lazy-apps`, uWSGI counts them from 0 in each process, so
+    that they do not grow by more than its requests."""
+    return sum([app.requests or 0 for app in worker.apps])
 
 
 def _increase(then: float | None, now: float | None, reloaded: bool) -> float:

@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 312 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 320 for the server,
 without sockets and backends.
 """
 
@@ -94,6 +94,7 @@ SERVER = (
     Quantity("server", "unanswered", "count", known="reported"),
     Quantity("server", "starting_seconds", "time", DOUBLE, known="reported"),
     Quantity("server", "untracked", "count", known="reported"),
+    Quantity("server", "brimming_seconds", "time", DOUBLE, known="reported"),
 )
 SOCKET = (
     Quantity("socket", "queue_seconds", "time", DOUBLE, known="queue_since"),
@@ -321,6 +322,9 @@ class Totals:
     memory ran out; None if it counts none of them."""
     idle_queue_seconds: float | None = None
     """Time in which a request waited in a listen queue although a thread was free; None until a queue is measured."""
+    brimming_seconds: float | None = None
+    """Time in which a queue held one connection more than its limit, the most that Linux lets in; None until a queue is
+    measured."""
     no_worker_seconds: float | None = None
     """Time in which uWSGI's master answered and no worker took requests."""
     starting_seconds: float | None = None

@@ -172,6 +172,8 @@ class Window:
     """Summed over the workers, the time in which they had a process and did not accept requests yet."""
     untracked: int | None = None
     """Packets that the kernel dropped because it could not track their connection; None if it tracks none."""
+    brimming_seconds: float | None = None
+    """Time in which a listen queue held one connection more than its limit; None if no queue is measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ _FLOW: Table[Figures] = (
     ),
     (
         "uwsgi_queue_wait_seconds",
-        "Mean time a request waited in a listen queue before a worker accepted it, by Little's law on the queue.",
+        "Mean time a request waited in a listen queue before a worker accepted it, by Little's law on the queue. While "
+        "many still wait, a lower bound: the mean over those served and those that wait, up to now.",
         lambda figures: figures.flow.queue_wait,
     ),
 )

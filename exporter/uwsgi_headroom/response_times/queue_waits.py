@@ -11,8 +11,9 @@ Where the kernel does not list the connections, the length of the queue and uWSG
 accepted left first. Requests that uWSGI does not count, such as those of a worker that was killed, then seem to wait
 on.
 
-uWSGI does not say from which of several sockets it accepted: what came and left unseen is taken to be of the one that
-moves most.
+uWSGI does not say from which of several sockets it accepted. With `map-socket` it follows from the worker, if that one
+serves no other socket. Otherwise, what came and left unseen is taken to be of the socket that moves most: a request at
+any other socket waits for the same threads, and would be seen.
 """
 
 from __future__ import annotations
@@ -76,10 +77,17 @@ class QueueFollower:
         }
 
     def follow(
-        self, at: float, step: float, queues: Mapping[str, Backlog], listed: Mapping[str, Waiting], accepted: int
+        self,
+        at: float,
+        step: float,
+        queues: Mapping[str, Backlog],
+        listed: Mapping[str, Waiting],
+        accepted: int,
+        own: Mapping[str, int] | None = None,
     ) -> list[Left]:
         """Take a sample, and return the requests that have left a queue since the last one; those that found it empty
-        are left out. step: since the last sample, 0 if that was too long ago; accepted: requests since then."""
+        are left out. step: since the last sample, 0 if that was too long ago; accepted: requests since then; own: those
+        of them that came from a socket whose workers serve no other, by socket."""
         before, self._at = self._queues, at
         lengths = {name: backlog.queue or 0 for name, backlog in queues.items() if backlog.queue is not None}
         if not any(before.values()) and not any(lengths.values()):
@@ -88,22 +96,23 @@ class QueueFollower:
         self._queues = {}
         if sum(lengths.values()) > MOST_FOLLOWED:
             return []
-        unseen = accepted
+        own = own or {}
+        unseen = {**own, "": max(0, accepted - sum(own.values()))}  # "": from any of the other sockets
         steps: dict[str, _Step] = {}
         # What is listed is certain, so it comes first.
         for name in sorted(lengths, key=lambda name: (name not in listed, -len(before.get(name, ())))):
-            length, waiting = lengths[name], listed.get(name)
+            length, waiting, source = lengths[name], listed.get(name), name if name in own else ""
             if length == 0 or (waiting and waiting.is_complete):
                 connections = waiting.connections if length and waiting else ()
-                steps[name] = _compare(before.get(name, []), connections, unseen, at, step)
+                steps[name] = _compare(before.get(name, []), connections, unseen[source], at, step)
             else:
-                steps[name] = _count(before.get(name, []), length, unseen, waiting, at)
-            unseen = max(0, unseen - len(steps[name].left))
-        movable = [name for name, each in steps.items() if not each.stays]
+                steps[name] = _count(before.get(name, []), length, unseen[source], waiting, at)
+            unseen[source] = max(0, unseen[source] - len(steps[name].left))
+        movable = [name for name, each in steps.items() if not each.stays and name not in own]
         busiest = max(movable, key=lambda name: len(steps[name].left) + len(steps[name].came), default=None)
         gone: list[Left] = []
         for name, each in steps.items():
-            passed = unseen if name == busiest else 0
+            passed = unseen[""] if name == busiest else unseen[name] if name in own and not each.stays else 0
             if step:
                 gone += _time_left(each, passed, at, step)
             self._queues[name] = each.stays + _time_came(each, passed, at, step)

@@ -295,8 +295,13 @@ class Watch:
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
     def queue_waits(self, window: Window) -> ResponseTimeWindow | None:
-        """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting."""
+        """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting.
+        Like response times, they are those of the batches that have ended: of later ones, no wait is known yet."""
         requests = sum([worker.requests for worker in window.workers])
+        timed = requests - sum([worker.static_requests for worker in window.workers])
+        known = self.response_times(window)
+        if known and timed > 0:
+            requests = round(requests * min(1.0, known.requests / timed))
         history = self.integrals.response_times.wait_history
         return count_all(history, window.until - window.seconds, window.until, requests)
 

@@ -85,6 +85,11 @@ def fit_duration(seconds: float, columns: int) -> str:
     return text if len(text) <= columns else narrow_duration(seconds)
 
 
+def least(text: str, is_floor: bool) -> str:
+    """A figure, such as `18 s`, or `at least 18 s` if it is a lower bound."""
+    return f"at least {text}" if is_floor else text
+
+
 def chosen(seconds: float) -> str:
     """A duration that somebody chose, as exact as it was written: 0.25 is `250 ms`, 1.25 is `1.25 s`, 180 is `3 min`,
     125 is `2 min 5 s`, 3,725 is `62 min 5 s`."""

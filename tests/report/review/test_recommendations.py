@@ -112,7 +112,7 @@ def test_settings_that_are_compared() -> None:
 def test_a_backend_without_a_known_address_is_named() -> None:
     """A review has names of backends, not their addresses."""
     found = _recommended(replace(CALM, peak=20.0, wait=0.19, backends={"postgres": 0.9}))["waits_for_backend"]
-    assert found.title.endswith("waiting for postgres.")
+    assert found.title == "Requests wait for postgres for most of their time."
 
 
 def test_of_many_services_only_those_with_little_headroom_are_predicted() -> None:

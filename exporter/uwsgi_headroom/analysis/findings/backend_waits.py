@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
-from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, percent, rate
+from uwsgi_headroom.words.formats import duration, mean_count, percent, rate
 
 OWN_USED = 0.25
 """The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
@@ -54,8 +54,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="waits_for_backend",
         severity="warning" if hanging else "info",
-        title=f"Requests wait for {what}." if hanging else f"Most of the {slots}' time is spent waiting for {what}.",
-        evidence=f"{_by_destination(waits, available, slots)}.",
+        title=f"Requests wait for {what}." if hanging else f"Requests wait for {what} for most of their time.",
+        evidence=f"{_by_destination(waits, slots)}.",
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
         + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
@@ -71,7 +71,7 @@ def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures)
         code="waits_for_backend",
         severity="warning" if is_full else "info",
         title="Requests call the uWSGI that serves them, and wait for it.",
-        evidence=f"{_by_destination(waits, available, slots)}.",
+        evidence=f"{_by_destination(waits, slots)}.",
         meaning="Such a request takes two threads. When all threads wait for requests that find no thread, none goes "
         "on before a timeout.",
         clause=CALLS_ITSELF,
@@ -89,7 +89,7 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
         code="backend_saturated",
         severity="warning" if is_used else "info",
         title=f"The backend {named} is saturated." if named else "A backend is saturated.",
-        evidence=f"{_by_destination(waits, figures.threads or 0, slots)}. {_compare(saturation)}",
+        evidence=f"{_by_destination(waits, slots)}. {_compare(saturation)}",
         meaning="If a backend has free capacity, more requests at once do not make it slower. In this backend, "
         "requests wait for each other.",
         clause=explained.cause,
@@ -110,13 +110,14 @@ _MOST_DESTINATIONS = 4
 """The most destinations that evidence lists."""
 
 
-def _by_destination(waits: WaitFigures, available: float, slots: str) -> str:
-    """The share of each destination, its threads, and its part of the response time, as a list."""
+def _by_destination(waits: WaitFigures, slots: str) -> str:
+    """The busy threads that wait for each destination, their share of all busy ones, and its part of the response time,
+    as a list."""
     listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
     return "; ".join(
-        f"{percent(each.share)} of the {slots}' time: {mean_count(each.threads)} of {mean_threads(available)} "
-        f"{slots} wait for {each.label}" + _part_of_request(waits, each)
-        for each in listed
+        f"{mean_count(each.threads)}{'' if place else f' of {mean_count(waits.total)} busy {slots}'} "
+        f"({percent(each.share)}) wait for {each.label}" + _part_of_request(waits, each)
+        for place, each in enumerate(listed)
     )
 
 

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import counted, duration, factor, in_queue, mean_count, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, in_queue, least, mean_count, percent
 
 FULL = (0.05, 0.0)
 """A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
@@ -172,7 +172,7 @@ def _longest(figures: Figures) -> str:
 
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
-    waiting, longest = judge_waiting(flow), "" if socket else _longest(figures)
+    waiting, longest = judge_waiting(flow), "" if socket or flow.wait_is_floor else _longest(figures)
     if waiting in (None, "none"):
         return
     at = f"at {socket}, " if socket else ""
@@ -182,11 +182,11 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         f"{mean_count(flow.queue_length or 0)} wait on average {over}.",
     )
     if flow.queue_wait is not None:
-        served, wait = flow.response_time, duration(flow.queue_wait)
+        served, wait = flow.response_time, least(duration(flow.queue_wait), flow.wait_is_floor)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
         title, evidence = (
             "Requests wait in the listen queue.",
-            f"{wait} on average{longest}, {compared}{over}.",
+            f"{wait[0].upper()}{wait[1:]} on average{longest}, {compared}{over}.",
         )
     yield Finding(
         code="queue_wait",

@@ -153,8 +153,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="slow_clients",
         severity="warning" if threads >= warning * available else "info",
         title="Threads wait for slow clients.",
-        evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: threads "
-        f"spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
+        evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: busy "
+        f"threads spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
         f"them{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
         clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
@@ -184,7 +184,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads of all processes wait for one lock of the application."
         if of_all
         else "Threads wait for a lock of the application.",
-        evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
+        evidence=f"{mean_count(threads)} of {mean_count(waits.total)} busy threads on average, "
+        f"{percent(share)}{_each(waits, 'lock')}. "
         f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
         "fixed number."
@@ -222,8 +223,9 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
     ]
     evidence = (
-        f"{mean_count(threads)} threads wait as for a lock, {percent(waits.share('lock'))} of the threads' time"
-        f"{_each(waits, 'lock')}, while no other request of their worker is at work: none holds what they wait for."
+        f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait as for a lock, "
+        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}, while no other request of their worker is at work: "
+        "none holds what they wait for."
     )
     if standing:
         which = numbered("worker", standing)
@@ -262,8 +264,8 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
         evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait "
-        f"for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} threads wait for the lock on average, "
-        f"{percent(waits.share('lock'))} of their time{_each(waits, 'lock')}.",
+        f"for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} busy "
+        f"threads wait for the lock on average, {percent(waits.share('lock'))}{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker work at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. More threads would also wait.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
@@ -281,8 +283,8 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="sleeps_again",
         severity="warning" if waits.threads["sleep"] >= USED * (figures.available or 0) else "info",
         title="Requests sleep, try something again, and sleep again.",
-        evidence=f"{mean_count(waits.threads['sleep'])} threads sleep on average, {percent(waits.share('sleep'))} of "
-        f"their time{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
+        evidence=f"{mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads sleep on average, "
+        f"{percent(waits.share('sleep'))}{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
         "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again "
         "whether it is free. Event streams, which wait for news, also sleep and check again.",
@@ -336,7 +338,7 @@ def _held(figures: Figures) -> Iterator[Finding]:
         title="Threads wait for the interpreter lock of a worker that uses little CPU.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
         f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, this wait is "
-        f"{percent(figures.waits.share('interpreter_lock'))} of the threads' time"
+        f"{percent(figures.waits.share('interpreter_lock'))} of the busy threads' time"
         f"{_each(figures.waits, 'interpreter_lock')}."
         f"{describe_own_threads(figures)}",
         meaning="A thread that computes keeps the lock for 5 ms after another thread has asked for it. A request waits "

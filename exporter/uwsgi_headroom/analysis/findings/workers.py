@@ -73,7 +73,7 @@ def _severity(figures: Figures, lost: int) -> Severity:
 
 def _part_of(figures: Figures, lost: int) -> str:
     part = lost / (figures.flow.requests + lost)
-    return percent(part) if part >= 0.005 else "less than 1 %"
+    return percent(part) if part >= 0.0005 else "less than 0.1 %"
 
 
 def _lost_count(figures: Figures) -> int:
@@ -199,17 +199,23 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     if lost_in_a_reload(figures):
         yield from _reloaded_brutally(figures)
         return
-    ends = sum(times for _, times, _ in find_unexplained_ends(figures))
-    ended = [worker.worker_id for worker in figures.window.workers if worker.lost]
+    unexplained = find_unexplained_ends(figures)
+    ends = sum(times for _, times, _ in unexplained)
+    ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
+    if ends > lost:
+        ended.update(worker_id for worker_id, _, _ in unexplained)
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
         title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
-        evidence=f"{numbered('Worker', ended)}: at least {counted(lost, 'request')} in the last "
+        evidence=f"{numbered('Worker', sorted(ended))}: at least {counted(lost, 'request')} in the last "
         f"{duration(figures.window.seconds)}, not by `harakiri`, and the requests were never finished: "
         f"{_part_of(figures, lost)} of all."
         + (
-            f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this." if ends > lost else ""
+            f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this: if each end lost one "
+            f"request, {_part_of(figures, ends)} of all."
+            if ends > lost
+            else ""
         ),
         meaning="The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
         change=_see_why(figures),

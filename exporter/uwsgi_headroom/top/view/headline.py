@@ -129,7 +129,7 @@ def _felt(server: Server, width: int) -> Iterator[Text]:
         last = server.flow and server.flow.throughput
         yield _label("served").append("nothing: the server is down" + (f"; {rate(last)} before" if last else ""))
         return
-    waited = describe_total_time(server.flow) if server.flow else ""
+    waited = describe_total_time(server)
     yield _label("users wait").append(waited or "not known", "bold" if waited else "")
     line = _label("served").append(describe_served(server) or "not known")
     if window := server.window:
@@ -198,6 +198,7 @@ def _concurrency(server: Server, trend: Trend, width: int) -> Iterator[Text]:
     if threads.stuck:
         is_async = server.setup is not None and server.setup.concurrency_kind == "async"
         line.append(f", {threads.stuck} for over {chosen(threads.stuck_seconds)}", "" if is_async else "bold red")
+    line.append(", kept connections hold more" if threads.held else "")
     if threads.configured != threads.available and threads.configured is not None:
         line.append(f", {threads.configured} configured")
     yield _with_spark(line, trend.concurrency.observed, threads.available, trend.step, width)
@@ -244,13 +245,13 @@ _SWITCHED_OFF = "off:"
 
 def time_lines(server: Server, width: int) -> tuple[Text, Text] | None:
     """Build the line of figures and the bar; None if the time is not known or no request was in service."""
-    time = split_request_time(server.waits) if server.waits else None
+    time = split_request_time(server.waits, server.flow) if server.waits else None
     return (_time_figures(time, width), _time_bar(time, width)) if time else None
 
 
 def stuck_line(server: Server, width: int) -> Text | None:
     """Build the line about stuck requests, which the time of a request leaves out; None without any."""
-    time = split_request_time(server.waits) if server.waits else None
+    time = split_request_time(server.waits, server.flow) if server.waits else None
     text = describe_stuck(server.waits, time) if server.waits and time else ""
     return Text(" " * _LABEL).append(cut_middle(text, max(0, width - _LABEL)), "bold red") if text else None
 

@@ -44,6 +44,9 @@ function inTwo(seconds, [size, unit, smaller, smallerUnit]) {
 
 const LONG = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
+/** A figure, or `at least 18 s` if it is a lower bound. */
+export const least = (text, isFloor) => (isFloor ? `at least ${text}` : text);
+
 /** A duration that somebody chose, in seconds: as exact as it was written. */
 export function chosen(seconds) {
   const found = LONG.find(([size, , smaller]) => seconds >= 2 * size && seconds % smaller === 0);

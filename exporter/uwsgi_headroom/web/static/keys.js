@@ -12,11 +12,12 @@ export const WAITING = { noticed: "warning", severe: "critical" };
 
 /** What users wait: in the queue, then in service. If no request is completed, the oldest one says how long at least. */
 function usersWait({ flow, threads, workers, sockets, status }) {
-  const { total_time: total = null, response_time: served = null, queue_wait: queue = null, waiting } = flow ?? {};
+  const { total_time: total = null, response_time: served = null, queue_wait: queue = null, wait_is_floor: isFloor, waiting } = flow ?? {};
   const oldest = Math.max(0, ...workers.map((worker) => worker.oldest_request_age ?? 0), ...sockets.map((socket) => socket.oldest_wait ?? 0));
+  if (served === null && flow?.requests) return { text: format.NOT_KNOWN, note: "uWSGI does not time static files" };
   if (served === null) return { text: oldest ? `over ${format.duration(oldest)}` : format.NOT_KNOWN, note: "no request completed", tone: oldest >= threads?.stuck_seconds ? status : null };
   if (total === null) return { text: format.duration(served), note: "in service; the queue is not known" };
-  return { text: format.duration(total), note: `= ${format.duration(queue)} in queue + ${format.duration(served)} in service`, tone: WAITING[waiting] };
+  return { text: format.least(format.duration(total), isFloor), note: `= ${format.duration(queue)} in queue${isFloor ? " up to now" : ""} + ${format.duration(served)} in service`, tone: WAITING[waiting] };
 }
 
 function served({ flow, window, findings, status, threads }) {
@@ -82,8 +83,8 @@ const WARNS = { warning: 1, critical: 1 };
 const FIGURES = [
   ...SHARES.map((share) => [name(share), `Response ${name(share)}`, (server) => figure(server, share), (server) => interval(server, share), `${Math.round(share * 100)} of 100 requests are not slower: ${HOW}`]),
   ["response_time", "Response time", (server) => format.duration(server.flow?.response_time), () => "mean, in service"],
-  ["queue_wait", "Queue wait", (server) => format.duration(server.flow?.queue_wait), (server) => waits(server), "mean time in the listen queue, before the response time; percentiles are of all requests, estimated from samples"],
-  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.meanThreads(server.threads?.mean ?? server.threads?.available)} threads`],
+  ["queue_wait", "Queue wait", (server) => format.least(format.duration(server.flow?.queue_wait), server.flow?.wait_is_floor), (server) => waits(server), "mean time in the listen queue, before the response time; percentiles are of all requests, estimated from samples"],
+  ["observed", "Concurrency", (server) => format.mean(server.flow?.observed), (server) => `of ${format.meanThreads(server.threads?.mean ?? server.threads?.available)} threads${server.threads?.held ? "; kept connections hold more" : ""}`],
   ["littles_law", "By Little's law", (server) => format.mean(server.flow?.littles_law), (server) => inFlight(server)],
   ["busy", "Busy now", (server) => format.count(server.threads?.busy), (server) => stuck(server)],
   ["full", "All threads busy", (server) => format.percent(server.occupancy?.full), () => "of the time"],
@@ -108,10 +109,11 @@ export function figures() {
 }
 
 /** What is known of single waits: percentiles if any request was seen waiting, and the oldest one of now. */
-function waits({ queue_waits: known, sockets }) {
+function waits({ flow, queue_waits: known, sockets }) {
   const parts = known ? [0.95, 0.99].map((share) => known.percentiles.find((each) => each.share === share)).filter((each) => each?.seconds) : [];
   const oldest = Math.max(0, ...sockets.map((socket) => socket.oldest_wait ?? 0));
-  const texts = [...parts.map((each) => `${name(each.share)} ${format.duration(each.seconds)}`), ...(oldest ? [`oldest now ${format.duration(oldest)}`] : [])];
+  const ofServed = flow?.wait_is_floor ? "of those served " : "";
+  const texts = [...parts.map((each, place) => `${place ? "" : ofServed}${name(each.share)} ${format.duration(each.seconds)}`), ...(oldest ? [`oldest now ${format.duration(oldest)}`] : [])];
   return texts.join(", ") || "in the listen queue";
 }
 

@@ -165,7 +165,7 @@ const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
 
 const waitTone = (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null);
 
-const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` : "") + format.duration(server.queue_wait);
+const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` : "") + format.least(format.duration(server.queue_wait), server.wait_is_floor);
 
 const clamped = () => el("span", { class: "clamp" });
 

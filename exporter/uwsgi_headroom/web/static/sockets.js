@@ -16,7 +16,7 @@ const COLUMNS = [
   { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
   { head: "Waiting", wraps: true, title: "connections waiting now, and how many fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
   { head: "Mean", title: "mean number of waiting connections over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
-  { head: "Wait", title: "mean time a request waited; known only if its workers serve no other socket", value: (socket) => socket.queue_wait, text: (socket) => format.duration(socket.queue_wait) },
+  { head: "Wait", title: "mean time a request waited; known only if its workers serve no other socket", value: (socket) => socket.queue_wait, text: (socket) => format.least(format.duration(socket.queue_wait), socket.wait_is_floor) },
   { head: "Oldest", title: "for how long the oldest request in the queue has waited", value: (socket) => socket.oldest_wait ?? null, text: (socket) => format.duration(socket.oldest_wait) },
 ];
 
