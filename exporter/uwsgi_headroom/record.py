@@ -272,10 +272,12 @@ class LoopUse(NamedTuple):
 
 class LockUse(NamedTuple):
     """A lock of the application at one instant. waited: whether a thread waits for it; held: whether a thread holds it,
-    None if that may not be read."""
+    None if that may not be read. holder: the PID of the process that holds a file's lock; None if nobody does, or if it
+    is not known."""
 
     waited: bool
     held: bool | None
+    holder: int | None = None
 
 
 class Destination(NamedTuple):

@@ -111,11 +111,11 @@ _MOST_DESTINATIONS = 4
 
 
 def _by_destination(waits: WaitFigures, available: float, slots: str) -> str:
-    """The share of each destination, its threads, and its part of the response time, as a list."""
+    """The threads of each destination, their share of the time, and its part of the response time, as clauses."""
     listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
     return "; ".join(
-        f"{percent(each.share)} of the {slots}' time: {mean_count(each.threads)} of {mean_threads(available)} "
-        f"{slots} wait for {each.label}" + _part_of_request(waits, each)
+        f"{mean_count(each.threads)} of {mean_threads(available)} {slots} wait for {each.label} on average, "
+        f"{percent(each.share)} of the {slots}' time" + _part_of_request(waits, each)
         for each in listed
     )
 
