@@ -97,8 +97,8 @@ def test_a_backend_is_named() -> None:
     assert finding.severity == "info"
     assert finding.title == "Most of the threads' time is spent waiting for postgres at 10.0.0.5:5432."
     assert finding.evidence.startswith(
-        "70 % of the threads' time: 7.0 of 16 threads wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 "
-        "ms; 10 % of the threads' time: 1.0 of 16 threads wait for redis at *:6379, "
+        "7.0 of 16 threads wait for postgres at 10.0.0.5:5432 on average, 70 % of the threads' time, 175 ms of a "
+        "request's 250 ms; 1.0 of 16 threads wait for redis at *:6379 on average, 10 % of the threads' time, "
     )
     assert "More CPU does not help" in finding.change
     unnamed = findings(of_16_threads({"backend": 8.0, "cpu": 3.0}))["waits_for_backend"]
@@ -316,9 +316,10 @@ def share(waits: Mapping[State, float], shared: float) -> dict[str, Finding]:
     [
         ({"sleep": 6.0}, 0.0, "info", False),  # inherited, and not used
         ({"sleep": 6.0, "backend": 0.5}, 0.5, "warning", False),
-        ({"sleep": 2.0, "backend": 6.0}, 5.0, "warning", True),
-        ({"sleep": 2.0, "backend": 6.0}, 3.0, "warning", False),  # another backend is the slow one
-        ({"lock": 6.0, "backend": 2.0}, 2.0, "warning", True),  # one of each worker, the others behind its lock
+        ({"sleep": 2.0, "backend": 6.0}, 5.0, "critical", True),
+        ({"sleep": 2.0, "backend": 6.0}, 3.0, "critical", False),  # another backend is the slow one
+        ({"lock": 6.0, "backend": 1.0}, 1.0, "warning", True),  # one at a time, kept apart by a lock of all processes
+        ({"lock": 6.0, "backend": 2.0}, 2.0, "critical", True),  # one of each worker, the others behind its lock
         ({"lock": 6.0, "backend": 6.0}, 0.8, "warning", False),
     ],
 )
@@ -327,7 +328,8 @@ def test_a_shared_connection(waits: Mapping[State, float], shared: float, severi
     finding = share(waits, shared)["connection_shared"]
     assert finding.severity == severity
     assert bool(finding.clause) == is_cause
-    assert finding.title == "Workers share one connection to 10.0.0.5:5432."
+    mixes = ", and mix up answers" if severity == "critical" else ""
+    assert finding.title == f"Workers share one connection to 10.0.0.5:5432{mixes}."
     assert "lazy-apps" in finding.change
 
 

@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.worker_states import (
     end,
     find_paused,
     find_without_application,
+    kill,
     scales,
     show_calls,
 )
@@ -105,6 +106,9 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     accepting, without = known[0], [worker.worker_id for worker in known[1]]
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
+    see = see_log(figures.server, "why the import fails", STARTS)
+    first = after_deploy(figures, known[1], see, " and reload uWSGI")
+    need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",
         severity="critical" if len(without) == len(accepting) else "warning",
@@ -114,13 +118,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         evidence="The configuration names an application, but uWSGI has loaded no application in "
         f"{'this worker' if len(without) == 1 else 'these workers'}.",
         meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
-        change=after_deploy(
-            figures,
-            known[1],
-            f"{see_log(figures.server, 'why the import fails', STARTS)} When the import works, reload uWSGI. ",
-            " and reload uWSGI",
-        )
-        + "Set `need-app`, so that uWSGI does not start without an application.",
+        change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
     )
 
 
@@ -218,8 +216,14 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         meaning="A worker accepts requests only after it has imported the application. During this import, the worker "
         "waits for something.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
-        change=f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. Set a timeout on "
-        "the calls that the import makes, or make these calls after the start.",
+        change=after_deploy(
+            figures,
+            hanging,
+            f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. ",
+            f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
+        )
+        + "No reload ends a worker that is importing, nor does SIGTERM. Set a timeout on the calls that the import "
+        "makes, or make these calls after the start.",
     )
 
 
@@ -240,12 +244,12 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     up = {worker.worker_id: worker.up_seconds for worker in window.workers}
     seconds = window.observed_seconds
     allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
-    how = (
+    how = [
         f"{counted(len(ended), 'worker')} ended without uWSGI's notice" if ended else "",
         f"{counted(len(missing), 'worker')} ended, or still {'starts' if len(missing) == 1 else 'start'}"
         if missing
         else "",
-    )
+    ]
     longer = [worker for worker in absent if seconds - up.get(worker, 0.0) > allowed]
     yield Finding(
         code="workers_missing",

@@ -72,8 +72,8 @@ CAUSES = (
 BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 """The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
 
-HOLD_UP = (*BROKEN, "request_stuck")
-"""The causes that keep workers from taking their share of the requests."""
+HOLD_UP = (*BROKEN, "request_stuck", "no_application")
+"""What keeps workers from taking their share of the requests, or from serving them."""
 
 FILL_THREADS = (
     "harakiri",

@@ -73,8 +73,8 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} are busy on "
-        f"average ({percent(fullest.used)}); {waiting_clause(flow)}.",
+        evidence=f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} "
+        f"{'is' if fullest.threads == 1 else 'are'} busy on average ({percent(fullest.used)}); {waiting_clause(flow)}.",
         meaning=UNREACHABLE,
         clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
         change=SPREAD,

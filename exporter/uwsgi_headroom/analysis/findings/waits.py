@@ -138,8 +138,7 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     yield Finding(
         code="connection_shared",
         severity="critical" if mixes else "warning" if waits.shared >= LEAST_SHARED else "info",
-        title=f"Workers share one connection to {largest.address}{others}"
-        f"{', and can read the answers to requests of others' if mixes else ''}.",
+        title=f"Workers share one connection to {largest.address}{others}{', and mix up answers' if mixes else ''}.",
         evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
         f"{mean_count(waits.shared)} threads wait for an answer over this connection on "
         f"average{_each(waits, 'backend')}.",
