@@ -67,7 +67,9 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")
-    assert harm.evidence == "Requests wait 100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+    assert (
+        harm.evidence == "Requests wait 100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+    )
 
 
 @pytest.mark.parametrize(
