@@ -408,11 +408,6 @@ class Thresholds:
         "Mean number of threads that wait for an answer over a connection that workers share, at which an alert fires. "
         "As in `check`.",
     )
-    connection_shared_at_once: float = knob(
-        1.25,
-        "The same at which it is a page: several threads then wait at the same time, and each takes the answer that "
-        "comes first. As in `check`.",
-    )
     connection_shared_hold: str = knob("5m", "How long requests must use it before it is a ticket.")
     descriptors: float = knob(
         0.8,

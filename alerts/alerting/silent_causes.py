@@ -1,7 +1,6 @@
 """Alerts about causes that hurt users before, or without, any symptom that another alert sees. `check` names them too.
 
-They are tickets: where all users are hurt, requests also wait, get stuck or fail, and that is a page. Answers that
-reach the wrong users are a page of their own: no other alert sees them.
+They are tickets: where all users are hurt, requests also wait, get stuck or fail, and that is a page.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def groups(t: Thresholds) -> Sequence[Group]:
             "uwsgi-headroom silent causes",
             [
                 _rejected(t),
-                *_connection_shared(t),
+                _connection_shared(t),
                 _descriptors(t),
                 _loop_held(t),
                 _output_blocked(t),
@@ -81,14 +80,11 @@ def _rejected(t: Thresholds) -> Alert:
     )
 
 
-def _connection_shared(t: Thresholds) -> Sequence[Alert]:
-    """A page if several threads wait for an answer over the connection at the same time: each takes the one that comes
-    first."""
-    threads = _threads("uwsgi_shared_connection_wait_thread_seconds_total", t)
-    ticket = Alert(
+def _connection_shared(t: Thresholds) -> Alert:
+    return Alert(
         alert="UwsgiConnectionShared",
         expr=f"""
-{threads} >= {t.connection_shared_threads:g}
+{_threads("uwsgi_shared_connection_wait_thread_seconds_total", t)} >= {t.connection_shared_threads:g}
 and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
@@ -104,12 +100,6 @@ and uwsgi_shared_connections > 0""",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
-    mixed = f"\n{threads} >= {t.connection_shared_at_once:g}\nand uwsgi_shared_connections > 0"
-    title = (
-        f"uWSGI {SERVER} on {INSTANCE}: workers mix up the answers of another server: {value(HUNDREDTH)} threads wait "
-        "for them over one connection"
-    )
-    return [ticket, replace(ticket, expr=mixed, severity="critical", summary=title)]
 
 
 def _descriptors(t: Thresholds) -> Alert:

@@ -58,7 +58,6 @@ SHARED = {
     "rejected": log.MANY_REFUSED[0],
     "rejected_part": log.MANY_REFUSED[1],
     "connection_shared_threads": waits.LEAST_SHARED,
-    "connection_shared_at_once": waits.AT_ONCE,
     "descriptors": memory.NEAR_DESCRIPTORS,
     "loop_held": wait_states.MOSTLY,
     "output_blocked_threads": waits.LEAST_BLOCKED,

@@ -188,15 +188,6 @@ CASES = [
         + "The connection was opened before uWSGI forked the workers. Requests of these workers wait for each other, "
         "and a worker may read the answer to another worker's request.",
     ),
-    Case(
-        "UwsgiConnectionShared: boundary: several threads at the same time are a page, one after the other is none",
-        [
-            *series((60, shares(1.3), False)),
-            *series((60, shares(1.2), False), labels=TARGET | {"instance": "web2:9238"}),
-        ],
-        count={"59m": 1},
-        severity="critical",
-    ),
     *six(
         "UwsgiDescriptorsLow",
         opens(100),
