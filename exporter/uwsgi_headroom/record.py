@@ -272,12 +272,10 @@ class LoopUse(NamedTuple):
 
 class LockUse(NamedTuple):
     """A lock of the application at one instant. waited: whether a thread waits for it; held: whether a thread holds it,
-    None if that may not be read. holder: the PID of the process that holds a file's lock; None if nobody does, or if it
-    is not known."""
+    None if that may not be read."""
 
     waited: bool
     held: bool | None
-    holder: int | None = None
 
 
 class Destination(NamedTuple):
@@ -333,6 +331,9 @@ class Waits:
     """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
     reads_locks: bool = False
     """Whether it is read if the locks are held."""
+    file_lock_holder: int | None = None
+    """The PID of the process for which threads wait that want the lock of a file; None if none does, or if it is not
+    known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None

@@ -15,7 +15,7 @@ from tests.support.windows import the_example, window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import find_proven_step
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
@@ -457,6 +457,23 @@ def test_a_lock_of_all_processes(holder: Holder | None, helps: bool) -> None:
     assert first.code == "application_lock"
     assert ("More `processes` help" in first.change) == helps
     assert ("all processes" in first.title) == (not helps)
+
+
+@pytest.mark.parametrize(
+    ("holder", "first"),
+    [
+        (101, "See with `py-spy dump --pid 101` what worker 1 does, which holds the lock now"),
+        (
+            7,
+            "See with `ps -fp 7` which process holds the lock now: it is no worker of this uWSGI, and the ",
+        ),
+        (None, "Run `for pid in 101 102; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "),
+    ],
+)
+def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> None:
+    """The process that holds a file's lock is named; the holder of any other may be in each worker."""
+    found, *_ = with_waits(of_16_threads({"lock": 8.0}), Waits(holder="processes", file_lock_holder=holder))
+    assert first_act(found.change).startswith(first)
 
 
 def test_requests_that_call_their_own_server() -> None:

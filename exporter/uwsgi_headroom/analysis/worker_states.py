@@ -48,6 +48,12 @@ def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
     return kill("KILL" if name_slots(server) == ASYNC else "TERM", workers)
 
 
+def find_outside_holder(server: ServerRecord) -> int | None:
+    """The PID of the process that holds the file lock for which requests wait, if it is no worker of the server."""
+    holder = server.waits.file_lock_holder if server.waits else None
+    return None if holder in {worker.local_pid for worker in server.workers} else holder
+
+
 def print_pids(server: ServerRecord) -> str:
     """The command that prints how to restart the workers with stuck requests, in backticks."""
     return f"`uwsgi-headroom pids {shlex.quote(server.address.removeprefix('unix://') or 'NAME')} --stuck`"

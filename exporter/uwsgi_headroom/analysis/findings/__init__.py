@@ -32,6 +32,8 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, HOLD_UP, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
+from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.worker_states import find_outside_holder
 from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
@@ -77,12 +79,12 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [finding for finding in collected if finding.code != "request_stuck"]
     if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
         collected = [finding for finding in collected if finding.code != "slow_clients"]
-    if any(
-        finding.code in HOLD_UP and finding.severity != "info" for finding in collected
-    ):  # shares are a symptom then
-        collected = [
-            finding for finding in collected if finding.code not in ("unevenness_harmless", "too_few_requests")
-        ]
+    if find_outside_holder(figures.server) and any(finding.code == "application_lock" for finding in collected):
+        collected = [finding for finding in collected if finding.code != "request_stuck"]  # a restart would not help
+    are_held_up = any(finding.code in HOLD_UP and finding.severity != "info" for finding in collected)
+    if are_held_up or is_standing(figures.flow):  # the shares are a symptom then
+        shares = ("unevenness_harmless", "too_few_requests")
+        collected = [finding for finding in collected if finding.code not in shares]
     collected = code_lines.name_lines(figures, collected)
     ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
     return diagnosis.diagnose(figures, ranked)

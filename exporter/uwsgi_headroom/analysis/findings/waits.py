@@ -31,7 +31,7 @@ from uwsgi_headroom.analysis.shortages import (
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import end, show_calls
-from uwsgi_headroom.record import State
+from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate, say_completed
 
 USED = 0.5
@@ -185,8 +185,10 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "thread":
         yield _own_threads(figures, waits)
         return
-    is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
+    is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
+    holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
+    is_file |= holder is not None
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
@@ -211,23 +213,24 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "the threads of all processes wait for one lock of the application"
         if of_all
         else "the threads wait for a lock of the application",
-        change=f"{_see_holder(figures, is_file=is_file, of_all=of_all)}. If the problem began with a deploy, roll the "
-        "deploy back. Then hold the lock for less time. "
+        change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
+        "roll the deploy back. Then hold the lock for less time. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
 
-def _see_holder(figures: Figures, *, is_file: bool, of_all: bool) -> str:
-    """How to see what holds the lock: it may be in any process, unless each worker has a lock of its own."""
-    server = figures.server
-    use = server.waits.file_lock if server.waits else None
+def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> str:
+    """How to see what holds the lock: it may be in any process, unless each worker has a lock of its own. holder: the
+    PID that is known to hold it."""
     workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
-    if is_file and use and use.holder:
-        where = f"worker {workers[use.holder]}" if use.holder in workers else "no worker of this uWSGI"
+    if holder in workers:
+        return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
+    if holder:
         return (
-            f"Run `py-spy dump --pid {use.holder}` ({where}): this process holds the lock now, and shows what it does"
+            f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
+            "requests wait until it releases the lock"
         )
-    if is_file or of_all:
+    if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
         return (
             f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "

@@ -124,7 +124,12 @@ class FileLocks:
         if not known:
             return None
         lock = max(known, key=lambda lock: lock.recent)
-        return LockUse(bool(lock.waiters), lock.held, lock.holder)
+        return LockUse(bool(lock.waiters), lock.held)
+
+    def find_holder(self) -> int | None:
+        """The PID for which most threads waited at the last look."""
+        waited = max(self._files.values(), key=lambda lock: lock.waiters, default=None)
+        return waited.holder if waited and waited.waiters else None
 
 
 def _read() -> bytes | None:
