@@ -51,8 +51,8 @@ def test_only_what_the_workers_wait_for() -> None:
     """The locks of other programs do not matter."""
     assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701), 700)}
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
-    assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,))}
-    assert parse_locks(HELD.replace(b"WRITE", b"READ"), (FILE,), frozenset(PIDS)) == {FILE: (False, 0, (700,))}
+    assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,), None)}
+    assert parse_locks(HELD.replace(b"WRITE", b"READ"), (FILE,), frozenset(PIDS)) == {FILE: (False, 0, (700,), None)}
 
 
 @pytest.mark.parametrize(

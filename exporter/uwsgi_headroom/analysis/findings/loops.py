@@ -22,9 +22,6 @@ comes at a random moment then waits for a call in every fourth case."""
 ALWAYS = 0.75
 """If the loops of all workers are held for this part of the time, hardly anything else is served."""
 
-BLOCKED = 0.9
-"""If a loop is held for this part of the time and no request of its worker ends, nothing shows that it goes on."""
-
 LONG = 3.0
 """Seconds for which one call holds a loop that users notice, however rare it is."""
 
@@ -114,7 +111,7 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 
     def is_blocked(each: _Held) -> bool:
         oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
-        goes_on = each.part < BLOCKED or each.window.requests > 0
+        goes_on = each.part < ALWAYS or each.window.requests > 0
         return oldest >= figures.stuck_seconds and (each.seconds >= figures.stuck_seconds or not goes_on)
 
     return [each.worker for each in held if each.use.held and is_blocked(each)]
