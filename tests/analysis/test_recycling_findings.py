@@ -156,7 +156,7 @@ def test_a_leak_that_replaces_workers_too_often() -> None:
         "replaces the workers too often."
     )
     assert "`processes`" not in finding.change
-    assert "raise `reload-on-rss` (70 MB)" in finding.change
+    assert "Raise `reload-on-rss` (70 MB)" in finding.change
 
 
 def test_cpus_used_by_workers_that_were_replaced() -> None:

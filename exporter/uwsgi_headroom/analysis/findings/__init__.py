@@ -81,10 +81,11 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [finding for finding in collected if finding.code != "slow_clients"]
     if find_outside_holder(figures.server) and any(finding.code == "application_lock" for finding in collected):
         collected = [finding for finding in collected if finding.code != "request_stuck"]  # a restart would not help
+    if any(finding.severity != "info" for finding in collected):  # it may be a symptom, and is no news beside these
+        collected = [finding for finding in collected if finding.code != "unevenness_harmless"]
     are_held_up = any(finding.code in HOLD_UP and finding.severity != "info" for finding in collected)
-    if are_held_up or is_standing(figures.flow):  # the shares are a symptom then
-        shares = ("unevenness_harmless", "too_few_requests")
-        collected = [finding for finding in collected if finding.code not in shares]
+    if are_held_up or is_standing(figures.flow):  # more requests would not show more
+        collected = [finding for finding in collected if finding.code != "too_few_requests"]
     collected = code_lines.name_lines(figures, collected)
     ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
     return diagnosis.diagnose(figures, ranked)

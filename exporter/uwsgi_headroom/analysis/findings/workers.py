@@ -435,9 +435,8 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         f"{waiting_clause(figures.flow)}.",
         meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Find out what the application keeps in memory after each request. Until you have found the leak, "
-        f"raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
-        "minutes.",
+        change=f"Raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
+        "minutes. Then find out what the application keeps in memory after each request.",
     )
 
 
