@@ -221,6 +221,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
             hanging,
             f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. ",
             f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
+            "Before that,",
         )
         + "No reload ends a worker that is importing, nor does SIGTERM. Set a timeout on the calls that the import "
         "makes, or make these calls after the start.",
