@@ -41,7 +41,7 @@ def find(figures: Figures) -> Iterator[Finding]:
                 code="queue_not_measurable",
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
-                evidence=f"{backlog.reason[:1].upper()}{backlog.reason[1:]}.",
+                evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
                 meaning="Nobody sees requests that wait in this queue: for such a queue, uWSGI itself always reports "
                 "0.",
             )
@@ -94,15 +94,18 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "gets its answer late, or not at all."
         )
     else:
-        counted_ = "how many clients were refused is not known, because the kernel does not count them"
+        counted_ = "how many were refused is unknown"
         title = f"Clients are refused at {name}, whose listen queue is full."
-        meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
+        meaning = (
+            "A web server in front gets `Resource temporarily unavailable` and answers 502. The kernel does not count "
+            "these refusals."
+        )
     return Finding(
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue of {name} was at its limit of {backlog.limit} for {percent(full)} of the last "
-        f"{duration(window.seconds)}, with {in_queue(mean, backlog.limit)} waiting on average and "
+        evidence=f"The queue was at its limit of {backlog.limit} for {percent(full)} of the last "
+        f"{duration(window.seconds)}, {in_queue(mean, backlog.limit)} waiting on average, "
         f"{in_queue(backlog.queue or 0, backlog.limit)} now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
