@@ -49,9 +49,11 @@ def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
 
 
 def find_outside_holder(server: ServerRecord) -> int | None:
-    """The PID of the process that holds the file lock for which requests wait, if it is no worker of the server."""
+    """The PID of the process that holds the file lock for which requests wait, if it is known to be no worker of the
+    server."""
     holder = server.waits.file_lock_holder if server.waits else None
-    return None if holder in {worker.local_pid for worker in server.workers} else holder
+    pids = {worker.local_pid for worker in server.workers if worker.pid}
+    return None if holder in pids or None in pids else holder
 
 
 def print_pids(server: ServerRecord) -> str:

@@ -30,7 +30,7 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
-from uwsgi_headroom.analysis.worker_states import end, show_calls
+from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
 from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate, say_completed
 
@@ -225,7 +225,7 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
     workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
     if holder in workers:
         return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
-    if holder:
+    if holder and holder == find_outside_holder(server):
         return (
             f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
             "requests wait until it releases the lock"
