@@ -36,7 +36,7 @@ CAUSES: Mapping[str, Cause] = {
     "cheaper_starts_slowly": Cause("Cheaper mode starts workers too late", "Raise `cheaper` and `cheaper-initial`"),
     "clients_left": Cause("Clients leave before their answer", "Compare the proxy's timeout with the response time"),
     "clients_refused": Cause("Clients are turned away: the listen queue is full", f"{CHECK}: it says what to raise"),
-    "connection_shared": Cause("Workers share one connection", "Open the connection after the fork (`@postfork`)"),
+    "connection_shared": Cause("Workers share one connection", "Set `lazy-apps` and reload"),
     "connections_tracked": Cause("The kernel may drop new connections", "Raise net.netfilter.nf_conntrack_max"),
     "cpu_bound": Cause("The workers use all the CPU that they can get", "Give the server more CPUs, or move load away"),
     "cpu_throttled": Cause("A CPU quota stops the workers", "Raise the quota (CPUQuota, --cpus, limits.cpu)"),

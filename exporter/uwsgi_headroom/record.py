@@ -332,6 +332,9 @@ class Waits:
     """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
     reads_locks: bool = False
     """Whether it is read if the locks are held."""
+    file_lock_holder: int | None = None
+    """The PID of the process for which threads wait that want the lock of a file; None if none does, or if it is not
+    known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None

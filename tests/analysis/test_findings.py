@@ -10,7 +10,7 @@ import pytest
 from tests.support.windows import the_example, the_harmless_one, window, worker
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings
+from uwsgi_headroom.analysis.findings import MODULES, Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
@@ -112,7 +112,7 @@ def test_of_many_workers_the_hot_one_is_named() -> None:
         for worker_id in range(1, 33)
     ]
     finding = findings_by_code(window(60, *rows), Server(processes=32, threads=1))["unevenness_harmless"]
-    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.1 to 2.8 %: up to 12x an even share")
+    assert finding.evidence.startswith("Worker 11 has 38 %, the other 31 have 1.1 to 2.8 %, up to 12x an even share")
 
 
 def test_a_worker_that_answers_at_once_takes_most_requests() -> None:
@@ -163,7 +163,7 @@ def test_without_process_facts_the_cost_of_unevenness_is_undecided() -> None:
     rows = [worker(worker_id, n, cpu=None) for worker_id, n in enumerate((2000, 300, 300, 300), 1)]
     by_code = findings_by_code(window(60, *rows), Server(host=False))
     assert by_code["uneven"].severity == "info"
-    assert "another host" in by_code["no_process_facts"].evidence
+    assert "Another host" in by_code["no_process_facts"].evidence
 
 
 def loaded(used: float, *, wait: float | None = 0.0, full: float = 0.5) -> Window:
@@ -246,7 +246,7 @@ def test_cpu_bound_names_the_limit(limited_by: str, word: str) -> None:
     assert word in by_code["cpu_bound"].change
     assert by_code["cpu_bound"].of_host == (limited_by == "host")
     assert by_code["more_workers_than_cpus"].title == "There are more busy workers than CPUs."
-    assert by_code["more_workers_than_cpus"].evidence.startswith("4 busy workers, ")
+    assert by_code["more_workers_than_cpus"].evidence.startswith("4 workers are busy, ")
 
 
 def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
@@ -262,7 +262,7 @@ def test_a_queue_that_fills() -> None:
     assert "net.core.somaxconn" in by_code["queue_filling"].change
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait in the listen queue: the cause is not seen."
-    assert by_code["queue_wait"].evidence.startswith("1.8 s on average, ")
+    assert by_code["queue_wait"].evidence.startswith("Requests wait 1.8 s on average, ")
 
 
 @pytest.mark.parametrize(("full", "severity"), [(0.0, None), (0.01, "warning"), (0.04, "warning"), (0.06, "critical")])
@@ -274,7 +274,7 @@ def test_a_full_queue_refuses_clients(full: float, severity: str | None) -> None
     if severity == "critical":
         assert next(iter(findings_by_code(queued(60, full), Server(queue=101)))) == "clients_refused"
         assert "for 6.0 % of the last 60 s" in by_code["clients_refused"].evidence
-        assert "not counted" in by_code["clients_refused"].evidence
+        assert "how many were refused is unknown" in by_code["clients_refused"].evidence
 
 
 def test_a_full_tcp_queue_counts_only_if_the_kernel_dropped_connections() -> None:
@@ -307,7 +307,7 @@ def test_which_of_the_two_limits_a_queue(listen: int, somaxconn: int, words: str
 def test_a_queue_that_cannot_be_measured_is_reported() -> None:
     """The finding has the reason, and is only good to know."""
     finding = findings_by_code(idle(), Server(queue=None))["queue_not_measurable"]
-    assert (finding.severity, finding.evidence) == ("info", "hidden.")
+    assert (finding.severity, finding.evidence) == ("info", "Hidden.")
 
 
 def with_worker(worker_id: int, base: Window | None = None, **changes: object) -> Window:
@@ -335,7 +335,7 @@ def test_requests_lost_with_their_worker(lost: int, severity: str) -> None:
     finding = findings_by_code(with_worker(2, respawns=1, lost=lost))["requests_lost"]
     assert finding.severity == severity
     assert finding.title == "Workers ended with requests in service."
-    assert finding.evidence.startswith(f"Worker 2: at least {lost} request")
+    assert finding.evidence.startswith(f"Worker 2 lost at least {lost} request")
 
 
 def test_respawns() -> None:
@@ -349,11 +349,11 @@ def test_respawns() -> None:
     recycled = findings_by_code(with_worker(3, respawns=3, requests=450))
     assert {code: finding.severity for code, finding in recycled.items()} == {"workers_respawned": "info"}
     assert recycled["workers_respawned"].title == "Workers were restarted."
-    assert recycled["workers_respawned"].evidence.startswith("Worker 3: 3 times in the last ")
+    assert recycled["workers_respawned"].evidence.startswith("Worker 3 ended 3 times in the last ")
     host = with_setup(Server(), complete=True)
     ended = findings_by_code(with_worker(3, respawns=1), host=host)["workers_ended"]
     assert (ended.severity, ended.title) == ("warning", "Workers ended unexpectedly.")
-    assert ended.evidence.startswith("Worker 3: once in the last ")
+    assert ended.evidence.startswith("Worker 3 ended once in the last ")
     everywhere = replace(
         idle(), workers=tuple(msgspec.structs.replace(row, respawns=1) for row in idle().workers), reloads=1
     )
@@ -457,6 +457,25 @@ def test_a_worker_that_dies_at_its_start_loses_nothing() -> None:
     assert finding.severity == "warning"
 
 
+@pytest.mark.parametrize(
+    ("reloads", "ago", "first"),
+    [
+        (1, 5, "Roll back what was deployed with the last reload and reload uWSGI"),
+        (0, 5, "If this began with a deploy, roll the deploy back and reload uWSGI, else see uWSGI's log for why the "),
+        (0, 5000, "See uWSGI's log for why the import fails"),
+    ],
+)
+def test_an_application_that_does_not_load_after_a_deploy(reloads: int, ago: int, first: str) -> None:
+    """The deploy is rolled back if a reload was seen; it is thought of while the workers are young."""
+    server = Server()
+    for number in range(1, 5):
+        server[number].last_spawn = int(EPOCH + AT) - ago
+    host = with_setup(server, names_application=True)
+    rows = replace(idle(), reloads=reloads)
+    finding = findings_by_code(rows, server, host=host)["no_application"]
+    assert first_act(finding.change).startswith(first)
+
+
 def test_an_application_that_is_not_loaded() -> None:
     """If the configuration names an application and uWSGI lists none, every request gets status 500."""
     server = Server()
@@ -476,6 +495,10 @@ def test_an_application_that_is_not_loaded() -> None:
     some = judge(loaded, *others)
     assert some
     assert (some.severity, some.title) == ("warning", "Workers 2, 3 and 4 have no application loaded.")
+    assert some.change == (
+        "See uWSGI's log for why the import fails. When the import works, reload uWSGI. Set `need-app`, so that uWSGI "
+        "does not start without an application."
+    )
     assert judge(*[msgspec.structs.replace(each, apps=(App(),)) for each in (first, *others)]) is None
     assert judge(first, *others, host=with_setup(server)) is None
 
@@ -486,11 +509,13 @@ def test_threads_of_a_worker_that_is_gone_count_in_proportion() -> None:
     server[2].pid, server[2].state = None, "gone"
     rows = window(60, worker(1, 500, busy=59.0, up=60.0), worker(2, 400, busy=44.0, up=45.0))
     finding = findings_by_code(rows, server)["saturation"]
-    assert finding.evidence.startswith("86 %: 1.7 of 2 threads (1.8 of them up) busy")
+    assert finding.evidence.startswith("1.7 of 2 threads (1.8 of them up) are busy on average (86 %)")
     ended_just_now = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=59.0))
-    assert "2.0 of 2 threads busy" in findings_by_code(ended_just_now, server)["saturation"].evidence
+    assert "2.0 of 2 threads are busy" in findings_by_code(ended_just_now, server)["saturation"].evidence
     serves_its_last = window(60, worker(1, 500, busy=59.0), worker(2, 400, busy=55.0, up=5.0))
-    assert "1.9 of 2 threads (1.9 of them up) busy" in findings_by_code(serves_its_last, server)["saturation"].evidence
+    assert (
+        "1.9 of 2 threads (1.9 of them up) are busy" in findings_by_code(serves_its_last, server)["saturation"].evidence
+    )
 
 
 def test_a_full_machine_beside_a_server_that_needs_little() -> None:
@@ -509,8 +534,8 @@ def test_stuck_requests() -> None:
     server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
     assert finding.title == "Requests are in service for longer than 30 s."
-    assert finding.evidence.startswith("1 request, the oldest")
-    assert "oldest for 45 s; in worker 2" in finding.evidence
+    assert finding.evidence.startswith("1 request is stuck, the oldest")
+    assert "oldest for 45 s, in worker 2" in finding.evidence
     server.kill(2)
     assert "request_stuck" not in findings_by_code(idle(), server)
     assert "Worker 2 is down" in findings_by_code(idle(), server)["workers_missing"].title
@@ -545,7 +570,7 @@ def test_event_streams_on_free_async_cores_are_no_harm() -> None:
     finding = streams(23, cores=6)["request_stuck"]
     assert finding.severity == "warning"
     assert finding.title == "Most async cores are in use: stuck requests hold the async cores."
-    assert finding.evidence.startswith("23 requests, ")
+    assert finding.evidence.startswith("23 requests are stuck, ")
     assert streams(23, cores=6, queued=50.0)["request_stuck"].severity == "critical"
     assert "harakiri" not in finding.change
     assert "raise `gevent`" in finding.change
@@ -581,9 +606,13 @@ def test_several_workers_are_named_in_the_plural() -> None:
 @pytest.mark.parametrize(
     ("saturated", "title", "evidence"),
     [
-        ([1], "The interpreter of worker 1 is saturated.", "0.98 CPU seconds a second"),
-        ([1, 2], "The interpreters of several workers are saturated.", "Workers 1 and 2: 0.98 CPU seconds a second"),
-        ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "0.98 CPU seconds a second"),
+        ([1], "The interpreter of worker 1 is saturated.", "An interpreter uses 0.98 of a CPU, "),
+        (
+            [1, 2],
+            "The interpreters of several workers are saturated.",
+            "An interpreter uses up to 0.98 of a CPU in workers 1 and 2, ",
+        ),
+        ([1, 2, 3], "The interpreters of all 3 workers are saturated.", "An interpreter uses up to 0.98 of a CPU, "),
     ],
 )
 def test_saturated_interpreters_are_named(saturated: list[int], title: str, evidence: str) -> None:
@@ -631,7 +660,9 @@ def test_cheaper_that_never_scales() -> None:
     full = replace(queued(20), full_seconds=30.0)
     assert "cheaper_does_not_scale" not in findings_by_code(replace(queued(0.1), full_seconds=30.0), Server(spawned=2))
     server = Server(spawned=2)
-    assert alone(full, server)["cheaper_does_not_scale"].evidence.startswith("2 workers in reserve. ")
+    assert alone(full, server)["cheaper_does_not_scale"].evidence.startswith(
+        "Cheaper mode keeps 2 workers in reserve. "
+    )
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
 
 
@@ -719,7 +750,7 @@ def test_known_options_are_in_the_texts() -> None:
     host = with_setup(Server(), harakiri=5)
     assert "for requests over `harakiri` (5 s)." in findings_by_code(killed, host=host)["harakiri"].title
     assert "for requests over `harakiri`." in findings_by_code(killed)["harakiri"].title
-    assert findings_by_code(killed)["harakiri"].evidence.startswith("Once in the last 60 s")
+    assert findings_by_code(killed)["harakiri"].evidence.startswith("This happened once in the last 60 s")
     recycled = with_worker(3, respawns=3, requests=450)
     host = with_setup(Server(), max_requests=150)
     assert "`max-requests` (150)" in findings_by_code(recycled, host=host)["workers_respawned"].meaning
@@ -732,7 +763,7 @@ def test_async_cores_are_not_called_threads() -> None:
     full = replace(window(60, *rows, **{"app.sock": 2400.0}), full_seconds=30.0)
     finding = findings_by_code(full, server, host=with_setup(server, "async"))["saturation"]
     assert finding.title == "Requests wait in the listen queue: all async cores are busy."
-    assert finding.evidence.startswith("96 %: 96.0 of 100 async cores")
+    assert finding.evidence.startswith("96.0 of 100 async cores are busy")
     assert finding.change.startswith("Raise `processes` from 2 to 5")
     assert "more async cores would wait for their interpreter" in finding.change
     assert "thread" not in finding.title + finding.evidence + finding.meaning + finding.change

@@ -121,6 +121,19 @@ def test_requests_that_wait_for_a_held_loop(requests: int) -> None:
     assert "request_stuck" not in by_code
 
 
+@pytest.mark.parametrize(
+    ("age", "requests", "longest", "restarts"),
+    [(40.0, 0, 12.0, True), (40.0, 9, 31.0, True), (40.0, 9, 12.0, False), (10.0, 0, 12.0, False)],
+)
+def test_a_loop_that_never_goes_on(age: float, requests: int, longest: float, restarts: bool) -> None:
+    """Its worker is restarted first, by the signal that ends it; a loop that goes on is not."""
+    found = findings({1: 59.0, 2: 0.0}, {1: use(seconds=longest)}, requests=requests, ages={0: age}, only=1)[
+        "loop_held"
+    ]
+    first = "Restart worker 1 with `kill -KILL 101`. SIGTERM does not end it, and its requests are lost. Before the "
+    assert found.change.startswith(first if restarts else "Find the call with `py-spy dump --pid 101`, and make ")
+
+
 def test_requests_that_wait_for_another_reason() -> None:
     """A loop that is held for a tenth of the time is not their cause."""
     by_code = findings({1: 8.0, 2: 0.0}, {1: use()}, queued=5.0)

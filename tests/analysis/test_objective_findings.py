@@ -68,7 +68,7 @@ def test_the_advice_follows_what_was_missed(missed: list[SlowRequests], title: t
     (finding,) = found(missed)
     share, reasons = title
     assert finding.title == f"More requests than the 1 % that the objective permits {reasons}."
-    assert finding.evidence.startswith(f"{share} of the requests; ")
+    assert finding.evidence.startswith(f"{share} of the requests missed the objective; ")
     assert advice in finding.change
 
 

@@ -101,7 +101,7 @@ def test_a_spooler_that_falls_behind() -> None:
     assert finding.severity == "warning"
     assert finding.title == "The spooler falls behind: tasks come faster than it processes them."
     assert finding.evidence == (
-        "85 tasks in /spool, 60 more than at the start; 4 tasks processed in 60 s by 2 processes; at this rate, the "
+        "85 tasks are in /spool, 60 more than at the start; 2 processes completed 4 tasks in 60 s; at this rate, the "
         "last task waits 21 min."
     )
 

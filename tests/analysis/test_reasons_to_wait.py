@@ -63,13 +63,13 @@ def test_a_worker_is_judged_by_the_queue_of_its_own_socket() -> None:
     finding = next(iter(ten_sockets(queued=1.0).values()))
     assert (finding.code, finding.severity) == ("saturation", "critical")
     assert finding.title == "Requests wait in the listen queue: all threads of worker 1 are busy."
-    assert finding.evidence == (
-        "100 %: 1.0 of 1 thread for a.sock busy on average; requests wait 100 ms in the listen queue."
-    )
+    assert finding.evidence == "1.0 of 1 thread for a.sock is busy on average (100 %)."
     assert finding.change.startswith("Let the web server spread the load evenly over the sockets of `map-socket`")
     (harm,) = finding.harms
     assert (harm.code, harm.severity) == ("queue_wait", "warning")
-    assert harm.evidence == "100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+    assert (
+        harm.evidence == "Requests wait 100 ms on average, 1.0x the 100 ms in service, at a.sock, over the last 60 s."
+    )
 
 
 @pytest.mark.parametrize(

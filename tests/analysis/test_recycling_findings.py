@@ -48,7 +48,7 @@ def test_workers_that_are_recycled_together() -> None:
     assert finding.code == "recycled_together"
     assert finding.title == "Requests wait in the listen queue: all workers reach `max-requests` together."
     assert finding.evidence.startswith(
-        "All 4 were replaced within 1.0 s, after 1000 requests each; nobody served for 3.0 s of 60 s; "
+        "All 4 were replaced within 1.0 s, after 1000 requests each; nobody served for 3.0 s of 60 s."
     )
     assert finding.change.startswith("Set `max-requests-delta` to 250: ")
     assert finding.settings == (("max-requests-delta", 250),)
@@ -156,7 +156,7 @@ def test_a_leak_that_replaces_workers_too_often() -> None:
         "replaces the workers too often."
     )
     assert "`processes`" not in finding.change
-    assert "raise `reload-on-rss` (70 MB)" in finding.change
+    assert "Raise `reload-on-rss` (70 MB)" in finding.change
 
 
 def test_cpus_used_by_workers_that_were_replaced() -> None:
@@ -164,7 +164,7 @@ def test_cpus_used_by_workers_that_were_replaced() -> None:
     rows = [worker(number, 100, each=0.5, cpu=20.0, busy=50.0, respawns=3, up=20.0) for number in (1, 2)]
     full = window(60, *rows, cpu=(1.2, 0.0, 2.8), waits={"cpu_wait": 2.0})
     finding = findings_by_code(full, Server(processes=2, cpus=4.0))["cpu_bound"]
-    assert finding.evidence.startswith("1.20 of 4 CPUs in use by 2 workers, 0.00 idle")
+    assert finding.evidence.startswith("2 workers use 1.20 of 4 CPUs, and 0.00 are idle")
 
 
 def brutal(lost: int = 3, **options: object) -> dict[str, Finding]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import Options, ServerRecord, Setup, StartWait, WorkerRecord
 
@@ -35,7 +35,8 @@ def starting(worker_id: int, seconds: float, wait: StartWait | None = None) -> W
 
 
 def serving(worker_id: int, age: float | None = None) -> WorkerRecord:
-    return WorkerRecord(worker_id, "accepting", 2, pid=4000 + worker_id, ages={} if age is None else {0: age})
+    ages = {} if age is None else {0: age}
+    return WorkerRecord(worker_id, "accepting", 2, pid=4000 + worker_id, local_pid=5000 + worker_id, ages=ages)
 
 
 def gone(worker_id: int) -> WorkerRecord:
@@ -85,6 +86,9 @@ def test_a_reload_that_waits_for_a_request(queued: float, severity: str) -> None
     assert finding.severity == severity
     assert "a reload waits for requests in worker 2" in finding.title.lower()
     assert "2 workers of 3 ended 16 s ago" in finding.evidence
+    assert finding.change.startswith(
+        "End worker 2 with `kill -TERM 5002`: uWSGI then starts all workers, and 1 request "
+    )
     assert "`worker-reload-mercy` to the seconds that a request may take (now 60)" in finding.change
     assert "chain reload" in finding.change
 
@@ -104,6 +108,26 @@ def test_other_absences_are_no_reload(workers: tuple[WorkerRecord, ...], up: tup
     by_code = findings(describe(*workers), up)
     assert "reload_waits" not in by_code
     assert "workers_missing" in by_code
+
+
+def test_a_worker_that_a_reload_waits_for_takes_no_request() -> None:
+    """Its other thread is free, and yet nothing is available; in a window of another state of it, it is."""
+    record = describe(gone(1), serving(2, 30.0), gone(3))
+    waits = compute_figures(window(20, *(worker(number, 5, up=4.0) for number in (1, 2, 3))), record)
+    serves = compute_figures(window(20, *(worker(number, 5, up=19.0) for number in (1, 2, 3))), record)
+    assert (waits.available, serves.available) == (0, 2)
+
+
+@pytest.mark.parametrize("wait", [StartWait("lock"), StartWait("backend", "10.0.0.5:5432")])
+def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
+    """uWSGI was reloaded. No reload and no SIGTERM ends a worker that is importing; the act has what does."""
+    hanging = [structs.replace(starting(number, 12.0, wait), local_pid=5000 + number) for number in (1, 2)]
+    rows = [worker(number, 5, busy=1.0, up=5.0, respawns=1) for number in (1, 2)]
+    figures = compute_figures(replace(window(20, *rows), reloads=1), describe(*hanging))
+    change = next(each.change for each in collect_findings(figures) if each.code == "start_hangs")
+    rollback = "Roll back what was deployed with the last reload, and end workers 1 and 2 with `kill -KILL 5001 5002`"
+    assert first_act(change) == rollback
+    assert ". Before that, run `py-spy dump --pid 4001`" in change
 
 
 def test_free_threads_are_no_headroom_while_nothing_completes() -> None:

@@ -15,7 +15,7 @@ from tests.support.windows import the_example, window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import find_proven_step
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if import CannotPredictError
 from uwsgi_headroom.analysis.what_if.measured import measure_server
@@ -316,9 +316,10 @@ def share(waits: Mapping[State, float], shared: float) -> dict[str, Finding]:
     [
         ({"sleep": 6.0}, 0.0, "info", False),  # inherited, and not used
         ({"sleep": 6.0, "backend": 0.5}, 0.5, "warning", False),
-        ({"sleep": 2.0, "backend": 6.0}, 5.0, "warning", True),
-        ({"sleep": 2.0, "backend": 6.0}, 3.0, "warning", False),  # another backend is the slow one
-        ({"lock": 6.0, "backend": 2.0}, 2.0, "warning", True),  # one of each worker, the others behind its lock
+        ({"sleep": 2.0, "backend": 6.0}, 5.0, "critical", True),
+        ({"sleep": 2.0, "backend": 6.0}, 3.0, "critical", False),  # another backend is the slow one
+        ({"lock": 6.0, "backend": 1.0}, 1.0, "warning", True),  # one at a time, kept apart by a lock of all processes
+        ({"lock": 6.0, "backend": 2.0}, 2.0, "critical", True),  # one of each worker, the others behind its lock
         ({"lock": 6.0, "backend": 6.0}, 0.8, "warning", False),
     ],
 )
@@ -327,7 +328,8 @@ def test_a_shared_connection(waits: Mapping[State, float], shared: float, severi
     finding = share(waits, shared)["connection_shared"]
     assert finding.severity == severity
     assert bool(finding.clause) == is_cause
-    assert finding.title == "Workers share one connection to 10.0.0.5:5432."
+    mixes = ", and mix up answers" if severity == "critical" else ""
+    assert finding.title == f"Workers share one connection to 10.0.0.5:5432{mixes}."
     assert "lazy-apps" in finding.change
 
 
@@ -455,6 +457,23 @@ def test_a_lock_of_all_processes(holder: Holder | None, helps: bool) -> None:
     assert first.code == "application_lock"
     assert ("More `processes` help" in first.change) == helps
     assert ("all processes" in first.title) == (not helps)
+
+
+@pytest.mark.parametrize(
+    ("holder", "first"),
+    [
+        (101, "See with `py-spy dump --pid 101` what worker 1 does, which holds the lock now"),
+        (
+            7,
+            "See with `ps -fp 7` which process holds the lock now: it is no worker of this uWSGI, and the ",
+        ),
+        (None, "Run `for pid in 101 102; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "),
+    ],
+)
+def test_who_holds_a_lock_of_all_processes(holder: int | None, first: str) -> None:
+    """The process that holds a file's lock is named; the holder of any other may be in each worker."""
+    found, *_ = with_waits(of_16_threads({"lock": 8.0}), Waits(holder="processes", file_lock_holder=holder))
+    assert first_act(found.change).startswith(first)
 
 
 def test_requests_that_call_their_own_server() -> None:

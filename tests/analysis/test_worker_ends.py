@@ -110,7 +110,7 @@ def test_requests_wait_for_workers_that_cannot_start() -> None:
     by_code = findings_by_code(window(60, *rows, **{"app.sock": 300.0}), server)
     assert by_code["queue_wait"].change.startswith("See uWSGI's log for what ends the worker: an import error")
     assert by_code["queue_wait"].title.endswith(": worker 2 keeps restarting.")
-    assert by_code["queue_wait"].evidence.endswith("0 requests served by these workers; worker 2 is down now.")
+    assert by_code["queue_wait"].evidence.endswith("and served no request meanwhile; worker 2 is down now.")
     assert "workers_missing" not in by_code
 
 

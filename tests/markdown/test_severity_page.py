@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.source_tables import read_findings
-from uwsgi_headroom.analysis import destinations, shortages, wait_states, worker_states
+from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.advice import INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
@@ -73,13 +73,14 @@ ROWS = {
     "recycled_together": Row("together", (workers.TOGETHER_SECONDS, workers.APART)),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
     "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),
+    "connection_shared": Row("share one connection", (waits.AT_ONCE,)),
     "output_blocked": Row("pipe", (wait_states.MOSTLY,)),
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, loops.ALWAYS, loops.LONG)),
     "workers_paused": Row("paused", (STANDING,)),
     "cheaper_starts_slowly": Row("cheaper", (*causes.LOADING, causes.FULL)),
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
-    "reload_waits": Row("reload waits|not replaced", (causes.RELOAD_WAITS, STANDING)),
+    "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
     "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS)),
     "exceptions": Row("exceptions", clients.EXCEPTIONS),
     "clients_left": Row("clients (that )?left|disconnect", clients.LEFT),

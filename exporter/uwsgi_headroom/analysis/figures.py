@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
@@ -63,6 +64,8 @@ class Figures:
     """Where the busy threads are in the code; None while it is not looked at."""
     stuck_seconds: float = STUCK_SECONDS
     """The age from which on a request in service counts as stuck."""
+    reload_wait: ReloadWait | None = None
+    """None unless a full reload waits for requests at the end of the window."""
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
     threads: float | None = None
@@ -105,7 +108,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     stuck = _stuck_threads(server, stuck_seconds, seconds)
     waits = compute_waits(window, flow, stuck, destinations, server.waits, server.queues)
     lock = _compute_lock(window, server, waits)
-    usable_cpus = cpus.count if cpus else None
+    usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
         flow,
         balance,
@@ -139,7 +142,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         ),
         demand=demand,
         configured=sum_if_all_known([worker.threads for worker in workers]),
-        available=sum_if_all_known([worker.available_threads for worker in workers]),
+        available=0 if reload_wait else sum_if_all_known([worker.available_threads for worker in workers]),
+        reload_wait=reload_wait,
         ceiling=ceiling,
         cpu=cpu,
         waits=waits,
@@ -190,6 +194,34 @@ def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -
     """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
     ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
     return sum([min(1.0, age / seconds) for age in ages if age >= stuck_seconds]) if seconds > 0 else 0.0
+
+
+RELOAD_WAITS = 3.0
+"""For so many seconds workers have to be away, and requests in service, before a reload waits for them."""
+
+
+class ReloadWait(NamedTuple):
+    """A full reload, or a stop, that waits for requests. gone: how many workers it has ended; left: those that it waits
+    for, which take no other request; away, oldest: seconds since it ended the others, and that the oldest request in
+    each of those left has been in service at least."""
+
+    gone: int
+    left: tuple[WorkerRecord, ...]
+    away: float
+    oldest: float
+
+
+def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadWait | None:
+    """The reload that waits at the end of a window: uWSGI has ended the workers that served no request, and starts no
+    other before the rest have ended. At any other time it replaces a worker within a second or two."""
+    gone = [worker for worker in workers if worker.state == "down" and worker.pid is None]
+    left = tuple(worker for worker in workers if worker.state == "accepting" and not worker.ended)
+    oldest = min((max((age for age in worker.ages.values() if age), default=0.0) for worker in left), default=0.0)
+    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
+    away = min((window.observed_seconds - up.get(worker.worker_id, 0.0) for worker in gone), default=0.0)
+    if not gone or not left or len(gone) + len(left) < len(workers) or min(away, oldest) < RELOAD_WAITS:
+        return None
+    return ReloadWait(len(gone), left, away, oldest)
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:

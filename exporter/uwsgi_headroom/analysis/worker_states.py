@@ -36,6 +36,26 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     return f"`py-spy dump --pid {(busiest and busiest.pid) or 'PID'}`"
 
 
+def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
+    """The command that sends a signal to workers, in backticks. Only PIDs that the kernel proves to be workers are in
+    it, as this host has them: a document may name any."""
+    return f"`kill -{signal} {' '.join(str(worker.local_pid or 'PID') for worker in workers)}`"
+
+
+def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
+    """The command that ends workers at once, in backticks. A worker with coroutines acts on SIGTERM only when its event
+    loop goes on."""
+    return kill("KILL" if name_slots(server) == ASYNC else "TERM", workers)
+
+
+def find_outside_holder(server: ServerRecord) -> int | None:
+    """The PID of the process that holds the file lock for which requests wait, if it is known to be no worker of the
+    server."""
+    holder = server.waits.file_lock_holder if server.waits else None
+    pids = {worker.local_pid for worker in server.workers if worker.pid}
+    return None if holder in pids or None in pids else holder
+
+
 def print_pids(server: ServerRecord) -> str:
     """The command that prints how to restart the workers with stuck requests, in backticks."""
     return f"`uwsgi-headroom pids {shlex.quote(server.address.removeprefix('unix://') or 'NAME')} --stuck`"
@@ -153,6 +173,26 @@ def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
     last = server.workers[number - 1]
     is_recent = server.time is not None and server.time - spawned[number - 1] <= UNDER_WAY_SECONDS
     return ids == workers[:number] and (is_recent or last.state == "down")
+
+
+LATELY = 900.0
+"""For so many seconds after a start, a deploy is the first thing to think of. As for findings that begin after a
+reload (`journal`)."""
+
+
+def after_deploy(
+    figures: Figures, workers: Iterable[WorkerRecord], act: str, also: str = "", order: str = "Then"
+) -> str:
+    """What to do first about workers whose application does not start: to roll the deploy back if uWSGI was reloaded in
+    the window; else `act`, a sentence, unless a deploy that nobody saw may have started them. also: what the rollback
+    needs to take effect, such as ` and reload uWSGI`. order: when to do `act` if there is a rollback."""
+    ended, later = find_ends(figures), f"{act[0].lower()}{act[1:]}"
+    if figures.window.reloads or (ended and are_reloaded(figures, ended)):
+        return f"Roll back what was deployed with the last reload{also}. {order} {later}"
+    started, now = [worker.last_spawn or 0 for worker in workers], figures.server.time
+    if now is None or any(now - each > LATELY for each in started):
+        return act
+    return f"If this began with a deploy, roll the deploy back{also}, else {later}"
 
 
 def scales(figures: Figures) -> bool:

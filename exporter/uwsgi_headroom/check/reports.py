@@ -256,7 +256,7 @@ def _finding(place: int, finding: Finding, server: Server) -> Iterator[str]:
     since = find_since(server, finding)
     if since is not None:
         yield f"   Since {write_moment(since, server.time)}."
-    for text in (*[f"{harm.title} {harm.evidence}" for harm in finding.harms], finding.evidence, finding.meaning):
+    for text in (*[harm.evidence for harm in finding.harms], finding.evidence, finding.meaning):
         yield from _wrap(text, indent=("   ", "   "))
     if finding.change:
         yield from _wrap(finding.change, indent=("   -> ", "      "))

@@ -182,8 +182,8 @@ CASES = [
         "it",
         acts(
             "Run `uwsgi-headroom check` on the host: it names the connection.",
-            "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
-            "If users may see data of other users, restart uWSGI with `lazy-apps` now.",
+            "Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
+            "Or open the connection after the fork: in a function with `@postfork` (uwsgidecorators).",
         )
         + "The connection was opened before uWSGI forked the workers. Requests of these workers wait for each other, "
         "and a worker may read the answer to another worker's request.",

@@ -49,10 +49,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 def test_only_what_the_workers_wait_for() -> None:
     """The locks of other programs do not matter."""
-    assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701))}
+    assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701), 700)}
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
-    assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,))}
-    assert parse_locks(HELD.replace(b"WRITE", b"READ"), (FILE,), frozenset(PIDS)) == {FILE: (False, 0, (700,))}
+    assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,), None)}
+    assert parse_locks(HELD.replace(b"WRITE", b"READ"), (FILE,), frozenset(PIDS)) == {FILE: (False, 0, (700,), None)}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,11 @@ def test_without_the_right_to_see_threads(kernel: Kernel) -> None:
 
 
 def test_a_lock_that_is_never_released(kernel: Kernel) -> None:
-    """No request passes it, so it has no limit."""
+    """No request passes it, so it has no limit; who holds it is known."""
     assert [kernel.look(WAITED, is_waiting=True) for _ in range(300)] == [None] * 300
+    assert kernel.locks.find_holder() == 700
+    kernel.look(b"")
+    assert kernel.locks.find_holder() is None
 
 
 def test_a_list_that_is_too_long(kernel: Kernel) -> None:
@@ -116,7 +119,7 @@ def test_the_kernels_own_list(tmp_path: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_UN)
     os.waitpid(child, 0)
     ((kind, name), use), *others = found.items()
-    assert (kind, use, others) == (b"FLOCK", (True, 1, (os.getpid(), child)), [])
+    assert (kind, use, others) == (b"FLOCK", (True, 1, (os.getpid(), child), os.getpid()), [])
     assert name.endswith(b":%d" % path.stat().st_ino)
 
 

@@ -42,9 +42,9 @@ ROWS = (
         "a connection opened before the fork",
         Server(5, 2, (*BACKEND, "--env", "IMPORT=shared"), app=APP, backend=64),
         Expected(
-            "warning",
+            "critical",
             ("connection_shared",),
-            words=("share one connection to 127.0.0.1:", "@postfork", "lazy-apps"),
+            words=("share one connection to 127.0.0.1:", "and mix up answers", "@postfork", "lazy-apps"),
             not_words=NO_MORE,
         ),
         (Load(clients=5, io_ms=50, path="/shared", vary=(1.0, 1.2)),),

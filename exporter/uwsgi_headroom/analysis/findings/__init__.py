@@ -29,9 +29,11 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, OF_WAITING, find_harm
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, HOLD_UP, OF_WAITING, find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.finding import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
+from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.worker_states import find_outside_holder
 from uwsgi_headroom.record import EmperorRecord
 
 MODULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
@@ -77,6 +79,13 @@ def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> l
         collected = [finding for finding in collected if finding.code != "request_stuck"]
     if any(finding.code == "static_files" and finding.clause for finding in collected):  # clients that read them slowly
         collected = [finding for finding in collected if finding.code != "slow_clients"]
+    if find_outside_holder(figures.server) and any(finding.code == "application_lock" for finding in collected):
+        collected = [finding for finding in collected if finding.code != "request_stuck"]  # a restart would not help
+    if any(finding.severity != "info" for finding in collected):  # it may be a symptom, and is no news beside these
+        collected = [finding for finding in collected if finding.code != "unevenness_harmless"]
+    are_held_up = any(finding.code in HOLD_UP and finding.severity != "info" for finding in collected)
+    if are_held_up or is_standing(figures.flow):  # more requests would not show more
+        collected = [finding for finding in collected if finding.code != "too_few_requests"]
     collected = code_lines.name_lines(figures, collected)
     ranked = sorted(collected, key=lambda finding: SEVERITIES.index(finding.severity))
     return diagnosis.diagnose(figures, ranked)

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, name_slots
+from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_slots
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, mean_count, mean_threads, numbered, percent
 
@@ -69,13 +69,7 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
 
 
 def _continue(stopped: list[WorkerRecord]) -> str:
-    return f"Continue the stopped {'worker' if len(stopped) == 1 else 'workers'}: `{_kill('CONT', stopped)}`."
-
-
-def _kill(signal: str, workers: list[WorkerRecord]) -> str:
-    """The command that sends a signal. Only PIDs that the kernel proves to be workers are in it, as this host has them:
-    a document may name any."""
-    return f"kill -{signal} {' '.join(str(worker.local_pid or 'PID') for worker in workers)}"
+    return f"Continue the stopped {'worker' if len(stopped) == 1 else 'workers'}: {kill('CONT', stopped)}."
 
 
 def _is_unexplained(figures: Figures) -> bool:
@@ -102,13 +96,13 @@ def _explain(figures: Figures) -> tuple[str, str]:
         if worker.is_stopped:
             return (
                 f"workers are idle, and {which}, which holds the accept lock, is stopped",
-                f"Continue the stopped worker: `{_kill('CONT', [worker])}`. With `thunder-lock`, only one process at a "
+                f"Continue the stopped worker: {kill('CONT', [worker])}. With `thunder-lock`, only one process at a "
                 "time accepts requests. If a debugger or SIGSTOP stops this process, no other process accepts "
                 "requests.",
             )
         return (
             f"workers are idle, and {which} holds the accept lock and accepts nothing",
-            f"End this worker with `{_kill('KILL', [worker])}`: uWSGI starts another worker, and the accept lock is "
+            f"End this worker with {kill('KILL', [worker])}: uWSGI starts another worker, and the accept lock is "
             "free again. If the problem comes back, remove `thunder-lock`.",
         )
     if holder is not None:

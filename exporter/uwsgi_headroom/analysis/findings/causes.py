@@ -12,7 +12,16 @@ from uwsgi_headroom.analysis.findings.workers import find_looping, find_recycled
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
-from uwsgi_headroom.analysis.worker_states import RESUME, find_paused, find_without_application, scales, show_calls
+from uwsgi_headroom.analysis.worker_states import (
+    RESUME,
+    after_deploy,
+    end,
+    find_paused,
+    find_without_application,
+    kill,
+    scales,
+    show_calls,
+)
 from uwsgi_headroom.record import WorkerRecord
 from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
 from uwsgi_headroom.words.states import name_activity
@@ -26,9 +35,6 @@ LOADING = (2.0, 0.25)
 requests waited and all threads that were up were busy for the part `FULL` of it."""
 
 FULL = 0.2
-
-RELOAD_WAITS = 3.0
-"""For so many seconds workers have to be away, and requests in service, before a reload waits for them."""
 
 UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
@@ -83,8 +89,8 @@ def _paused(figures: Figures) -> Iterator[Finding]:
         severity="critical" if every and (waiting or 0.0) >= STANDING else "warning",
         title=f"{'All workers are' if every else numbered('Worker', numbers) + (' are' if len(paused) > 1 else ' is')} "
         "paused.",
-        evidence=f"{len(paused)} of {counted(len(up), 'worker')}"
-        + ("." if waiting is None else f"; {mean_count(waiting)} requests wait in the listen queue on average."),
+        evidence=f"{len(paused)} of {counted(len(up), 'worker')} {'is' if len(paused) == 1 else 'are'} paused"
+        + (f"; {mean_count(waiting)} requests wait in the listen queue on average." if waiting else "."),
         meaning="A paused worker takes no request until it is resumed.",
         clause="all workers are paused"
         if every
@@ -100,6 +106,9 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     accepting, without = known[0], [worker.worker_id for worker in known[1]]
     place = proven_place(figures.server, STARTS)
     raised = f": {place}." if place else "."
+    see = see_log(figures.server, "why the import fails", STARTS)
+    first = after_deploy(figures, known[1], see, " and reload uWSGI")
+    need = " Set `need-app`, so that uWSGI does not start without an application."
     yield Finding(
         code="no_application",
         severity="critical" if len(without) == len(accepting) else "warning",
@@ -109,38 +118,33 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
         evidence="The configuration names an application, but uWSGI has loaded no application in "
         f"{'this worker' if len(without) == 1 else 'these workers'}.",
         meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
-        change=f"{see_log(figures.server, 'why the import fails', STARTS).rstrip('.')}; set `need-app`, so that uWSGI "
-        "does not start without an application.",
+        change=f"{first} When the import works, reload uWSGI.{need}" if first == see else f"{first}{need}",
     )
 
 
 def _reload_waits(figures: Figures) -> list[Finding]:
-    """A full reload, or a stop, that waits for requests: uWSGI has ended the workers that served none, and starts no
-    other before the rest have ended. At any other time it replaces a worker within a second or two."""
-    workers, window = figures.server.workers, figures.window
-    gone = [worker for worker in workers if worker.state == "down" and worker.pid is None]
-    left = [worker for worker in workers if worker.state == "accepting" and not worker.ended]
-    oldest = min((max((age for age in worker.ages.values() if age), default=0.0) for worker in left), default=0.0)
-    up = {worker.worker_id: worker.up_seconds for worker in window.workers}
-    away = min((window.observed_seconds - up.get(worker.worker_id, 0.0) for worker in gone), default=0.0)
-    if not gone or not left or len(gone) + len(left) < len(workers) or min(away, oldest) < RELOAD_WAITS:
+    """A full reload, or a stop, that waits for requests."""
+    found = figures.reload_wait
+    if found is None:
         return []
-    numbers, options = [worker.worker_id for worker in left], figures.server.setup.options
-    which = numbered("worker", numbers)
+    numbers, options = [worker.worker_id for worker in found.left], figures.server.setup.options
+    which, gone = numbered("worker", numbers), found.gone
+    requests = sum(len(worker.ages) for worker in found.left)
     mercy = options.worker_reload_mercy or (DEFAULT_MERCY if options.complete else None)
-    waiting = figures.flow.queue_length or 0.0
     return [
         Finding(
             code="reload_waits",
-            severity="critical" if waiting >= STANDING else "warning",
+            severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
             title=f"A reload waits for requests in {which}, and nobody is served.",
-            evidence=f"{counted(len(gone), 'worker')} of {len(workers)} ended {duration(away)} ago and "
-            f"{'was' if len(gone) == 1 else 'were'} not replaced; the oldest request in {which} has been in service "
-            f"for {duration(oldest)}; {mean_count(waiting)} requests wait in the listen queue on average.",
-            meaning="A full reload stops every worker that serves no request. A full reload starts new workers only "
-            "after the old workers have completed all of their requests.",
+            evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago and "
+            f"{'was' if gone == 1 else 'were'} not replaced; the oldest request in {which} has been in service for "
+            f"{duration(found.oldest)}.",
+            meaning="A full reload stops every worker that serves no request. It starts new workers only after the old "
+            f"ones have completed all of their requests{f', or {mercy} s after the reload' if mercy else ''}.",
             clause=f"a reload waits for requests in {which}",
-            change=f"Run {show_calls(figures.server, numbers[0])} to see what the request waits for. Set "
+            change=f"End {which} with {end(figures.server, found.left)}: uWSGI then starts all workers, and "
+            f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Before that, "
+            f"{show_calls(figures.server, numbers[0])} shows what the request waits for. Then set "
             "`worker-reload-mercy` to the seconds that a request may take"
             + (f" (now {mercy})" if mercy else "")
             + ": after this time, uWSGI kills the worker. Or use a chain reload (`lazy-apps` and "
@@ -212,8 +216,15 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
         meaning="A worker accepts requests only after it has imported the application. During this import, the worker "
         "waits for something.",
         clause=f"{names[0].lower()}{names[1:]} {how}" + (f", {what}" if what else ""),
-        change=f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. Set a timeout on "
-        "the calls that the import makes, or make these calls after the start.",
+        change=after_deploy(
+            figures,
+            hanging,
+            f"Run {show_calls(figures.server, numbers[0])} to see at which line the import waits. ",
+            f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
+            "Before that,",
+        )
+        + "No reload ends a worker that is importing, nor does SIGTERM. Set a timeout on the calls that the import "
+        "makes, or make these calls after the start.",
     )
 
 
@@ -234,14 +245,26 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     up = {worker.worker_id: worker.up_seconds for worker in window.workers}
     seconds = window.observed_seconds
     allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
+    how = [
+        f"{counted(len(ended), 'worker')} ended without uWSGI's notice" if ended else "",
+        f"{counted(len(missing), 'worker')} ended, or still {'starts' if len(missing) == 1 else 'start'}"
+        if missing
+        else "",
+    ]
     longer = [worker for worker in absent if seconds - up.get(worker, 0.0) > allowed]
     yield Finding(
         code="workers_missing",
         severity="critical" if len(longer) == len(workers) else "warning" if longer else "info",
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
-        evidence=f"{len(ended)} ended without uWSGI's notice, and {len(missing)} ended or still start.",
+        evidence=f"{', and '.join(filter(None, how))}.",
         meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
         "missing workers are normal for a moment.",
-        change=see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)) if longer else "",
+        change=after_deploy(
+            figures,
+            [worker for worker in workers if worker.worker_id in longer],
+            see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)),
+        )
+        if longer
+        else "",
         clause=f"{numbered('worker', absent)} {'is' if len(absent) == 1 else 'are'} down" if longer else "",
     )

@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.advice import Explanation, add_capacity, find_prove
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
+from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
 
 OF_WAITING = ("clients_refused", "queue_wait", "saturation", "cheaper_does_not_scale", "objective_missed")
@@ -70,6 +71,9 @@ CAUSES = (
 
 BROKEN = CAUSES[: CAUSES.index("request_stuck")]
 """The causes that are no lack of capacity: a longer queue would only make clients wait longer."""
+
+HOLD_UP = (*BROKEN, "request_stuck", "no_application")
+"""What keeps workers from taking their share of the requests, or from serving them."""
 
 FILL_THREADS = (
     "harakiri",
@@ -126,6 +130,9 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     if not joined and cause is not None:
         return list(findings)
     hidden = {id(finding) for finding in (head, *joined)}
+    if any(harm.code == "queue_wait" for harm in harms):  # it says how long requests wait
+        said = f"; {waiting_clause(figures.longest_wait[0])}"
+        head, *joined = (replace(each, evidence=each.evidence.replace(said, "")) for each in (head, *joined))
     block = replace(
         head,
         severity=min((head.severity, *[harm.severity for harm in joined]), key=SEVERITIES.index),

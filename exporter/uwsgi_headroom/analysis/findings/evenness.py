@@ -24,8 +24,9 @@ from uwsgi_headroom.words.formats import MOST_NUMBERS, duration, factor, mean_co
 UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
 
-COSTLY = 0.10
-"""Unevenness hurts if balancing would save at least this fraction of the response time."""
+NAMED, COSTLY = 0.005, 0.10
+"""What balancing would save of the response time is named from the first fraction on; unevenness hurts from the second
+on."""
 
 LOADED = (0.5, 0.7)
 """CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
@@ -168,7 +169,7 @@ def even_out(figures: Figures) -> str:
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     parts = {worker.worker_id: worker.share or 0.0 for worker in figures.balance.active}
-    shares = f"Shares {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
+    shares = f"The shares are {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
     if len(parts) > MOST_NUMBERS:
         hottest = max(parts, key=lambda worker_id: parts[worker_id])
         others = [part for worker_id, part in parts.items() if worker_id != hottest]
@@ -176,12 +177,16 @@ def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
             f"Worker {hottest} has {percent(parts[hottest])}, the other {len(others)} have "
             f"{percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
-    return f"{shares}: up to {factor(hot_ratio)} an even share (chance alone explains up to {factor(floor)})"
+    return f"{shares}, up to {factor(hot_ratio)} an even share (chance alone explains up to {factor(floor)})"
 
 
 def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None) -> Finding:
     why = "their listen queues are nearly empty" if mapped else "another free thread serves a request just as well"
-    saved = "" if cost is None or cost >= COSTLY else f"; even shares would save {percent(cost)} of the response time"
+    saved = (
+        ""
+        if cost is None or not NAMED <= cost < COSTLY
+        else f"; even shares would save {percent(cost)} of the response time"
+    )
     return Finding(
         code="unevenness_harmless",
         severity="info",

@@ -41,8 +41,8 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             code="request_stuck",
             severity="critical" if are_many and (slots != ASYNC or shows_a_limit(figures.flow)) else "warning",
             title=f"Requests are in service for longer than {chosen(seconds)}.",
-            evidence=f"{counted(len(requests), 'request')}, the oldest for {duration(oldest)}; in "
-            f"{numbered('worker', affected)}."
+            evidence=f"{counted(len(requests), 'request')} {'is' if len(requests) == 1 else 'are'} stuck, the oldest "
+            f"for {duration(oldest)}, in {numbered('worker', affected)}."
             f"{describe_stuck_route(figures.routes, figures.server, seconds)}",
             meaning=_what_they_hold(figures),
             clause="stuck requests hold the " + slots if are_many else "",

@@ -48,9 +48,8 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{percent(used)}: {mean_count(observed)} of {ceiling} {slots}{up} busy on average, all at once "
-        f"{percent(full)} of the time; "
-        f"{waiting_clause(figures.flow)}.",
+        evidence=f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), all at once "
+        f"{percent(full)} of the time; {waiting_clause(figures.flow)}.",
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
         **advise_capacity(figures)._asdict(),
         clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
@@ -74,8 +73,8 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{percent(fullest.used)}: {mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for "
-        f"{fullest.socket} busy on average; {waiting_clause(flow)}.",
+        evidence=f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} "
+        f"{'is' if fullest.threads == 1 else 'are'} busy on average ({percent(fullest.used)}); {waiting_clause(flow)}.",
         meaning=UNREACHABLE,
         clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
         change=SPREAD,
@@ -92,8 +91,8 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             code="cheaper_does_not_scale",
             severity="warning",
             title="Requests wait while cheaper mode keeps workers in reserve.",
-            evidence=f"{counted(len(reserve), 'worker')} in reserve. Every thread that is up was busy "
-            f"{percent(full)} of the time, no worker was spawned, and "
+            evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. Every thread that is up was "
+            f"busy {percent(full)} of the time, no worker was spawned, and "
             f"{waiting_clause(figures.flow)}.",
             meaning="By default, cheaper mode checks every second whether a worker is idle. After `cheaper-overload` "
             "(3) checks in a row without an idle worker, cheaper mode spawns a worker. If bursts are shorter, or "

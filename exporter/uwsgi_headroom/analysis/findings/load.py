@@ -53,7 +53,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         saturated = f"The interpreters of all {len(full)} workers are"
     else:
         saturated = "The interpreters of several workers are"  # which ones changes from window to window
-    which = "" if len(full) == 1 or everywhere else f"{numbered('Worker', [worker.worker_id for worker in full])}: "
+    which = "" if len(full) == 1 or everywhere else f" in {numbered('worker', [worker.worker_id for worker in full])}"
     highest = max(worker.interpreter_load or 0 for worker in full)
     most = max((worker.concurrency or 0) for worker in full)
     waits = shows_a_limit(figures.flow) or any(queues_for_lock(worker) for worker in full)
@@ -66,8 +66,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else OWN_THREADS_COMPUTE
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
-        evidence=f"{which}{highest:.2f} CPU seconds a second, where one interpreter can use 1; "
-        f"up to {mean_count(most)} requests at once in such a worker; "
+        evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and can "
+        f"use one at most; such a worker has up to {mean_count(most)} requests at once; "
         f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
@@ -142,8 +142,8 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         if quota.cgroup == "/"
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
         evidence=f"The quota stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
-        f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs in use on average, "
-        f"{mean_count(figures.flow.observed or 0.0)} requests in service{_cpu_wait_clause(figures)}; "
+        f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs are in use on average; "
+        f"{mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}; "
         f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
         meaning="When the CPU quota of a period (0.1 s by default) is used up, all processes stop until the next "
         "period, even if CPUs are idle. More threads or processes use the quota up sooner.",
@@ -236,7 +236,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
     role = find_main_role(figures)
-    idle = "" if alone or left is None else f", {left.idle:.2f} idle"
+    idle = "" if alone or left is None else f", and {left.idle:.2f} are idle"
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
@@ -247,10 +247,9 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"The workers and uWSGI's own {name_role(role)} use all the CPU there is."
         if role
         else "The workers and other programs use all the CPU there is.",
-        evidence=f"{used:.2f} of {cpus.count:g} CPUs in use by {counted(workers, 'worker')}{idle}, "
-        f"{mean_count(in_service)} requests in service{_cpu_wait_clause(figures)}; {waiting_clause(figures.flow)}."
-        + ("" if alone else describe_busy(figures))
-        + describe_own_threads(figures),
+        evidence=f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
+        f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}; "
+        f"{waiting_clause(figures.flow)}." + ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
         meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
@@ -278,8 +277,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             code="more_workers_than_cpus",
             severity="info",
             title="There are more busy workers than CPUs.",
-            evidence=f"{len(active)} busy workers, {used:.2f} of {cpus.count:g} CPUs in use; mean response time "
-            f"{duration(figures.flow.response_time or 0)}.",
+            evidence=f"{len(active)} workers are busy, and use {used:.2f} of {cpus.count:g} CPUs; the mean response "
+            f"time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. More workers take more memory, and are not "
             "faster.",
             change=f"Use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` for work that "

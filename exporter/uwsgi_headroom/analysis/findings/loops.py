@@ -9,10 +9,10 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.analysis.worker_states import show_calls
+from uwsgi_headroom.analysis.worker_states import kill, show_calls
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import LoopUse, WorkerRecord
-from uwsgi_headroom.words.formats import counted, duration, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, numbered, percent, say_completed
 from uwsgi_headroom.words.states import name_activity
 
 HELD = (0.1, 0.25)
@@ -58,7 +58,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
         "requests of the worker stop.",
         clause=f"t{title[1:]}" if makes_wait else "",
-        change=_advise(figures, worst),
+        change=_advise(figures, held),
     )
 
 
@@ -100,14 +100,35 @@ def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
-        f"service, and {window.requests} were completed."
+        f"service, and {say_completed(window.requests)}."
         + "".join(f" In worker {each.worker.worker_id}: {percent(each.part)}, {each.activity}." for each in others[:3])
     )
 
 
-def _advise(figures: Figures, worst: _Held) -> str:
-    """One change. More cores would only be held as well."""
-    find_it = f"Find the call with {show_calls(figures.server, worst.worker.worker_id)}"
+def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
+    """The workers that something blocks for as long as a stuck request, with all of their requests: it was seen for so
+    long, or a shorter window saw no request of the worker end, and the oldest is as old."""
+
+    def is_blocked(each: _Held) -> bool:
+        oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
+        goes_on = each.part < ALWAYS or each.window.requests > 0
+        return oldest >= figures.stuck_seconds and (each.seconds >= figures.stuck_seconds or not goes_on)
+
+    return [each.worker for each in held if each.use.held and is_blocked(each)]
+
+
+def _advise(figures: Figures, held: list[_Held]) -> str:
+    """One change. More cores would only be held as well. A loop that never goes on needs a restart first."""
+    worst, blocked = held[0], _find_blocked(figures, held)
+    restart, find = "", "Find"
+    if blocked:
+        which = numbered("worker", sorted(worker.worker_id for worker in blocked))
+        it, its = ("it", "its") if len(blocked) == 1 else ("them", "their")
+        restart = (
+            f"Restart {which} with {kill('KILL', blocked)}. SIGTERM does not end {it}, and {its} requests are lost. "
+        )
+        find = "Before the restart, find"
+    find_it = f"{restart}{find} the call with {show_calls(figures.server, worst.worker.worker_id)}"
     hold, options = worst.use.hold, figures.server.setup.options
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (

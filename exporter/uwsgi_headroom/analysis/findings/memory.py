@@ -8,6 +8,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.roles import name_role
+from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import byte_size, counted, numbered, percent
 
@@ -107,7 +108,8 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     full = [worker for left, worker in near if left <= LEFT]
     affected = full or [worker for _, worker in near]
     worst = min(near, key=lambda each: each[0])[1]
-    numbers = [worker.worker_id for worker in affected]
+    numbers, workers = [worker.worker_id for worker in affected], [worker for _, worker in near]
+    every = [worker.worker_id for worker in workers]
     have = "has" if len(affected) == 1 else "have"
     yield Finding(
         code="descriptors_used_up",
@@ -121,7 +123,8 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
-        change=f"See with `ls -l /proc/{worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
+        change=(f"Restart {numbered('worker', every)} to buy time: {end(figures.server, workers)}. " if full else "")
+        + f"See with `ls -l /proc/{worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
         f"this is a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
         "LimitNOFILE of its service manager).",
     )

@@ -32,7 +32,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         code="objective_missed",
         severity="critical" if objective.level == "fast" else "warning" if burns else "info",
         title=_title(objective, objective.windows[-1]),
-        evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests; in "
+        evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests missed the objective; in "
         f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
         meaning="The error budget is the share of requests that may miss the objective. The budget is used up "
         f"{mean_count(rates[-1])} times as fast as the objective permits: the budget of a month lasts "

@@ -91,9 +91,11 @@ def _late_spoolers(figures: Figures) -> Iterator[Finding]:
         else "The spooler processes none of its tasks."
         if not done
         else "The spooler has a long list of tasks to process.",
-        evidence=f"{counted(waiting, 'task')} in {listed([spooler.directory for spooler in behind], MOST_NAMED)}"
-        f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {counted(done, 'task')} processed in "
-        f"{duration(window.seconds)} by {processes:,} {'process' if processes == 1 else 'processes'}"
+        evidence=f"{counted(waiting, 'task')} {'is' if waiting == 1 else 'are'} in "
+        f"{listed([spooler.directory for spooler in behind], MOST_NAMED)}"
+        f"{f', {growth:,} more than at the start' if growth > 0 else ''}; {processes:,} "
+        f"{'process' if processes == 1 else 'processes'} completed {counted(done, 'task')} in "
+        f"{duration(window.seconds)}"
         + (f"; at this rate, the last task waits {duration(seconds)}." if seconds is not None else "."),
         meaning="Each task is a file in this directory until it is processed. Requests are not affected.",
         change="Raise `spooler-processes`, or make the tasks shorter. If a task returns `SPOOL_RETRY` or raises an "
@@ -117,7 +119,7 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
         code="vassals_throttled",
         severity="warning",
         title=f"{counted(len(throttled), 'vassal')} of the emperor fail{'s' if len(throttled) == 1 else ''} to start.",
-        evidence="; ".join(map(_describe_vassal, throttled[:_MOST_VASSALS]))
+        evidence=f"The emperor holds back {'; '.join(map(_describe_vassal, throttled[:_MOST_VASSALS]))}"
         + (f"; and {more} more." if more > 0 else "."),
         meaning="The application of a throttled vassal is down: the emperor waits longer before each attempt to start "
         f"it. {counted(record.vassals, 'vassal')} {'runs' if record.vassals == 1 else 'run'}.",
@@ -127,6 +129,6 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
 
 
 def _describe_vassal(vassal: ThrottledVassal) -> str:
-    waits = "" if vassal.seconds is None else f" waits {duration(vassal.seconds)}"
+    waits = "" if vassal.seconds is None else f" for {duration(vassal.seconds)}"
     attempts = "" if not vassal.attempts else f" after {counted(vassal.attempts, 'attempt')}"
     return f"{vassal.name}{waits}{attempts}"

@@ -41,7 +41,7 @@ def find(figures: Figures) -> Iterator[Finding]:
                 code="queue_not_measurable",
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
-                evidence=f"{backlog.reason}.",
+                evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
                 meaning="Nobody sees requests that wait in this queue: for such a queue, uWSGI itself always reports "
                 "0.",
             )
@@ -94,17 +94,19 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "gets its answer late, or not at all."
         )
     else:
-        counted_ = "refusals here are not counted"
+        counted_ = "how many were refused is unknown"
         title = f"Clients are refused at {name}, whose listen queue is full."
-        meaning = "A web server in front gets `Resource temporarily unavailable` and answers 502."
+        meaning = (
+            "A web server in front gets `Resource temporarily unavailable` and answers 502. The kernel does not count "
+            "these refusals."
+        )
     return Finding(
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"The queue was at its limit of {backlog.limit} for {percent(full)} of the last "
-        f"{duration(window.seconds)}, "
-        f"{in_queue(mean, backlog.limit)} waiting on average, {in_queue(backlog.queue or 0, backlog.limit)} now; "
-        f"{counted_}.",
+        f"{duration(window.seconds)}, {in_queue(mean, backlog.limit)} waiting on average, "
+        f"{in_queue(backlog.queue or 0, backlog.limit)} now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -129,8 +131,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"{percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of {backlog.limit} "
-        f"connections, {backlog.queue} now.",
+        evidence=f"The queue is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of "
+        f"{backlog.limit} connections, {backlog.queue} now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to try again.",
         **_add_to_queue(figures, backlog)._asdict(),
@@ -167,7 +169,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
 def _longest(figures: Figures) -> str:
     """How long the slowest of a hundred requests wait, as a part of a sentence; empty if that is not known."""
     p99 = figures.queue_waits.percentiles.get(0.99) if figures.queue_waits else None
-    return f" (1 of 100 requests at least {duration(p99.seconds)})" if p99 and p99.seconds is not None else ""
+    return f" (1 of 100 at least {duration(p99.seconds)})" if p99 and p99.seconds is not None else ""
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:
@@ -179,14 +181,14 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     over, reloaded = f"{at}over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = (
         "Requests wait, and none is completed.",
-        f"{mean_count(flow.queue_length or 0)} wait on average {over}.",
+        f"{mean_count(flow.queue_length or 0)} requests wait on average {over}.",
     )
     if flow.queue_wait is not None:
         served, wait = flow.response_time, least(duration(flow.queue_wait), flow.wait_is_floor)
         compared = f"{factor(flow.queue_wait / served)} the {duration(served)} in service, " if served else ""
         title, evidence = (
             "Requests wait in the listen queue.",
-            f"{wait[0].upper()}{wait[1:]} on average{longest}, {compared}{over}.",
+            f"Requests wait {wait} on average{longest}, {compared}{over}.",
         )
     yield Finding(
         code="queue_wait",

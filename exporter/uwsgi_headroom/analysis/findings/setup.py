@@ -37,7 +37,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="no_process_facts",
             severity="info",
             title="CPU, memory and affinity of the workers are not visible.",
-            evidence=f"{figures.server.processes_off}.",
+            evidence=f"{figures.server.processes_off[0].upper()}{figures.server.processes_off[1:]}.",
             meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
         )
     if figures.configured is None:

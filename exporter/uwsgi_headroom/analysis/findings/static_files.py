@@ -38,8 +38,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         code="static_files",
         severity="warning" if waits else "info",
         title="Most requests are static files, which uWSGI's workers serve themselves.",
-        evidence=f"{percent(files / requests)} of {counted(requests, 'request')}"
-        + ("" if held is None else f"; static files hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
+        evidence=f"{percent(files / requests)} of {counted(requests, 'request')} are static files"
+        + ("" if held is None else f", and hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="uWSGI does not measure the time of static files: "
         + (

@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import describe_own_threads
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -30,9 +30,9 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, list_gaps, queues_for_lock
-from uwsgi_headroom.analysis.worker_states import show_calls
-from uwsgi_headroom.record import State
-from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate
+from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
+from uwsgi_headroom.record import ServerRecord, State
+from uwsgi_headroom.words.formats import duration, mean_count, mean_threads, numbered, percent, rate, say_completed
 
 USED = 0.5
 """The share of the threads in use from which on it matters what they wait for: below, there is room in any case."""
@@ -48,6 +48,11 @@ LEAST_THREADS = 1.0
 
 LEAST_SHARED = 0.05
 """Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
+
+AT_ONCE = 1.25
+"""With more threads than one in such a connection on average, several wait for an answer at the same time, and each
+takes the answer that comes first. With fewer, a lock of all processes may keep them apart: one thread after the other
+is then seen, and a look that takes a moment sees some of them twice."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""
@@ -113,7 +118,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         title=f"Workers are blocked writing to a pipe (their {what}).",
         evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} threads in service wait to write to the "
         f"pipe, and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
-        f"{figures.flow.requests} requests were completed.",
+        f"{say_completed(figures.flow.requests)}.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end (a log collector or the service manager) reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
@@ -127,20 +132,26 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     connections = figures.server.shared_connections
     if not connections:
         return
+    mixes = waits.shared >= AT_ONCE
     is_cause, largest = blocks(figures, waits, waits.shared), max(connections, key=lambda each: each.workers)
     others = f", and {len(connections) - 1} more" if len(connections) > 1 else ""
     yield Finding(
         code="connection_shared",
-        severity="warning" if waits.shared >= LEAST_SHARED else "info",
-        title=f"Workers share one connection to {largest.address}{others}.",
+        severity="critical" if mixes else "warning" if waits.shared >= LEAST_SHARED else "info",
+        title=f"Workers share one connection to {largest.address}{others}{', and mix up answers' if mixes else ''}.",
         evidence=f"{largest.workers} of {len(figures.server.workers)} workers have the same socket; "
         f"{mean_count(waits.shared)} threads wait for an answer over this connection on "
         f"average{_each(waits, 'backend')}.",
-        meaning="The application opened the connection before uWSGI forked the workers. Requests of all these workers "
-        "wait for each other, and a worker may read the answer to another worker's request.",
+        meaning="The application opened the connection before uWSGI forked the workers. "
+        + (
+            "Several requests wait for an answer at the same time, and each takes the one that comes first: users "
+            "get wrong data, or data of other users, unless the protocol numbers its answers."
+            if mixes
+            else "If two of these workers use it at once, a worker may read the answer to another worker's request."
+        ),
         clause=f"the workers share one connection to {largest.address}" if is_cause else "",
-        change="Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set "
-        "`lazy-apps`.",
+        change="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own. Or open the "
+        "connection after the fork, in a function with `@postfork` (uwsgidecorators).",
     )
 
 
@@ -174,8 +185,10 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "thread":
         yield _own_threads(figures, waits)
         return
-    is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
+    is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
+    holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
+    is_file |= holder is not None
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
@@ -184,8 +197,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads of all processes wait for one lock of the application."
         if of_all
         else "Threads wait for a lock of the application.",
-        evidence=f"{mean_count(threads)} of {mean_count(waits.total)} busy threads on average, "
-        f"{percent(share)}{_each(waits, 'lock')}. "
+        evidence=f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait on average, {percent(share)}"
+        f"{_each(waits, 'lock')}. "
         f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
         meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
         "fixed number."
@@ -200,11 +213,34 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "the threads of all processes wait for one lock of the application"
         if of_all
         else "the threads wait for a lock of the application",
-        change=f"See with {show_calls(figures.server)} at which line the threads wait, and what the thread that holds "
-        "the lock does. If the problem began with a deploy, roll the deploy back. Then hold the lock for less time. "
+        change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
+        "roll the deploy back. Then hold the lock for less time. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
+
+def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> str:
+    """How to see what holds the lock: it may be in any process, unless each worker has a lock of its own. holder: the
+    PID that is known to hold it."""
+    workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
+    if holder in workers:
+        return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
+    if holder and holder == find_outside_holder(server):
+        return (
+            f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
+            "requests wait until it releases the lock"
+        )
+    if of_all:
+        pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
+        return (
+            f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "
+            "which thread is past that line: it holds the lock"
+        )
+    return f"See with {show_calls(server)} at which line the threads wait, and what the thread that holds the lock does"
+
+
+MOST_LOOKED_AT = 8
+"""The most workers that one command names."""
 
 ENDLESS = (5.0, 10.0)
 """A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
@@ -238,9 +274,8 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             "neither ends. Or a thread of the application hangs, with the same effect. More threads would hang as "
             "well. Requests that wait for news, as long polls do, end later.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"See with {show_calls(figures.server, standing[0])} at which lines the threads wait. If they "
-            "wait for each other, reload uWSGI; then take locks in the same order everywhere, and give each wait a "
-            "timeout.",
+            change=f"{_see_or_end(figures, standing)}. If they wait for each other, take locks in the same order "
+            "everywhere, and give each wait a timeout.",
         )
     return Finding(
         code="waits_for_threads",
@@ -254,6 +289,15 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make that faster, or let "
         "more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
     )
+
+
+def _see_or_end(figures: Figures, standing: list[int]) -> str:
+    """What to do first about workers none of whose requests goes on: where nothing else is served, they have to end."""
+    see = f"{show_calls(figures.server, standing[0])} shows at which lines the threads wait"
+    if not is_standing(figures.flow):
+        return see
+    workers = [worker for worker in figures.server.workers if worker.worker_id in standing]
+    return f"End {numbered('worker', standing)} with {end(figures.server, workers)}. Before that, {see}"
 
 
 def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:

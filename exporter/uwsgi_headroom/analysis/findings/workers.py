@@ -14,13 +14,14 @@ from uwsgi_headroom.analysis.log_words import ENDS, proven_place, proven_signal,
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY, DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
+    after_deploy,
     are_reloaded,
     find_ends,
     find_unexplained_ends,
     part_away,
     scales,
 )
-from uwsgi_headroom.words.formats import byte_size, counted, duration, numbered, percent, repeated
+from uwsgi_headroom.words.formats import byte_size, counted, counted_or_no, duration, numbered, percent, repeated
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -61,8 +62,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="reloaded",
             severity="info",
             title="uWSGI was reloaded.",
-            evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}; "
-            "its counters restarted.",
+            evidence=f"This happened {repeated(figures.window.reloads)} in the last "
+            f"{duration(figures.window.seconds)}, and uWSGI's counters restarted.",
         )
 
 
@@ -91,9 +92,9 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers for requests over `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"{repeated(window.harakiris).capitalize()} in the last {duration(window.seconds)}, with at least "
+        evidence=f"This happened {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at least "
         f"{counted(lost, 'request')} in service"
-        + (f"; {counted(other, 'respawn')} for other reasons." if other else "."),
+        + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
             " With `threads`, a worker has only one timer, and every other request of the worker resets it. A slow "
@@ -176,7 +177,7 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
         title="uWSGI was reloaded brutally, most likely by SIGTERM without `die-on-term`, and requests were lost."
         if by_signal
         else "uWSGI was reloaded, and requests that were still in service were lost.",
-        evidence=f"{repeated(figures.window.reloads).capitalize()} in the last {duration(figures.window.seconds)}, "
+        evidence=f"This happened {repeated(figures.window.reloads)} in the last {duration(figures.window.seconds)}, "
         f"with at least {counted(lost, 'request')} in service: {_part_of(figures, lost)} of all.",
         meaning=(
             "Without `die-on-term`, SIGTERM does not stop uWSGI. SIGTERM makes uWSGI reload, and the requests in "
@@ -208,9 +209,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         code="requests_lost",
         severity=_severity(figures, max(lost, ends)),
         title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
-        evidence=f"{numbered('Worker', sorted(ended))}: at least {counted(lost, 'request')} in the last "
-        f"{duration(figures.window.seconds)}, not by `harakiri`, and the requests were never finished: "
-        f"{_part_of(figures, lost)} of all."
+        evidence=f"{numbered('Worker', sorted(ended))} lost at least {counted(lost, 'request')} in the last "
+        f"{duration(figures.window.seconds)}, {_part_of(figures, lost)} of all, and not by `harakiri`."
         + (
             f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this: if each end lost one "
             f"request, {_part_of(figures, ends)} of all."
@@ -237,22 +237,27 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
+        why = see_log(
+            figures.server,
+            "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
+            ENDS,
+        )
         down = [each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping]
         yield Finding(
             code="respawn_loop",
             severity="critical" if is_many else "warning",
             title=f"{numbered('Worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}.",
             clause=f"{numbered('worker', looping)} {_keep(looping)} restarting{_ended_by(figures)}",
-            evidence=f"{counted(respawns, 'respawn')} in {duration(window.seconds)}, besides {window.harakiris} by "
-            f"harakiri; {counted(sum(requests for _, _, requests in ended), 'request')} served by these workers"
+            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} ended {repeated(respawns)} in "
+            f"{duration(window.seconds)}"
+            + (f", and {repeated(window.harakiris)} by `harakiri`" if window.harakiris else "")
+            + f", and served {counted_or_no(sum(requests for _, _, requests in ended), 'request')} meanwhile"
             + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
             meaning="Until the next worker is there, its threads serve no request; with `lazy-apps`, it first loads "
             "the application.",
-            change=see_log(
-                figures.server,
-                "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
-                ENDS,
-            ),
+            change=after_deploy(figures, [each for each in figures.server.workers if each.worker_id in looping], why)
+            if all(requests < times for worker_id, times, requests in ended if worker_id in looping)
+            else why,
         )
     elif respawns > 0 and not scales(figures):
         seconds = window.seconds * len(window.workers) / respawns
@@ -265,8 +270,9 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             code="workers_respawned",
             severity="info",
             title="Workers were restarted.",
-            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])}: {repeated(respawns)} in the "
-            f"last {duration(window.seconds)}" + (f", each after {duration(seconds)} on average." if short else "."),
+            evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} ended {repeated(respawns)} in "
+            f"the last {duration(window.seconds)}"
+            + (f", each after {duration(seconds)} on average." if short else "."),
             meaning="uWSGI replaced the workers as in a reload of the workers, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
@@ -435,9 +441,8 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         f"{waiting_clause(figures.flow)}.",
         meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Find out what the application keeps in memory after each request. Until you have found the leak, "
-        f"raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
-        "minutes.",
+        change=f"Raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
+        "minutes. Then find out what the application keeps in memory after each request.",
     )
 
 
@@ -469,7 +474,7 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         code="workers_ended",
         severity=_severity(figures, ends),
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
-        evidence=f"{numbered('Worker', ended)}: {repeated(ends)} in the last "
+        evidence=f"{numbered('Worker', ended)} ended {repeated(ends)} in the last "
         f"{duration(figures.window.seconds)}, and no uWSGI option explains this.",
         meaning="Either a chain reload is under way, or the workers crashed, exited, or were killed. The kernel kills "
         "a process if memory runs out. A request in such a worker is lost.",

@@ -37,11 +37,13 @@ File = tuple[bytes, bytes]
 
 class Listed(NamedTuple):
     """What the list says of a file's lock. held: whether others have to wait; waiters: how many threads of the workers
-    wait; pids: of those that hold it or wait, in the order of the list."""
+    wait; pids: of those that hold it or wait, in the order of the list; holder: the one for which others wait, as the
+    list has it, None if it names no process (the lock of an open file)."""
 
     held: bool
     waiters: int
     pids: tuple[int, ...]
+    holder: int | None = None
 
 
 _NOT_LISTED = Listed(False, 0, ())
@@ -54,6 +56,7 @@ class _FileLock:
     waiters: int = 0
     pids: tuple[int, ...] = ()
     held: bool = False
+    holder: int | None = None
     recent: float = 0.0
 
 
@@ -105,13 +108,13 @@ class FileLocks:
             if file not in self._files and listed.waiters and len(self._files) < _MOST_FILES:
                 self._files[file] = _FileLock(now)
         for file, lock in list(self._files.items()):
-            held, waiters, pids = found.get(file, _NOT_LISTED)
+            held, waiters, pids, holder = found.get(file, _NOT_LISTED)
             # Threads of one process look alike in the list. Processes that come do not show that one went on.
             if not held or waiters < lock.waiters or pids[: len(lock.pids)] != lock.pids or went_on:
                 lock.passed_at = now
             if waiters:
                 lock.waited_at = now
-            lock.held, lock.waiters, lock.pids = held, waiters, pids
+            lock.held, lock.waiters, lock.pids, lock.holder = held, waiters, pids, holder
             lock.recent += _RECENT * (held - lock.recent)
             if now - lock.waited_at > _FORGET_SECONDS:
                 del self._files[file]
@@ -122,6 +125,11 @@ class FileLocks:
             return None
         lock = max(known, key=lambda lock: lock.recent)
         return LockUse(bool(lock.waiters), lock.held)
+
+    def find_holder(self) -> int | None:
+        """The PID for which most threads waited at the last look."""
+        waited = max(self._files.values(), key=lambda lock: lock.waiters, default=None)
+        return waited.holder if waited and waited.waiters else None
 
 
 def _read() -> bytes | None:
@@ -148,6 +156,7 @@ def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> 
     """What the list says of each file that is known, or for whose lock one of these processes waits. Lines of another
     form are left out."""
     found: dict[File, Listed] = {}
+    before = -1
     for line in text.splitlines():
         words = line.split()
         if words[1:2] == [b"->"]:
@@ -158,8 +167,12 @@ def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> 
         if len(words) < _LEAST_WORDS or not words[4].lstrip(b"-").isdigit():
             continue
         file = words[1], words[5]
-        held, waiters, everyone = found.get(file, _NOT_LISTED)
+        held, waiters, everyone, holder = found.get(file, _NOT_LISTED)
         pid = int(words[4])
+        if not is_blocked:
+            before = pid
+        elif holder is None and before > 0:  # below the lock that it waits for
+            holder = before
         is_held = held or is_blocked or words[3] == b"WRITE"
-        found[file] = Listed(is_held, waiters + (is_blocked and pid in pids), (*everyone, pid))
+        found[file] = Listed(is_held, waiters + (is_blocked and pid in pids), (*everyone, pid), holder)
     return {file: listed for file, listed in found.items() if listed.waiters or file in known}

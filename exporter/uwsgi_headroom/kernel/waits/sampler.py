@@ -185,7 +185,8 @@ class WaitSampler:
             processes, is_waiting=bool(threads), is_seen=True, threads=threads if weight == 1 else None
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
-        return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock)
+        holder = self._file_locks.find_holder()
+        return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock, file_lock_holder=holder)
 
     def _sample_unlike(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None

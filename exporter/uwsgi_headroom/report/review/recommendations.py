@@ -135,7 +135,7 @@ def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, reached: bool) -> 
     harms: dict[str, str] = {}
     for block in alike:
         for harm in block.finding.harms:
-            harms.setdefault(harm.code, f"{harm.title} {block.say(harm)}")
+            harms.setdefault(harm.code, block.say(harm))
     code, finding = worst.finding.code, worst.finding
     moves = reached and any(block.codes & {*_FIRST_LIMIT} for block in alike)
     return _recommendation(

@@ -63,7 +63,7 @@ def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
         if finding.since is not None:
             clock = time.strftime("%H:%M:%S %Z", time.localtime(finding.since))
             yield Text(f"   Since {clock}, {duration(max(0.0, now - finding.since))} ago.", "dim")
-        for text in (*[f"{harm.title} {harm.evidence}" for harm in finding.harms], finding.evidence, finding.meaning):
+        for text in (*[harm.evidence for harm in finding.harms], finding.evidence, finding.meaning):
             yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
         if finding.change:
             yield from (Text(line, "bold") for line in wrap(finding.change, width, "   -> ", "      "))

@@ -61,7 +61,7 @@ class Item {
 }
 
 /** What users feel of a cause, as sentences. */
-export const harms = ({ harms = [] }) => harms.map(({ title, evidence }) => `${title} ${evidence}`);
+export const harms = ({ harms = [] }) => harms.map(({ evidence }) => evidence);
 
 /** How long a finding has held. */
 export const lasting = ({ since }, time) => (since ? `for ${duration(Math.max(1, time - since))}, since ${clock(since)}` : "");
