@@ -53,7 +53,7 @@ def named(alert: Alert) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_promtool(name: str, tmp_path: Path) -> None:
     """promtool accepts every case of the document."""
-    assert promtool.complaints("test", "rules", write(name, tmp_path)) == ""
+    assert promtool.complaints("test", "rules", *write(name, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
