@@ -100,5 +100,5 @@ def nothing(
         "tests": [{"interval": interval, "input_series": written, "promql_expr_test": queries}],
     }
     path = directory / "asked.test.yaml"
-    path.write_text(yaml.safe_dump(document, width=1_000_000))
+    path.write_text(json.dumps(document))  # valid YAML, written in a tenth of the time
     return complaints("test", "rules", path)
