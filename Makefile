@@ -13,8 +13,8 @@ demo:  ## run a loaded uWSGI, the exporter, Prometheus and Alertmanager until Ct
 	@exec $(PYTHON) -m app.demo $(if $(SCENE),--scene "$(SCENE)") --port $(PORT) --parent $$PPID
 
 # Prometheus' programs may be in .venv/bin, and tests look for them on PATH. Test files run in parallel; with ARGS, the
-# chosen tests run one after the other.
-PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/python -m pytest
+# chosen tests run one after the other. Hundreds of Pythons start, and each would compile the package without bytecode.
+PYTEST = PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 BESIDE = $(PYTEST) -q -n auto --dist loadscope --no-loadscope-reorder
 test:  ## run the tests, with real servers and a real browser, for some minutes (ARGS="-k page")
 	@$(PYTHON) -m tools.prepare $(if $(ARGS),chosen-tests,test)

@@ -107,7 +107,13 @@ class Group:
 
 def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
     """The YAML of a rule file."""
-    document = {
+    content = document(groups, thresholds)
+    return HEADER + yaml.dump(content, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
+
+
+def document(groups: Sequence[Group], thresholds: Thresholds) -> dict[str, Any]:
+    """A rule file as Prometheus reads it."""
+    return {
         "groups": [
             {
                 "name": group.name,
@@ -119,7 +125,6 @@ def render(groups: Sequence[Group], thresholds: Thresholds) -> str:
             for group in groups
         ]
     }
-    return HEADER + yaml.dump(document, Dumper=BlockDumper, sort_keys=False, width=1000, allow_unicode=True)
 
 
 class BlockDumper(yaml.SafeDumper):

@@ -86,7 +86,8 @@ FIRED = 'count_over_time(ALERTS{alertstate="firing"}[1d])'
 def _promtool(directory: Path, sites: Sequence[Site], seed: int, expected: Mapping[str, Sequence[object]]) -> None:
     """Runs all rules over a day of these sites, and compares the values of expressions at its end."""
     written = directory / "day.test.yaml"
-    rules = promtool.rules_read(directory, sorted(promtool.RULES.glob("*.yaml")), expected)
+    files = sorted(promtool.RULES.glob("*.yaml"))
+    rules = promtool.write_rules(directory, files, promtool.rules_read(files, expected))
     document = {
         "rule_files": [str(path) for path in rules],
         "evaluation_interval": EVALUATION,

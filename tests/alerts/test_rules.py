@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alerts import files
-from alerts.rule import Alert
+from alerts.rule import Alert, document
 from alerts.thresholds import Thresholds, changed
 from tests.alerts.cases.files import documents, write
 from tests.support import promtool
@@ -53,7 +53,7 @@ def named(alert: Alert) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_promtool(name: str, tmp_path: Path) -> None:
     """promtool accepts every case of the document."""
-    assert promtool.complaints("test", "rules", write(name, tmp_path)) == ""
+    assert promtool.complaints("test", "rules", *write(name, tmp_path)) == ""
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
@@ -181,6 +181,7 @@ def test_a_threshold_turns_something(threshold: dataclasses.Field[Any]) -> None:
     """Another value changes the rules, and the threshold says why one would want that."""
     value = getattr(Thresholds(), threshold.name)
     other = f"7{value}" if isinstance(value, str) else 2 * value + 1
-    turned = files.render(changed(Thresholds(), [f"{threshold.name}={other}"]))
-    assert turned != files.render(Thresholds()), f"no rule uses {threshold.name}: remove it"
+    turned = changed(Thresholds(), [f"{threshold.name}={other}"])
+    written, shipped = ([document(groups(of), of) for groups in files.FILES.values()] for of in (turned, Thresholds()))
+    assert written != shipped, f"no rule uses {threshold.name}: remove it"
     assert re.fullmatch(r".{20,}\.", threshold.metadata["why"]), f"say why one would change {threshold.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 from random import Random
 
@@ -16,8 +17,9 @@ from uwsgi_headroom.store.writer import HistoryWriter
 CHANGE = 960
 
 
-def compared(path: Path | None, times: Times) -> Comparison:
-    """A server whose requests take 0.1 s, and 0.16 s from CHANGE on, without a reload."""
+@functools.cache
+def watched(path: Path | None) -> ScriptedWatch:
+    """The watch of a server whose requests take 0.1 s, and 0.16 s from CHANGE on, without a reload."""
     writer = HistoryWriter(path, 10**9, lambda: EPOCH + 3000.0) if path else None
     watch, server, random = ScriptedWatch(writer=writer), Server(2, 4), Random(1)
 
@@ -28,6 +30,12 @@ def compared(path: Path | None, times: Times) -> Comparison:
     watch.seconds(server, 2 * CHANGE, second)
     if writer:
         writer.close(10)
+    return watch
+
+
+def compared(path: Path | None, times: Times) -> Comparison:
+    """What became of that server between two times."""
+    watch = watched(path)
     return asyncio.run(compare_times(watch.watch, watch.clock, times))
 
 

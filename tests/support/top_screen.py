@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
@@ -13,8 +15,10 @@ from uwsgi_headroom.top.view.screen import draw
 TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 1.5, 1.1] * 15))
 
 
+@functools.cache
 def hot(processes: int = 4, threads: int = 8) -> schema.Server:
-    """A server whose last worker takes most of the load and has a saturated interpreter."""
+    """A server whose last worker takes most of the load and has a saturated interpreter. Documents never change, so one
+    of each size is made."""
     server = Server(processes, threads)
 
     def second(_: int) -> None:

@@ -34,10 +34,11 @@ def shapes() -> str:
         "| workers x threads | formula | real | of which rules, dashboards and the report need |",
         "|---|---|---|---|",
     ]
+    own, needed = cardinality.of_exporter(), keep.needed()
     for name, workers in SHAPES:
         real = exposition.count((CAPTURED / f"{name}.metrics").read_text())
-        of_server = {metric: number for metric, number in real.items() if metric not in cardinality.of_exporter()}
-        kept = sum(number for metric, number in of_server.items() if metric in keep.needed())
+        of_server = {metric: number for metric, number in real.items() if metric not in own}
+        kept = sum(number for metric, number in of_server.items() if metric in needed)
         formula = cardinality.total(cardinality.of_server(shape(workers)))
         lines.append(f"| {name} | {formula:,} | {sum(of_server.values()):,} | {kept:,} |")
     return "\n".join(lines)

@@ -196,9 +196,24 @@ def _started(uwsgi: Uwsgi, command: list[str], ready: str | tuple[str, int]) -> 
     try:
         with running(command, lambda: accepts(ready), "uWSGI", cwd=uwsgi.directory, log=uwsgi.log) as process:
             object.__setattr__(uwsgi, "process", process)
-            yield
+            try:
+                yield
+            finally:
+                _end_uwsgi(process)
     finally:
         shutil.rmtree(uwsgi.directory, ignore_errors=True)
+
+
+def _end_uwsgi(process: subprocess.Popen[bytes]) -> None:
+    """Ends uWSGI and its workers: with SIGINT until the master has ended, after three seconds with SIGKILL. The master
+    notices the end of its workers once a second, or when a signal wakes it; a worker that has only just started may
+    miss every SIGINT."""
+    end = time.monotonic() + 3
+    while process.poll() is None and time.monotonic() < end + 5:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT if time.monotonic() < end else signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from alerts.files import FILES
 from alerts.thresholds import Thresholds
 from tests.alerts.cases import balance, capacity, deploys, forecast, objective, silent_causes, states, usual
 from tests.alerts.cases.case import Case
-from tests.support.promtool import RULES, rules_read
+from tests.support.promtool import RULES, rules_read, write_rules
 from tools.environments import ROOT
 
 WRITTEN = sorted((ROOT / "alerts" / "tests").glob("*.test.yaml"))
@@ -50,15 +50,25 @@ def documents() -> Mapping[str, Mapping[str, Any]]:
     return {**written, **made}
 
 
-def write(name: str, directory: Path) -> Path:
-    """Writes one document into `directory`, as JSON, which is valid YAML and faster to parse, with the rules that its
-    cases read."""
+def write(name: str, directory: Path) -> list[Path]:
+    """Writes one document into `directory`, as JSON, which is valid YAML and faster to parse: a file for the cases that
+    read the same rules, with copies of these rules only."""
     document = documents()[name]
-    expressions = [asked["expr"] for case in document["tests"] for asked in case.get("promql_expr_test", ())]
-    rules = rules_read(directory, map(Path, document["rule_files"]), expressions)
-    path = directory / f"{name}.test.yaml"
-    path.write_text(json.dumps({**document, "rule_files": [str(rule) for rule in rules], "group_eval_order": GROUPS}))
-    return path
+    rules = [Path(path) for path in document["rule_files"]]
+    alike: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+    for case in document["tests"]:
+        expressions = [asked["expr"] for asked in case.get("promql_expr_test", ())]
+        alerts = {asked["alertname"] for asked in case.get("alert_rule_test", ())}
+        alike.setdefault(rules_read(rules, expressions, alerts), []).append(case)
+    written = []
+    for place, (names, cases) in enumerate(alike.items()):
+        folder = directory / str(place)
+        folder.mkdir()
+        files = [str(path) for path in write_rules(folder, rules, names)]
+        written.append(folder / f"{name}.test.yaml")
+        changed = {"tests": cases, "rule_files": files, "group_eval_order": GROUPS}
+        written[-1].write_text(json.dumps({**document, **changed}))
+    return written
 
 
 def _by_alert(cases: Sequence[Case]) -> dict[str, list[Case]]:

@@ -98,6 +98,8 @@ def test_reloads() -> None:
         watched = Watched(server)
         for _ in range(3):
             before = {worker.pid for worker in watched.snapshot.workers}
+            # A worker that starts misses the signal, and the master would wait a minute for it.
+            wait_until(lambda: b'"accepting":0' not in server.document(), what="all workers to accept")
             os.kill(server.pid, signal.SIGHUP)
             wait_until(partial(sees_others, watched, before), what="looks at the new workers")
         use = watched.look()
