@@ -13,7 +13,7 @@ from tests.analysis.test_findings import AT
 from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm
+from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -275,7 +275,8 @@ def test_settings_stand_beside_the_words() -> None:
 def test_nothing_is_promised_to_requests_that_sleep() -> None:
     """A sleep until a rate limit lets a request go on looks like any other, and more threads would sleep as well."""
     first = judge(full({"sleep": 8.0}))[0]
-    assert first.serves is None and "serves at least" not in first.change
+    assert first.serves is None
+    assert "serves at least" not in first.change
     assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless requests sleep for a rate limit: ")
 
 
