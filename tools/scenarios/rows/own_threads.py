@@ -37,6 +37,15 @@ ROWS = (
         why="Requests wait for threads of an executor, as those of many client libraries do, and none waits in vain.",
     ),
     Scenario(
+        "a C library that answers from a thread of its own",
+        Server(2, 8, app=APP),
+        Expected("ok", not_words=("lock of the application",)),
+        (Load(rate=60, io_ms=100, path="/native", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="As with gRPC: each request waits in a condition variable of the C library for its own answer, at times "
+        "beside requests that sleep, and none has what another one waits for.",
+    ),
+    Scenario(
         "a lock that all processes share",
         Server(4, 2, app=APP),
         Expected(

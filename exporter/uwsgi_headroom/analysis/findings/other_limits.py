@@ -47,6 +47,10 @@ _OTHER = (
 )
 """The causes of waiting that free threads, interpreters and CPUs do not remove."""
 
+_MEASURED = ("loop_held", "backend_saturated")
+"""Those that limit a server as well while hardly any request waits. As for the others, a free thread may then still
+serve as many requests as a busy one."""
+
 _LOCKS = ("pool_exhausted", "application_lock")
 """Causes with a limit of their own, `lock`, once it is known."""
 
@@ -86,7 +90,12 @@ def _find(figures: Figures) -> OtherLimit | None:
     if errors := _describe_errors(figures):
         return OtherLimit(ERRORS, errors)
     codes = (*_OTHER, *(() if "lock" in figures.headroom.by_limit else _LOCKS))
-    found = {each.code: each for module in _MODULES for each in module(figures) if each.clause and each.code in codes}
+    found = {
+        each.code: each
+        for module in _MODULES
+        for each in module(figures)
+        if each.clause and each.code in codes and (each.severity != "info" or each.code in _MEASURED)
+    }
     code = next((code for code in CAUSES if code in found), None)
     return OtherLimit(code, found[code].clause) if code else None
 
