@@ -11,6 +11,7 @@ from dataclasses import replace
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
+from alerts.waiting import noticed
 from alerts.words import (
     CHECK,
     HUNDREDTH,
@@ -27,6 +28,7 @@ from alerts.words import (
     value,
     workers,
 )
+from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
@@ -178,9 +180,12 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
 
 def _lock_bound(t: Thresholds) -> Alert:
     """A ticket, because a lock makes a server slow without filling a queue: where requests also wait for a thread, that
-    is a page. Threads behind a blocked output or a shared connection have alerts of their own."""
+    is a page. Threads behind a blocked output or a shared connection have alerts of their own. Threads that each wait
+    for an answer, as for one of gRPC, are no ticket before they are scarce."""
     others = ("uwsgi_output_blocked_thread_seconds_total", "uwsgi_shared_connection_wait_thread_seconds_total")
     unless = "".join(f"\nunless {_threads(other, t)} >= {t.output_blocked_threads:g}" for other in others)
+    used = f"server:uwsgi_utilization:ratio_rate{t.window} >= {THREADS_BUSY}"
+    unless += f"\nunless (uwsgi_lock_waits_without_holder == 1 unless ({used} or {noticed(t)}))"
     return _waiting_for(
         "lock",
         t,

@@ -61,7 +61,18 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def connection_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the families of what single threads are seen in: shared connections, and outputs that are blocked."""
+    """Build the families of what single threads are seen in: shared connections, blocked outputs, and locks."""
+    yield gauge(
+        "uwsgi_lock_waits_without_holder",
+        "1 if no request holds what the threads in the state lock wait for: another thread of their worker has to "
+        "answer them, or each waits for something of its own, as for an answer of gRPC. 0 if they queue for a lock. "
+        "Absent while too few waits were seen.",
+        [
+            (server.labels, server.record.waits.holder in ("thread", "nobody"))
+            for server in scrape.servers
+            if server.record.waits and server.record.waits.holder
+        ],
+    )
     yield gauge(
         "uwsgi_shared_connections",
         "Connections to other servers that several workers share, because they were opened before the fork: their "

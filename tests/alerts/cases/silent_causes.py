@@ -141,6 +141,16 @@ def waits(state: str, threads: float, computing: float) -> State:
     }
 
 
+def answers(busy: float) -> State:
+    """No request holds what threads wait for, and so many threads of 16 are busy."""
+    return {
+        "uwsgi_lock_waits_without_holder": 1,
+        'uwsgi_worker_busy_thread_seconds_total{worker_id="1"}': 60 * busy,
+        "uwsgi_exporter_observed_seconds_total": 60,
+        "uwsgi_threads_ceiling": 16,
+    }
+
+
 def blocks(threads: float, behind: float, cpu: float) -> State:
     """So many threads are in a write to a pipe, and so many wait for a lock, or compute."""
     return {
@@ -266,6 +276,16 @@ CASES = [
         "UwsgiLockBound: silent: less than one thread, though most of them",
         series((60, waits("lock", 0.9, 0.2), False)),
         nothing_fires=["59m"],
+    ),
+    Case(
+        "UwsgiLockBound: silent: each thread waits for an answer of its own, and most threads are free",
+        series((60, {**waits("lock", 6, 2), **answers(8)}, False)),
+        nothing_fires=["59m"],
+    ),
+    Case(
+        "UwsgiLockBound: fires: most threads wait for answers of their own, and hardly any is free",
+        series((60, {**waits("lock", 12, 2), **answers(14)}, False)),
+        count={"59m": 1},
     ),
     Case(
         "UwsgiLockBound: silent: threads wait for the lock of one that is blocked in a write, which is another ticket",

@@ -175,7 +175,9 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield _own_threads(figures, waits)
         return
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
-    is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
+    of_all = find_holder(figures) == "processes"
+    # Where no two wait for the same thing, they may wait for their answers, as for those of a backend.
+    is_cause = is_lock_bound(figures) and (find_holder(figures) != "nobody" or _are_scarce(figures))
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
@@ -183,6 +185,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if is_file
         else "Threads of all processes wait for one lock of the application."
         if of_all
+        else "Threads wait as for a lock, and not for the same one."
+        if find_holder(figures) == "nobody"
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
@@ -213,8 +217,6 @@ mean response time."""
 def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     threads = waits.threads.get("lock", 0.0)
-    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
-    is_full = busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
     seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     standing = [
         worker.worker_id
@@ -242,7 +244,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         )
     return Finding(
         code="waits_for_threads",
-        severity="warning" if is_full else "info",
+        severity="warning" if _are_scarce(figures) else "info",
         title="Requests wait for other threads of their worker, which serve no request.",
         evidence=evidence,
         meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
@@ -252,6 +254,12 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make that faster, or let "
         "more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
     )
+
+
+def _are_scarce(figures: Figures) -> bool:
+    """Whether most threads are in use, or requests wait for one."""
+    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
+    return busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
 
 
 def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
