@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
 from uwsgi_headroom.metrics.family import Scrape, Table, counter, gauge, labels_of, tabulate_families
-from uwsgi_headroom.record import STATES
+from uwsgi_headroom.record import STATES, Waits
 
 _QUALITY: Table[WaitTotals] = (
     (
@@ -67,11 +67,7 @@ def connection_families(scrape: Scrape) -> Iterator[Metric]:
         "1 if no request holds what the threads in the state lock wait for: another thread of their worker has to "
         "answer them, or each waits for something of its own, as for an answer of gRPC. 0 if they queue for a lock. "
         "Absent while too few waits were seen.",
-        [
-            (server.labels, server.record.waits.holder in ("thread", "nobody"))
-            for server in scrape.servers
-            if server.record.waits and server.record.waits.holder
-        ],
+        [(server.labels, _lacks_holder(server.record.waits)) for server in scrape.servers],
     )
     yield gauge(
         "uwsgi_shared_connections",
@@ -91,6 +87,12 @@ def connection_families(scrape: Scrape) -> Iterator[Metric]:
         "Integral of the threads that wait for a pipe to take their standard output or error. Absent where waits are.",
         [(labels, total.output_blocked_seconds) for labels, total in totals],
     )
+
+
+def _lacks_holder(waits: Waits | None) -> int | None:
+    if waits is None or waits.holder is None:
+        return None
+    return int(waits.holder in ("thread", "nobody"))
 
 
 def loop_families(scrape: Scrape) -> Iterator[Metric]:

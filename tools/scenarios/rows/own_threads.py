@@ -21,6 +21,7 @@ ROWS = (
             ("waits_for_threads",),
             words=("serve no request", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
+            limits=("other",),
         ),
         (Load(rate=60, io_ms=100, path="/executor", most=100, vary=(1.0, 1.2)),),
         lead=4.0,
@@ -39,7 +40,7 @@ ROWS = (
     Scenario(
         "a C library that answers from a thread of its own",
         Server(2, 8, app=APP),
-        Expected("ok", not_words=("lock of the application",)),
+        Expected("ok", not_words=("lock of the application",), limits=("threads",)),
         (Load(rate=60, io_ms=100, path="/native", vary=(1.0, 1.0)),),
         fixed=True,
         why="As with gRPC: each request waits in a condition variable of the C library for its own answer, at times "
@@ -53,6 +54,7 @@ ROWS = (
             ("application_lock",),
             words=("all processes", "more threads or processes would also wait"),
             not_words=(*NO_MORE, "processes` help"),
+            limits=("lock",),
         ),
         (Load(clients=8, io_ms=30, path="/processes", vary=(1.0, 1.0)),),
         fixed=True,

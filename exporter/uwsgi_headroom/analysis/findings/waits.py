@@ -174,10 +174,12 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "thread":
         yield _own_threads(figures, waits)
         return
+    if find_holder(figures) == "nobody":
+        yield _own_answers(figures, waits)
+        return
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     of_all = find_holder(figures) == "processes"
-    # Where no two wait for the same thing, they may wait for their answers, as for those of a backend.
-    is_cause = is_lock_bound(figures) and (find_holder(figures) != "nobody" or _are_scarce(figures))
+    is_cause = is_lock_bound(figures)
     yield Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
@@ -185,8 +187,6 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if is_file
         else "Threads of all processes wait for one lock of the application."
         if of_all
-        else "Threads wait as for a lock, and not for the same one."
-        if find_holder(figures) == "nobody"
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} threads on average, {percent(share)} of their time{_each(waits, 'lock')}. "
         f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
@@ -260,6 +260,23 @@ def _are_scarce(figures: Figures) -> bool:
     """Whether most threads are in use, or requests wait for one."""
     busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
     return busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
+
+
+def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
+    """Requests that do not queue for a lock, as those of gRPC: that is no problem before threads are scarce."""
+    is_cause = is_lock_bound(figures) and _are_scarce(figures)
+    return Finding(
+        code="application_lock",
+        severity="warning" if is_cause else "info",
+        title="Threads wait as for a lock, and not for the same one.",
+        evidence=f"{mean_count(waits.threads['lock'])} threads on average, {percent(waits.share('lock'))} of their time"
+        f"{_each(waits, 'lock')}; of several in a worker, no two wait at the same address.",
+        meaning="Each waits for something of its own, as in a condition variable: for an answer of gRPC, for "
+        "an item of a queue, or for a place in a pool.",
+        clause="the threads wait as for a lock, and not for the same one" if is_cause else "",
+        change=f"See with {show_calls(figures.server)} at which line the threads wait. Make what they wait for faster, "
+        "or let more of it run at once. Until you know what it is, more `threads` may wait as well.",
+    )
 
 
 def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
