@@ -47,6 +47,20 @@ ROWS = (
         "beside requests that sleep, and none has what another one waits for.",
     ),
     Scenario(
+        "a rate limit that requests sleep for",
+        Server(2, 4, app=APP),
+        Expected(
+            "critical",
+            ("saturation",),
+            words=("unless requests sleep for a rate limit",),
+            not_words=("serves at least",),
+        ),
+        (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Ten requests a second are served, whatever the number of threads. From outside, this sleep is like any "
+        "other, so no figure is promised.",
+    ),
+    Scenario(
         "a lock that all processes share",
         Server(4, 2, app=APP),
         Expected(

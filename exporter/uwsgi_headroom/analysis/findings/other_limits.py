@@ -13,6 +13,7 @@ from msgspec import structs
 
 from uwsgi_headroom.analysis.advice import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first
+from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
@@ -47,9 +48,9 @@ _OTHER = (
 )
 """The causes of waiting that free threads, interpreters and CPUs do not remove."""
 
-_MEASURED = ("loop_held", "backend_saturated")
-"""Those that limit a server as well while hardly any request waits. As for the others, a free thread may then still
-serve as many requests as a busy one."""
+_ALWAYS = ("loop_held", "backend_saturated", "waits_for_backend")
+"""Those that limit a server also while hardly any request waits for a thread. As for the others, a free thread may then
+still serve as many requests as a busy one."""
 
 _LOCKS = ("pool_exhausted", "application_lock")
 """Causes with a limit of their own, `lock`, once it is known."""
@@ -89,15 +90,29 @@ def _find(figures: Figures) -> OtherLimit | None:
     """What limits the server beside its resources; None if nothing is known to."""
     if errors := _describe_errors(figures):
         return OtherLimit(ERRORS, errors)
-    codes = (*_OTHER, *(() if "lock" in figures.headroom.by_limit else _LOCKS))
+    codes = (
+        *_OTHER,
+        *(() if "lock" in figures.headroom.by_limit else _LOCKS),
+        *(("waits_for_backend",) if _wait_for_turns(figures) else ()),
+    )
     found = {
         each.code: each
         for module in _MODULES
         for each in module(figures)
-        if each.clause and each.code in codes and (each.severity != "info" or each.code in _MEASURED)
+        if each.clause and each.code in codes and (each.severity != "info" or each.code in _ALWAYS)
     }
     code = next((code for code in CAUSES if code in found), None)
     return OtherLimit(code, found[code].clause) if code else None
+
+
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
+def _wait_for_turns(figures: Figures) -> bool:
+    """Whether threads mostly wait for one backend that runs one command at a time."""
+    main = list_main(figures.waits.destinations) if figures.waits else []
+    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 
 def _describe_errors(figures: Figures) -> str:
