@@ -11,7 +11,6 @@ from dataclasses import replace
 from alerts.levels import by_server
 from alerts.rule import Alert, Group
 from alerts.thresholds import Thresholds
-from alerts.waiting import noticed
 from alerts.words import (
     CHECK,
     HUNDREDTH,
@@ -28,7 +27,6 @@ from alerts.words import (
     value,
     workers,
 )
-from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
@@ -180,12 +178,13 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
 
 def _lock_bound(t: Thresholds) -> Alert:
     """A ticket, because a lock makes a server slow without filling a queue: where requests also wait for a thread, that
-    is a page. Threads behind a blocked output or a shared connection have alerts of their own. Threads that each wait
-    for an answer, as for one of gRPC, are no ticket before they are scarce."""
+    is a page. Threads behind a blocked output or a shared connection have alerts of their own. What the
+    exporter calls OK is no ticket: threads that each wait for an answer, as for one of gRPC, and are not scarce."""
     others = ("uwsgi_output_blocked_thread_seconds_total", "uwsgi_shared_connection_wait_thread_seconds_total")
     unless = "".join(f"\nunless {_threads(other, t)} >= {t.output_blocked_threads:g}" for other in others)
-    used = f"server:uwsgi_utilization:ratio_rate{t.window} >= {THREADS_BUSY}"
-    unless += f"\nunless (uwsgi_lock_waits_without_holder == 1 unless ({used} or {noticed(t)}))"
+    ok, read = 'uwsgi_verdict_info{verdict="ok"}', "uwsgi_up"
+    judged = f"sum without (verdict, cause, harm) (count_over_time({ok}[{t.window}]))"
+    unless += f"\nunless {judged} >= {MOSTLY} * count_over_time({read}[{t.window}])"
     return _waiting_for(
         "lock",
         t,

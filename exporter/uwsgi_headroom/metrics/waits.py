@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from uwsgi_headroom.history.totals import WaitTotals
 from uwsgi_headroom.metrics.family import Scrape, Table, counter, gauge, labels_of, tabulate_families
-from uwsgi_headroom.record import STATES, Waits
+from uwsgi_headroom.record import STATES
 
 _QUALITY: Table[WaitTotals] = (
     (
@@ -61,14 +61,7 @@ def families(scrape: Scrape) -> Iterator[Metric]:
 
 
 def connection_families(scrape: Scrape) -> Iterator[Metric]:
-    """Build the families of what single threads are seen in: shared connections, blocked outputs, and locks."""
-    yield gauge(
-        "uwsgi_lock_waits_without_holder",
-        "1 if no request holds what the threads in the state lock wait for: another thread of their worker has to "
-        "answer them, or each waits for something of its own, as for an answer of gRPC. 0 if they queue for a lock. "
-        "Absent while too few waits were seen.",
-        [(server.labels, _lacks_holder(server.record.waits)) for server in scrape.servers],
-    )
+    """Build the families of what single threads are seen in: shared connections, and outputs that are blocked."""
     yield gauge(
         "uwsgi_shared_connections",
         "Connections to other servers that several workers share, because they were opened before the fork: their "
@@ -87,12 +80,6 @@ def connection_families(scrape: Scrape) -> Iterator[Metric]:
         "Integral of the threads that wait for a pipe to take their standard output or error. Absent where waits are.",
         [(labels, total.output_blocked_seconds) for labels, total in totals],
     )
-
-
-def _lacks_holder(waits: Waits | None) -> int | None:
-    if waits is None or waits.holder is None:
-        return None
-    return int(waits.holder in ("thread", "nobody"))
 
 
 def loop_families(scrape: Scrape) -> Iterator[Metric]:

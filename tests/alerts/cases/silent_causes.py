@@ -36,6 +36,8 @@ def _values(name: str, phases: Sequence[Phase]) -> str:
     for minutes, state, is_reset in phases:
         if state is None:
             parts.append(f"stale _x{minutes - 1}")
+        elif name not in state:
+            parts.append(f"_x{minutes}")
         elif "_total" in name:
             at = 0.0 if is_reset else at
             parts.append(f"{at + state[name]:g}+{state[name]:g}x{minutes - 1}")
@@ -141,14 +143,9 @@ def waits(state: str, threads: float, computing: float) -> State:
     }
 
 
-def answers(busy: float) -> State:
-    """No request holds what threads wait for, and so many threads of 16 are busy."""
-    return {
-        "uwsgi_lock_waits_without_holder": 1,
-        'uwsgi_worker_busy_thread_seconds_total{worker_id="1"}': 60 * busy,
-        "uwsgi_exporter_observed_seconds_total": 60,
-        "uwsgi_threads_ceiling": 16,
-    }
+def judged(verdict: str, cause: str) -> State:
+    """What the exporter says of the server."""
+    return {f'uwsgi_verdict_info{{verdict="{verdict}",cause="{cause}",harm="none"}}': 1, "uwsgi_up": 1}
 
 
 def blocks(threads: float, behind: float, cpu: float) -> State:
@@ -278,13 +275,19 @@ CASES = [
         nothing_fires=["59m"],
     ),
     Case(
-        "UwsgiLockBound: silent: each thread waits for an answer of its own, and most threads are free",
-        series((60, {**waits("lock", 6, 2), **answers(8)}, False)),
+        "UwsgiLockBound: silent: the exporter says that all is well, as while threads wait for answers of gRPC",
+        series((60, {**waits("lock", 6, 2), **judged("ok", "none")}, False)),
         nothing_fires=["59m"],
     ),
     Case(
-        "UwsgiLockBound: fires: most threads wait for answers of their own, and hardly any is free",
-        series((60, {**waits("lock", 12, 2), **answers(14)}, False)),
+        "UwsgiLockBound: fires: the exporter says what is wrong, but for a minute now and then",
+        series(
+            *[
+                (minutes, {**waits("lock", 6, 2), **verdict}, False)
+                for _ in range(12)
+                for minutes, verdict in ((4, judged("warning", "application_lock")), (1, judged("ok", "none")))
+            ]
+        ),
         count={"59m": 1},
     ),
     Case(
