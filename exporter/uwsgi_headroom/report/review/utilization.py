@@ -15,6 +15,7 @@ from uwsgi_headroom.analysis.capacity import (
     usable_beside_others,
 )
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.columns import Column, ServerData, mean
 from uwsgi_headroom.report.review.peaks import Peaks, percentile_place, use_of
@@ -55,6 +56,7 @@ def review_utilization(peaks: Peaks) -> Utilization:
         one_lost=lost,
         lost_server=lost_server,
         lone_server=len(peaks.service.servers) == 1,
+        unknown=next((server.unknown for server in servers if server.unknown), ""),
     )
 
 
@@ -71,8 +73,8 @@ def _spread(values: Column) -> Spread:
 
 def _server(server: ServerData, figures: Figures) -> ServerPeak:
     """One server in the quarter hour that counts."""
-    hottest = _hottest(figures)
-    room, cpu, memory, cpus = figures.headroom, figures.cpu, figures.server.memory, figures.server.cpus
+    hottest, judged = _hottest(figures), correct_headroom(figures)
+    room, cpu, memory, cpus = judged.headroom, figures.cpu, figures.server.memory, figures.server.cpus
     interpreters, active = _interpreters(figures)
     return ServerPeak(
         server=server.server,
@@ -92,8 +94,9 @@ def _server(server: ServerData, figures: Figures) -> ServerPeak:
         more_workers=count_more_workers(memory) if memory else None,
         first=room.first,
         factor=room.factor,
-        usable=figures.usable.factor if figures.usable else None,
+        usable=judged.usable.factor if judged.usable else None,
         upper_bound=room.is_upper_bound,
+        unknown=room.other.why if room.other and room.factor is None else "",
     )
 
 

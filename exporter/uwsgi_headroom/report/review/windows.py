@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.usable import LEAST_REQUESTS, variation_of
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
@@ -46,13 +45,12 @@ def figures_at(server: ServerData, places: Places) -> Figures:
     """The figures of some quarter hours together, by their places in the columns. At least one of them has to have a
     known concurrency."""
     window = window_at(server, places)
-    figures = compute_figures(
+    return compute_figures(
         window,
         record_at(server, places),
         routes=_routes(server, places, window.observed_seconds),
         wait_factor=_wait_factor(server, places),
     )
-    return correct_headroom(figures)
 
 
 def window_at(server: ServerData, places: Places) -> Window:
