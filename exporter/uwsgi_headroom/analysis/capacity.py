@@ -143,8 +143,7 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
         return Headroom({}, None, None, idle=known_limits, no_requests=True)
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
-    # If other programs use most of the CPUs, requests may just as well wait for something else.
-    causes = _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
+    causes = list_causes(cpu)
     far = tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD)
     # Requests that wait for something else take threads, and no CPU.
     is_known = uses["threads"] is not None
@@ -164,7 +163,13 @@ _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "loc
 """Limits in order of cause: each, once reached, causes the later ones to be reached."""
 
 
-def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...] = _CAUSES) -> Limit | None:
+def list_causes(cpu: CpuShares | None) -> tuple[Limit, ...]:
+    """The same for a server. If other programs use most of the CPUs, requests may just as well wait for something
+    else."""
+    return _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
+
+
+def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
     """The limit that comes first. `by_limit` is sorted, smallest factor first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)

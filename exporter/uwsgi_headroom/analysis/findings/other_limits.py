@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from uwsgi_headroom.analysis.advice import fills_threads
-from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
@@ -55,18 +55,15 @@ still serve as many requests as a busy one."""
 _LOCKS = ("pool_exhausted", "application_lock")
 """Causes with a limit of their own, `lock`, once it is known."""
 
-_RESOURCES = ("cpu", "interpreters", "hottest_interpreter", "lock")
-"""Limits that, once reached, are the reason for whatever else requests wait for."""
-
 
 def correct_headroom(figures: Figures) -> Figures:
     """The figures with the headroom, and the usable one, that the findings about them leave."""
     room = figures.headroom
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
-    if room.no_requests or reached.intersection(_RESOURCES):
-        return figures
-    other = _find(figures)
-    if other is None:
+    causes = list_causes(figures.cpu)
+    deeper = reached.intersection(causes[: causes.index("other")])
+    other = None if room.no_requests else _find(figures)
+    if other is None or (deeper and other.code != ERRORS):
         return figures
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
@@ -76,7 +73,7 @@ def correct_headroom(figures: Figures) -> Figures:
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
     name: Limit = "lock" if other.code in _LOCKS else "other"
     by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
-    first, usable = find_first(by_limit), figures.usable
+    first, usable = find_first(by_limit, causes), figures.usable
     if first == name and usable is not None:
         usable = Usable(min(factor, usable.factor), name)
     room = structs.replace(room, by_limit=by_limit, first=first, ceiling=first, unknown=(), other=other)
