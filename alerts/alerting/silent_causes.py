@@ -178,9 +178,13 @@ and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
 
 def _lock_bound(t: Thresholds) -> Alert:
     """A ticket, because a lock makes a server slow without filling a queue: where requests also wait for a thread, that
-    is a page. Threads behind a blocked output or a shared connection have alerts of their own."""
+    is a page. Threads behind a blocked output or a shared connection have alerts of their own. What the
+    exporter calls OK is no ticket: threads that each wait for an answer, as for one of gRPC, and are not scarce."""
     others = ("uwsgi_output_blocked_thread_seconds_total", "uwsgi_shared_connection_wait_thread_seconds_total")
     unless = "".join(f"\nunless {_threads(other, t)} >= {t.output_blocked_threads:g}" for other in others)
+    ok, read = 'uwsgi_verdict_info{verdict="ok"}', "uwsgi_up"
+    judged = f"sum without (verdict, cause, harm) (count_over_time({ok}[{t.window}]))"
+    unless += f"\nunless {judged} >= {MOSTLY} * count_over_time({read}[{t.window}])"
     return _waiting_for(
         "lock",
         t,

@@ -232,10 +232,11 @@ WORKING: tuple[State, ...] = ("backend", "dns", "disk", "sleep", "child", "pipe"
 process, and for no CPU."""
 
 
-Holder = Literal["request", "processes", "thread"]
+Holder = Literal["request", "processes", "thread", "nobody"]
 """Who holds what threads wait for as for a lock. request: another request of the same worker. processes: a request of
 any worker, as of `multiprocessing.Lock`, `uwsgi.lock()` or flock(2). thread: no request, but a thread of the worker
-that serves none."""
+that serves none. nobody: no two threads wait for the same thing, as in condition variables of a library: they do not
+queue for a lock."""
 
 
 Output = Literal["standard output", "standard error", "standard output and error"]

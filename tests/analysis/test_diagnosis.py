@@ -14,7 +14,7 @@ from tests.support.windows import window, worker
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.figures import compute_figures
-from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm
+from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -271,12 +271,20 @@ def test_clients_that_keep_their_connections() -> None:
 
 def test_settings_stand_beside_the_words() -> None:
     """What the advice sets to a number is in the finding, too, and so is what it promises."""
-    first = judge(full({"sleep": 8.0}))[0]
+    first = judge(full({"other": 8.0}))[0]
     (option, value) = first.settings[0]
     assert f"Raise `{option}` from 4 to {value}" in first.change
     assert first.serves
     assert f"at least {rate(first.serves)}" in first.change
     assert judge(full({"lock": 8.0}))[0].settings == ()
+
+
+def test_nothing_is_promised_to_requests_that_sleep() -> None:
+    """A sleep until a rate limit lets a request go on looks like any other, and more threads would sleep as well."""
+    first = judge(full({"sleep": 8.0}))[0]
+    assert first.serves is None
+    assert "serves at least" not in first.change
+    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless requests sleep for a rate limit: ")
 
 
 def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:

@@ -56,12 +56,12 @@ def minute(
         worker(number, requests, each=each, cpu=requests * cpu, busy=60 * busy / processes)
         for number in range(1, processes + 1)
     )
-    made = window(60, *rows, waits={"sleep": busy * (1 - cpu / each), "cpu": busy * cpu / each}, **{TCP: 60 * queued})
+    made = window(60, *rows, waits={"other": busy * (1 - cpu / each), "cpu": busy * cpu / each}, **{TCP: 60 * queued})
     return replace(made, queue_full_seconds={TCP: full}, **more)
 
 
 def overload(**more: object) -> Window:
-    """2x4 of 80 clients whose requests sleep 200 ms: 40 wait in the full queue, and 10 attempts a second fail."""
+    """2x4 of 80 clients whose requests take 200 ms: 40 wait in the full queue, and 10 attempts a second fail."""
     return minute(2, 8.0, 40.0, full=59.0, overflows=600, full_seconds=60.0, **more)
 
 

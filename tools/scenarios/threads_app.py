@@ -3,11 +3,14 @@
 `/executor?io_ms=` waits in an executor of EXECUTOR threads, two by default, `/processes` with a lock that all processes
 share, `/deadlock` with two locks, taken in both orders; `/itself` makes the request to SELF, the address of this
 server; `/event_loop` asks the backend (`tools.scenarios.backend`) at BACKEND_PORT in an event loop of its own;
-`/computes` starts a thread that never stops computing. Every other URL sleeps.
+`/computes` starts a thread that never stops computing. `/limited` sleeps until a rate limit of 5 requests a second in
+each worker lets it go on. `/native` sleeps for a quarter of the time, and waits for the rest in a semaphore of the C
+library of its own, as the client of gRPC does, until another thread posts it. Every other URL sleeps.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import itertools
 import multiprocessing
 import os
@@ -21,6 +24,7 @@ EXECUTOR = ThreadPoolExecutor(int(os.environ.get("EXECUTOR", "2")))  # its threa
 OF_ALL = multiprocessing.Lock()
 BOTH = (threading.Lock(), threading.Lock())
 NUMBERS = itertools.count()
+EACH, NEXT, TAKING = 0.2, [0.0], threading.Lock()
 
 
 def in_executor(ms: float) -> None:
@@ -68,6 +72,23 @@ def beside_a_computing_thread(ms: float) -> None:
     time.sleep(ms / 1000)
 
 
+def in_native_library(ms: float) -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    answered = ctypes.c_void_p(libc.malloc(64))  # kept, as the pools of such a library are
+    libc.sem_init(answered, 0, 0)
+    threading.Timer(ms / 1000, libc.sem_post, (answered,)).start()
+    time.sleep(0.25 * ms / 1000)
+    libc.sem_wait(answered)
+
+
+def under_a_rate_limit(_ms: float) -> None:
+    with TAKING:
+        now = time.monotonic()
+        NEXT[0] = turn = max(now, NEXT[0] + EACH)
+    time.sleep(turn - now)
+
+
 ROUTES = {
     "/executor": in_executor,
     "/processes": with_lock_of_all,
@@ -75,6 +96,8 @@ ROUTES = {
     "/itself": ask_itself,
     "/event_loop": in_event_loop,
     "/computes": beside_a_computing_thread,
+    "/native": in_native_library,
+    "/limited": under_a_rate_limit,
 }
 
 

@@ -16,11 +16,13 @@ from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, describe_demand
 from uwsgi_headroom.analysis.destinations import (
     CALLS_ITSELF,
+    TAKES_TURNS,
     UNKNOWN,
     DestinationFigures,
     advise,
     describe,
     find_own,
+    is_one_at_a_time,
     list_hanging,
     list_main,
     see_backends,
@@ -40,6 +42,7 @@ from uwsgi_headroom.analysis.shortages import (
     lacks_cpu,
     list_loads,
     mean_load,
+    mostly_sleeps,
     tries_again,
     waits_for_cpu,
 )
@@ -480,16 +483,16 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
         return more._replace(change=f"{more.change}.{reserve}")
     step = more_threads(figures, each)
     if step.stopped_by == "interpreters":
-        more = raise_processes(figures)
-        if more.serves and step.most and more.serves > WORTH_PROCESSES * step.most:
+        more, most = raise_processes(figures), more_processes(figures).most
+        if most and step.most and most > WORTH_PROCESSES * step.most:
             return more._replace(change=f"{more.change}. More `threads` would wait for their interpreter.")
     parts = [
-        f"Raise `threads` from {each} to {step.threads}{_say_demand(figures)}.",
+        f"Raise `threads` from {each} to {step.threads}{_say_unless(figures)}{_say_demand(figures)}.",
         *(f"{part}." for part in _say_effect(figures, step)),
         "" if load is None else f"Each interpreter uses {load:.2f} of a CPU.",
         _what_they_wait_for(figures),
     ]
-    return Advice(" ".join(filter(None, parts)), (("threads", step.threads),), step.most)
+    return Advice(" ".join(filter(None, parts)), (("threads", step.threads),), _promise(figures, step))
 
 
 WORTH_PROCESSES = 1.1
@@ -506,10 +509,20 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
         change = f"Raise `processes` from {processes} to {step.processes} ({room})"
         return Advice(change, (("processes", step.processes),), None)
     sentences = [
-        f"Raise `processes` from {processes} to {step.processes} ({room}){_say_demand(figures)}",
+        f"Raise `processes` from {processes} to {step.processes} ({room}){_say_unless(figures)}{_say_demand(figures)}",
         *_say_effect(figures, step),
     ]
-    return Advice(". ".join(sentences), (("processes", step.processes),), step.most)
+    return Advice(". ".join(sentences), (("processes", step.processes),), _promise(figures, step))
+
+
+def _promise(figures: Figures, step: Step) -> float | None:
+    """What a step serves at least; None where requests sleep, because the model takes a rate limit for a sleep."""
+    return None if mostly_sleeps(figures) else step.most
+
+
+def _say_unless(figures: Figures) -> str:
+    """When a step changes nothing, to follow it; empty if nothing says so."""
+    return ", unless requests sleep for a rate limit" if mostly_sleeps(figures) else ""
 
 
 def _say_demand(figures: Figures) -> str:
@@ -527,8 +540,8 @@ def _say_demand(figures: Figures) -> str:
 
 def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
-    if step.most is not None:
-        most, now = rate(step.most), rate(figures.flow.throughput or 0.0)
+    if promised := _promise(figures, step):
+        most, now = rate(promised), rate(figures.flow.throughput or 0.0)
         yield f"With this step, uWSGI serves at least {most}, if so many requests arrive; now it serves {now}"
     if figures.demand.queue_was_full:
         yield (
@@ -557,10 +570,10 @@ def _what_they_wait_for(figures: Figures) -> str:
             f"Threads wait for a lock of the application {percent(waits.share('lock'))} of their time, and more "
             "threads would also wait for it."
         )
-    if waits and waits.share("sleep") >= MOSTLY:
+    if waits and mostly_sleeps(figures):
         return (
             f"{percent(waits.share('sleep'))} of their time they sleep. Under a rate limit, which lets requests sleep "
-            "until it is their turn, more threads only sleep as well."
+            "until it is their turn, more threads only sleep as well, and no more requests are served."
         )
     if waits and waits.share("child") >= MOSTLY:
         return (
@@ -579,7 +592,8 @@ def _what_they_wait_for(figures: Figures) -> str:
         share, what = largest.share, largest.label
     elif largest and largest.share >= LEAST_BACKEND:
         part = f" ({percent(largest.share)} for {largest.label})"
-    return (
-        f"Threads wait for {what} {percent(share)} of their time{part}. More threads help only if "
-        f"{'the backend' if what == UNKNOWN else what} can take more requests at once; faster queries help in any case."
-    )
+    named = "the backend" if what == UNKNOWN else what
+    takes_more = f"More threads help only if {named} can take more requests at once; faster queries help in any case."
+    if largest and what == largest.label and is_one_at_a_time(largest):
+        takes_more = TAKES_TURNS
+    return f"Threads wait for {what} {percent(share)} of their time{part}. {takes_more}"

@@ -42,8 +42,10 @@ from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import byte_size, counted
 
-Limit = Literal["hottest_interpreter", "interpreters", "threads", "cpu", "lock"]
-LIMITS: tuple[Limit, ...] = get_args(Limit)
+Resource = Literal["hottest_interpreter", "interpreters", "threads", "cpu", "lock"]
+LIMITS: tuple[Resource, ...] = get_args(Resource)
+Limit = Literal[Resource, "other"]
+"""`other`: what requests wait for is none of these (see `OtherLimit`)."""
 
 ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
@@ -60,6 +62,13 @@ use plus idle time, so a server that uses little of a saturated machine may have
 LEAST_OWN = 0.05
 """The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
 leave this much to another. A server that uses less cannot lack CPU."""
+
+
+class OtherLimit(Struct, frozen=True, gc=False):
+    """What limits a server beside its resources. code: of the finding about it, or `errors`; why: as a clause."""
+
+    code: str
+    why: str
 
 
 class Headroom(Struct, frozen=True, gc=False):
@@ -81,6 +90,8 @@ class Headroom(Struct, frozen=True, gc=False):
     unknown: tuple[Limit, ...] = ()
     """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
     seen if it is held."""
+    other: OtherLimit | None = None
+    """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
 
     @property
     def factor(self) -> float | None:
@@ -132,26 +143,33 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
         return Headroom({}, None, None, idle=known_limits, no_requests=True)
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
-    # If other programs use most of the CPUs, requests may just as well wait for something else.
-    causes = _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
+    causes = list_causes(cpu)
     far = tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD)
     # Requests that wait for something else take threads, and no CPU.
     is_known = uses["threads"] is not None
     return Headroom(
         by_limit=by_limit,
-        first=_first(by_limit, causes),
-        ceiling=_first({limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes),
+        first=find_first(by_limit, causes),
+        ceiling=find_first(
+            {limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes
+        ),
         far=far if is_known else (),
         idle=() if is_known else far,
         unknown=("lock",) if not (lock and lock.is_known) and (lock or lock_is_seen) else (),
     )
 
 
-_CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "lock", "threads")
+_CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "lock", "other", "threads")
 """Limits in order of cause: each, once reached, causes the later ones to be reached."""
 
 
-def _first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
+def list_causes(cpu: CpuShares | None) -> tuple[Limit, ...]:
+    """The same for a server. If other programs use most of the CPUs, requests may just as well wait for something
+    else."""
+    return _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
+
+
+def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
     """The limit that comes first. `by_limit` is sorted, smallest factor first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)

@@ -295,11 +295,21 @@ def advise(destinations: Sequence[DestinationFigures]) -> str:
             "connections open: an open connection needs no lookup. More `threads` would also wait."
         )
     named = join_labels(destinations)
+    takes_more = f"More `threads` help only if {named} can take more requests at once."
+    if destinations and all(map(is_one_at_a_time, destinations)):
+        takes_more = TAKES_TURNS
     return (
         f"{see_backends(destinations)}. If the problem began with a deploy, roll the deploy back. Then make the "
-        f"queries to {named} faster or fewer. More `threads` help only if {named} can take more requests at once. More "
-        "CPU does not help."
+        f"queries to {named} faster or fewer. {takes_more} More CPU does not help."
     )
+
+
+TAKES_TURNS = "More `threads` would wait for their turn as well."
+
+
+def is_one_at_a_time(destination: DestinationFigures) -> bool:
+    """Whether a backend runs one command at a time, however many connections it has."""
+    return destination.name == "redis"
 
 
 def see_backends(destinations: Sequence[DestinationFigures]) -> str:

@@ -118,7 +118,9 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         others_follow,
         demand.by_socket,
         lock,
-        lock_is_seen=waits is not None and waits.share("lock") >= LOCK_SEEN,
+        lock_is_seen=waits is not None
+        and waits.share("lock") >= LOCK_SEEN
+        and not (server.waits and server.waits.holder in ("thread", "nobody")),
         held_up=shows_a_limit(flow)
         and (sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)),
     )

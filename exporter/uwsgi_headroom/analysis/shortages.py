@@ -115,11 +115,16 @@ NAPS = 4.0
 preempted, counts as a nap too."""
 
 
+def mostly_sleeps(figures: Figures) -> bool:
+    """Whether requests mostly sleep: from outside, a sleep until a rate limit lets them go on is like any other."""
+    return figures.waits is not None and figures.waits.share("sleep") >= MOSTLY
+
+
 def tries_again(figures: Figures) -> bool:
     """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now, if
     some of them never have their turn."""
     waits = figures.waits
-    if waits is None or waits.nap is None or waits.share("sleep") < MOSTLY:
+    if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
     ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
     age = waits.share("sleep") * sum(ages) / len(ages) if ages else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.capacity import Headroom, Limit, OtherLimit
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
@@ -22,6 +22,11 @@ server that uses them itself is `cpu_bound`."""
 def gives_out(limit: Limit, slots: str = "threads") -> str:
     """What happens at a limit, as a clause."""
     return f"{slots} run out" if limit == "threads" else LIMITS[limit].outcome
+
+
+def name_other(hard: float | None, other: OtherLimit) -> str:
+    """The headroom of a server that something else than its resources limits, to follow the word."""
+    return f"{'not known' if hard is None else factor(hard)}: {other.why}"
 
 
 WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
@@ -44,9 +49,6 @@ def worst_status(findings: Sequence[Finding]) -> Status:
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
 
 
-_BUSY_NOT_KNOWN = "Headroom not known: how many threads are busy is not visible from here."
-
-
 def verdict_sentence(
     room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
 ) -> str:
@@ -59,15 +61,23 @@ def verdict_sentence(
     unseen = ""
     if room.is_upper_bound:
         unseen = " (busy threads are not visible from here)" if "cpu" in seen else " (CPU is not visible from here)"
+    if room.other and room.first in (None, "other"):
+        return f"Headroom {name_other(room.factor, room.other)}."
     if room.first is not None and room.factor is not None:
         if room.first == "cpu" and room.factor <= NO_ROOM:
             return "No CPU is idle: other programs use the rest, and more load competes with them."
         return f"{_room_clause(room.factor, gives_out(room.first, slots), room.is_upper_bound, usable)}{unseen}."
-    if room.no_requests:
-        return "No requests yet: headroom not known."
-    if room.far:
+    if room.far and not room.no_requests:
         return f"Nearly idle: headroom over 100x{unseen}."
-    return _BUSY_NOT_KNOWN if room.idle else "Headroom not known: neither threads nor CPU are visible from here."
+    return f"{_name_not_known(room)}."
+
+
+def _name_not_known(room: Headroom) -> str:
+    if room.no_requests:
+        return "No requests yet: headroom not known"
+    if room.idle:
+        return "Headroom not known: how many threads are busy is not visible from here"
+    return "Headroom not known: neither threads nor CPU are visible from here"
 
 
 def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:

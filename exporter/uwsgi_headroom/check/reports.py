@@ -17,7 +17,7 @@ import msgspec
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.littles_law import NOTICED
-from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out
+from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out, name_other
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
@@ -129,7 +129,7 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
     known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
     yield f"  concurrency  {known or 'not known'}"
     if headroom := _headroom(room, slots):
-        yield f"  headroom     {headroom}"
+        yield from _section("headroom", headroom)
     values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
     others = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for limit, value in values.items() if value is not None]
     others += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
@@ -146,6 +146,8 @@ def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
 
 
 def _headroom(room: Headroom, slots: str) -> str | None:
+    if room.other and room.first in (None, "other"):
+        return name_other(room.factor, room.other)
     if room.first and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
         return f"{most}{factor(room.factor)}, then {gives_out(room.first, slots)}"

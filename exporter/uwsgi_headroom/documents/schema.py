@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.capacity import Limit
+from uwsgi_headroom.analysis.capacity import Limit, OtherLimit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
@@ -76,15 +76,18 @@ class Limits(Struct, frozen=True, kw_only=True):
     threads: float | None
     cpu: float | None
     lock: float | None = None
+    other: float | None = None
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
     """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
-    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
-    All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
-    not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible, and may run
-    out first. unknown: limits that were seen and whose factor is not known yet. usable: by how much load can grow until
-    requests wait noticeably, 1 or less if they do; usable_first: the limit that they wait for first."""
+    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise
+    latency. All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the
+    headroom is not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible,
+    and may run out first. unknown: limits that were seen and whose factor is not known yet. other: what limits the
+    server instead of its resources: the code of its finding, or `errors`, and a clause; without a factor, the headroom
+    is not known. usable: by how much load can grow until requests wait noticeably, 1 or less if they do; usable_first:
+    the limit that they wait for first."""
 
     factor: float | None
     first: Limit | None
@@ -94,6 +97,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
     is_upper_bound: bool = False
     no_requests: bool = False
     unknown: tuple[Limit, ...] = ()
+    other: OtherLimit | None = None
     usable: float | None = None
     usable_first: Limit | None = None
 

@@ -6,6 +6,7 @@ Sections with a module of their own: `workers`, `waits`, `routes`, `response_tim
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 
@@ -41,7 +42,7 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
     return copy_fields(
         schema.Headroom,
         headroom,
-        by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in capacity.LIMITS}),
+        by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
         usable=usable.factor if usable else None,
         usable_first=usable.first if usable else None,
     )

@@ -115,7 +115,8 @@ def families(scrape: Scrape) -> Iterator[Metric]:
     yield gauge(
         "uwsgi_headroom_ratio",
         "Factor by which load can grow before a limit is reached; the limit with the least factor comes first. "
-        "Absent while less than a hundredth of a limit is used.",
+        "Absent while less than a hundredth of a limit is used. All are absent while requests wait for something else, "
+        "or fail, and it is not known how much more it can take; if it is known, that is the limit `other`.",
         [
             (_labels(server, figures, limit=limit), factor)
             for server in scrape.servers

@@ -17,6 +17,7 @@ import msgspec
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
@@ -251,6 +252,7 @@ class Watch:
             for window in windows_known
             if window
         ]
+        every = [correct_headroom(figures) for figures in every]
         if not self._objective:
             return every
         return [

@@ -88,6 +88,7 @@ LIMITS: Mapping[str, Limit] = {
     "threads": Limit("threads", "threads", "threads run out", "blue"),
     "cpu": Limit("CPUs", "CPUs", "CPUs run out", "wait-cpu-wait"),
     "lock": Limit("lock of the application", "lock", "requests queue for a lock of the application", "wait-lock"),
+    "other": Limit("what requests wait for", "other", "what requests wait for is at its limit", "wait-other"),
 }
 
 

@@ -36,6 +36,8 @@ def _values(name: str, phases: Sequence[Phase]) -> str:
     for minutes, state, is_reset in phases:
         if state is None:
             parts.append(f"stale _x{minutes - 1}")
+        elif name not in state:
+            parts.append(f"_x{minutes}")
         elif "_total" in name:
             at = 0.0 if is_reset else at
             parts.append(f"{at + state[name]:g}+{state[name]:g}x{minutes - 1}")
@@ -139,6 +141,11 @@ def waits(state: str, threads: float, computing: float) -> State:
         'uwsgi_worker_requests_total{worker_id="1"}': 1200,
         "uwsgi_threads_available": 16,
     }
+
+
+def judged(verdict: str, cause: str) -> State:
+    """What the exporter says of the server."""
+    return {f'uwsgi_verdict_info{{verdict="{verdict}",cause="{cause}",harm="none"}}': 1, "uwsgi_up": 1}
 
 
 def blocks(threads: float, behind: float, cpu: float) -> State:
@@ -266,6 +273,22 @@ CASES = [
         "UwsgiLockBound: silent: less than one thread, though most of them",
         series((60, waits("lock", 0.9, 0.2), False)),
         nothing_fires=["59m"],
+    ),
+    Case(
+        "UwsgiLockBound: silent: the exporter says that all is well, as while threads wait for answers of gRPC",
+        series((60, {**waits("lock", 6, 2), **judged("ok", "none")}, False)),
+        nothing_fires=["59m"],
+    ),
+    Case(
+        "UwsgiLockBound: fires: the exporter says what is wrong, but for a minute now and then",
+        series(
+            *[
+                (minutes, {**waits("lock", 6, 2), **verdict}, False)
+                for _ in range(12)
+                for minutes, verdict in ((4, judged("warning", "application_lock")), (1, judged("ok", "none")))
+            ]
+        ),
+        count={"59m": 1},
     ),
     Case(
         "UwsgiLockBound: silent: threads wait for the lock of one that is blocked in a write, which is another ticket",

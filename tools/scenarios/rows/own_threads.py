@@ -21,6 +21,7 @@ ROWS = (
             ("waits_for_threads",),
             words=("serve no request", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
+            limits=("other",),
         ),
         (Load(rate=60, io_ms=100, path="/executor", most=100, vary=(1.0, 1.2)),),
         lead=4.0,
@@ -37,6 +38,29 @@ ROWS = (
         why="Requests wait for threads of an executor, as those of many client libraries do, and none waits in vain.",
     ),
     Scenario(
+        "a C library that answers from a thread of its own",
+        Server(2, 8, app=APP),
+        Expected("ok", not_words=("lock of the application",), limits=("threads",)),
+        (Load(rate=60, io_ms=100, path="/native", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="As with gRPC: each request waits in a condition variable of the C library for its own answer, at times "
+        "beside requests that sleep, and none has what another one waits for.",
+    ),
+    Scenario(
+        "a rate limit that requests sleep for",
+        Server(2, 4, app=APP),
+        Expected(
+            "critical",
+            ("saturation",),
+            words=("unless requests sleep for a rate limit",),
+            not_words=("serves at least",),
+        ),
+        (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Ten requests a second are served, whatever the number of threads. From outside, this sleep is like any "
+        "other, so no figure is promised.",
+    ),
+    Scenario(
         "a lock that all processes share",
         Server(4, 2, app=APP),
         Expected(
@@ -44,6 +68,7 @@ ROWS = (
             ("application_lock",),
             words=("all processes", "more threads or processes would also wait"),
             not_words=(*NO_MORE, "processes` help"),
+            limits=("lock",),
         ),
         (Load(clients=8, io_ms=30, path="/processes", vary=(1.0, 1.0)),),
         fixed=True,

@@ -101,6 +101,7 @@ ROWS = (
             "critical",
             ("cheaper_starts_slowly",),
             words=("takes long to load", "raise `cheaper` and `cheaper-initial` to"),
+            limits=(None,),
         ),
         (Load(clients=6, io_ms=300, vary=(1.0, 1.0)),),
         seconds=16.0,

@@ -43,7 +43,7 @@ ROWS = (
     Scenario(
         "2x8, an extension sleeps with the interpreter lock",
         SERVER,
-        Expected("warning", ("interpreter_lock_held",), words=("extension", "processes")),
+        Expected("warning", ("interpreter_lock_held",), words=("extension", "processes"), limits=("other", None)),
         (Load(clients=8, path="/hold", io_ms=20, vary=(1.0, 1.5)),),
         why="The interpreters use hardly any CPU, and yet three of four requests wait for their lock.",
     ),
@@ -70,6 +70,7 @@ ROWS = (
             ("backend_saturated",),
             words=("backend", "faster", "saturated"),
             not_words=("raise `threads`", "raise `processes`"),
+            limits=("other", None),
         ),
         (SWINGING,),
         seconds=60.0,

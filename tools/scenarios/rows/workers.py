@@ -62,7 +62,7 @@ ROWS = (
     Scenario(
         "max-requests too tight",
         Server(4, 1, ("--max-requests", "8", *RECYCLED)),
-        Expected("warning", ("respawn_loop", "workers_respawned"), words=("raise `max-requests`",)),
+        Expected("warning", ("respawn_loop", "workers_respawned"), words=("raise `max-requests`",), limits=(None,)),
         (Load(rate=7, io_ms=50),),
         seconds=18.0,
         why="Workers live four seconds: CPU and capacity go into respawns, but nobody is refused.",
@@ -100,7 +100,7 @@ ROWS = (
     Scenario(
         "import error without need-app",
         Server(4, 1, ("--lazy-apps",)),
-        Expected("critical", words=("application",), first=("no_application",)),
+        Expected("critical", words=("application",), first=("no_application",), limits=(None,)),
         (Load(part=0.3, io_ms=100),),
         (Event(1.0, actions.deploy_broken),),
         seconds=15.0,

@@ -91,6 +91,12 @@ def _find_held(figures: Figures) -> list[_Held]:
     return sorted(found, key=lambda each: (-each.part, -each.seconds))
 
 
+def find_part_held(figures: Figures) -> float | None:
+    """The part of the time for which calls hold the loop that they hold most; None if none is."""
+    held = _find_held(figures)
+    return held[0].part if held else None
+
+
 def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None

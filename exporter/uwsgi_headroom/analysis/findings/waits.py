@@ -185,6 +185,9 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "thread":
         yield _own_threads(figures, waits)
         return
+    if find_holder(figures) == "nobody":
+        yield _own_answers(figures, waits)
+        return
     is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
@@ -250,8 +253,6 @@ mean response time."""
 def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     threads = waits.threads.get("lock", 0.0)
-    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
-    is_full = busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
     seconds = max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     standing = [
         worker.worker_id
@@ -279,7 +280,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         )
     return Finding(
         code="waits_for_threads",
-        severity="warning" if is_full else "info",
+        severity="warning" if _are_scarce(figures) else "info",
         title="Requests wait for other threads of their worker, which serve no request.",
         evidence=evidence,
         meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
@@ -298,6 +299,29 @@ def _see_or_end(figures: Figures, standing: list[int]) -> str:
         return see
     workers = [worker for worker in figures.server.workers if worker.worker_id in standing]
     return f"End {numbered('worker', standing)} with {end(figures.server, workers)}. Before that, {see}"
+
+
+def _are_scarce(figures: Figures) -> bool:
+    """Whether most threads are in use, or requests wait for one."""
+    busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
+    return busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
+
+
+def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
+    """Requests that do not queue for a lock, as those of gRPC: that is no problem before threads are scarce."""
+    is_cause = is_lock_bound(figures) and _are_scarce(figures)
+    return Finding(
+        code="application_lock",
+        severity="warning" if is_cause else "info",
+        title="Threads wait as for a lock, and not for the same one.",
+        evidence=f"{mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads wait on average, "
+        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}; no two of a worker wait at the same address.",
+        meaning="Each waits for something of its own, as in a condition variable: for an answer of gRPC, for "
+        "an item of a queue, or for a place in a pool.",
+        clause="the threads wait as for a lock, and not for the same one" if is_cause else "",
+        change=f"See with {show_calls(figures.server)} at which line the threads wait. Make what they wait for faster, "
+        "or let more of it run at once. Until you know what it is, more `threads` may wait as well.",
+    )
 
 
 def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -470,14 +470,14 @@ class WaitSampler:
 
     def _note_holders(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> None:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
-        waiting = Counter[int]()
+        waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
         shared = 0
         for each, _, what in decided:
             if what.result == "idle" or self._threads.is_idle(each.wait, snapshot):
                 continue
             if what.result == "lock" and not each.wait.shared:
-                waiting[each.by.worker.worker_id] += 1
+                waiting[each.by.worker.worker_id].append(each.wait.address)
             else:
                 at_work.add(each.by.worker.worker_id)
                 shared += what.result == "lock"

@@ -61,7 +61,8 @@ class Wait:
     what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can write to
     sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
     for `decide_polled`.
-    semaphore: the address of a lock of the application that is a semaphore of the C library. file: whether it waits for
+    address: where it waits as for a lock of the application, if that says which lock it is; semaphore: the same, if it
+    is a semaphore of the C library. file: whether it waits for
     a file's lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's
     own namespace, for whose end it waits if that is a thread of this process."""
 
@@ -73,6 +74,7 @@ class Wait:
     call: str = ""
     writes: bool = False
     polled: tuple[int, int] | None = None
+    address: int | None = None
     semaphore: int | None = None
     file: bool = False
     shared: bool = False
@@ -203,6 +205,7 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
         is_join = is_shared and expected > _MOST_OF_A_LOCK
         return Wait(
             "lock",
+            address=None if is_own else address,
             semaphore=address if is_semaphore and not is_own else None,
             shared=is_shared,
             joins=expected if is_join else None,

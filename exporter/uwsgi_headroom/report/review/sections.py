@@ -98,6 +98,8 @@ class ServerPeak:
     factor: float | None
     usable: float | None
     upper_bound: bool
+    unknown: str = ""
+    """Why the headroom is not known, as a clause, if something other than the server's resources limits it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ class Utilization:
     one_lost: float | None
     lost_server: str | None
     lone_server: bool
+    unknown: str = ""
+    """As of the first server whose headroom is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,18 @@ from uwsgi_headroom.analysis.capacity import (
     LIMITS,
     ONE_INTERPRETER,
     REACHED,
-    Limit,
+    Resource,
     count_more_workers,
     usable_beside_others,
 )
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.columns import Column, ServerData, mean
 from uwsgi_headroom.report.review.peaks import Peaks, percentile_place, use_of
 from uwsgi_headroom.report.review.sections import LimitUse, ServerPeak, Spread, Utilization
 
-UNITS: dict[Limit, str] = {
+UNITS: dict[Resource, str] = {
     "hottest_interpreter": "interpreter",
     "interpreters": "interpreters",
     "threads": "threads",
@@ -55,6 +56,7 @@ def review_utilization(peaks: Peaks) -> Utilization:
         one_lost=lost,
         lost_server=lost_server,
         lone_server=len(peaks.service.servers) == 1,
+        unknown=next((server.unknown for server in servers if server.unknown), ""),
     )
 
 
@@ -71,8 +73,8 @@ def _spread(values: Column) -> Spread:
 
 def _server(server: ServerData, figures: Figures) -> ServerPeak:
     """One server in the quarter hour that counts."""
-    hottest = _hottest(figures)
-    room, cpu, memory, cpus = figures.headroom, figures.cpu, figures.server.memory, figures.server.cpus
+    hottest, judged = _hottest(figures), correct_headroom(figures)
+    room, cpu, memory, cpus = judged.headroom, figures.cpu, figures.server.memory, figures.server.cpus
     interpreters, active = _interpreters(figures)
     return ServerPeak(
         server=server.server,
@@ -92,8 +94,9 @@ def _server(server: ServerData, figures: Figures) -> ServerPeak:
         more_workers=count_more_workers(memory) if memory else None,
         first=room.first,
         factor=room.factor,
-        usable=figures.usable.factor if figures.usable else None,
+        usable=judged.usable.factor if judged.usable else None,
         upper_bound=room.is_upper_bound,
+        unknown=room.other.why if room.other and room.factor is None else "",
     )
 
 
@@ -110,7 +113,7 @@ def _interpreters(figures: Figures) -> tuple[float | None, int]:
     return sum_if_all_known([worker.interpreter_load for worker in active]), len(active)
 
 
-def _limit(peaks: Peaks, limit: Limit) -> LimitUse | None:
+def _limit(peaks: Peaks, limit: Resource) -> LimitUse | None:
     """A limit of a service; None if no server knows it in the quarter hour that counts."""
     present = [(server, figures) for server, figures in peaks.present if use_of(figures, limit) is not None]
     if not present:
@@ -131,7 +134,7 @@ def _limit(peaks: Peaks, limit: Limit) -> LimitUse | None:
     )
 
 
-def _used_of(figures: Figures, limit: Limit) -> tuple[float | None, float | None]:
+def _used_of(figures: Figures, limit: Resource) -> tuple[float | None, float | None]:
     """What a server uses of a limit, and its capacity, in the unit of the limit."""
     match limit:
         case "threads":
@@ -164,7 +167,7 @@ def _lose_one(present: Sequence[tuple[ServerData, Figures]]) -> tuple[float | No
     return (1 / worst[0], worst[1]) if worst and worst[0] > 0 else (None, None)
 
 
-def _uses_without_one(present: Sequence[tuple[ServerData, Figures]], limit: Limit) -> list[tuple[float, str]]:
+def _uses_without_one(present: Sequence[tuple[ServerData, Figures]], limit: Resource) -> list[tuple[float, str]]:
     """For each server, the highest use of a limit on the others if it were lost. These take its requests in proportion
     to their own, so that their use grows by the same factor (utilization law)."""
     rates = [figures.flow.throughput or 0.0 for _, figures in present]

@@ -136,6 +136,8 @@ def _find_harm(recommendations: Sequence[Recommendation]) -> str:
 def _headroom(used: Utilization, *, waits: bool = False) -> str:
     """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. waits: whether what
     users feel is said before."""
+    if used.unknown and (used.headroom is None or not is_reached(used.headroom)):
+        return f"Headroom at peak is not known: {used.unknown}"
     if used.headroom is None or used.first is None:
         return "Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known"
     most = "at most " if used.upper_bound else ""

@@ -148,6 +148,8 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
         line.append("not known" if server.state == "up" else f"not known: the server is {server.state}")
     elif room.factor is None or room.first is None:
         line.append("over 100x: nearly idle" if room.far else _why_not_known(room))
+    elif room.first == "other" and room.other:
+        line.append(factor(room.factor), "bold").append(f": {room.other.why}")
     else:
         line.append("at most " if room.is_upper_bound else "").append(factor(room.factor), "bold").append(
             f", first limit: {LIMITS[room.first].name}"
@@ -159,6 +161,8 @@ def _headroom(server: Server, trend: Trend, width: int) -> Iterator[Text]:
 
 
 def _why_not_known(room: Headroom) -> str:
+    if room.other:
+        return f"not known: {room.other.why}"
     return "not known: no requests yet" if room.no_requests else "not known"
 
 

@@ -50,10 +50,10 @@ export class Headline {
     const isCurrent = kind === "server" && status !== "down" && silent === null;
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
-    this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length);
+    this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length || headroom?.other);
     const left = room(document);
     mark(this.figure, "data-none", left < LEAST_ROOM);
-    say(this.factor, isNone(left) ? "no" : left < headroom?.factor ? format.factor(left) : amount(headroom));
+    say(this.factor, left === Infinity && headroom?.other ? "unknown" : isNone(left) ? "no" : left < headroom?.factor ? format.factor(left) : amount(headroom));
     say(this.unit, isNone(left) ? "headroom left" : name(headroom, left));
     say(this.chip, chip);
     say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);

@@ -20,6 +20,7 @@ export function text(document, url, trouble = null) {
   if (trouble) lines.push(`NOT CURRENT: ${trouble}`);
   if (document.error?.change) lines.push(`   -> ${document.error.change}`);
   if (document.headroom?.factor) lines.push(`Headroom ${document.headroom.is_upper_bound ? "at most " : ""}${amount(document.headroom)}, first limit ${LIMITS[document.headroom.first]} (${limits(document)})`);
+  else if (document.headroom?.other) lines.push(`Headroom not known: ${document.headroom.other.why}`);
   if (flow) {
     lines.push(
       `Throughput ${format.rate(flow.throughput)} of ${format.duration(flow.response_time)} each; concurrency ${format.mean(flow.observed)} of ${format.meanThreads(threads?.mean ?? threads?.available)} threads, ${format.count(threads?.busy)} busy now`,

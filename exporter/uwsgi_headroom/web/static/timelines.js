@@ -14,7 +14,7 @@ export const headroom = (timeline) =>
     "Headroom by limit",
     "headroom over time, per limit; at 1x the limit is reached",
     { format: format.factor, log: { from: 0.5, to: 10, lowest: 0.01, highest: 1000 }, limit: { value: 1, name: "1x: limit reached" } },
-    Object.entries(LIMITS).map(([limit, name]) => ({
+    Object.entries(LIMITS).filter(([limit]) => limit !== "other").map(([limit, name]) => ({
       column: `headroom.${limit}`,
       name,
       colour: LIMIT_COLOURS[limit],

@@ -7,6 +7,7 @@ export const LIMITS = {
   threads: "threads",
   cpu: "CPUs",
   lock: "lock of the application",
+  other: "what requests wait for",
 };
 
 /** The colour of each limit. */
@@ -16,6 +17,7 @@ export const LIMIT_COLOURS = {
   threads: "blue",
   cpu: "wait-cpu-wait",
   lock: "wait-lock",
+  other: "wait-other",
 };
 
 /** What takes the time of a request in each state, in the order of the stack from the bottom; and in short. */

@@ -1,0 +1,133 @@
+"""Corrects the headroom of a server that something other than its resources limits, as its findings show.
+
+Free threads, interpreters and CPUs are no headroom while requests wait for a saturated backend, take turns on one
+connection, or fail. Where it is known how much of that other limit is used, it stands beside the resources, as the
+limit `other`; else the headroom is not known, and the findings say why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from uwsgi_headroom.analysis.advice import fills_threads
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first, list_causes
+from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
+from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
+from uwsgi_headroom.analysis.usable import Usable
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import find_without_application
+
+_MODULES = (
+    causes.find,
+    memory.find_open_files,
+    waits.find_blocked_output,
+    accepting.find,
+    loops.find,
+    workers.find,
+    waits.find,
+    backend_waits.find,
+)
+
+_OTHER = (
+    "cheaper_starts_slowly",
+    "accept_blocked",
+    "recycled_together",
+    "respawn_loop",
+    "descriptors_used_up",
+    "output_blocked",
+    "connection_shared",
+    "loop_held",
+    "waits_for_threads",
+    "interpreter_lock_held",
+    "sleeps_again",
+    "backend_saturated",
+)
+"""The causes of waiting that free threads, interpreters and CPUs do not remove."""
+
+_ALWAYS = ("loop_held", "backend_saturated", "waits_for_backend")
+"""Those that limit a server also while hardly any request waits for a thread. As for the others, a free thread may then
+still serve as many requests as a busy one."""
+
+_LOCKS = ("pool_exhausted", "application_lock")
+"""Causes with a limit of their own, `lock`, once it is known."""
+
+
+def correct_headroom(figures: Figures) -> Figures:
+    """The figures with the headroom, and the usable one, that the findings about them leave."""
+    room = figures.headroom
+    reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
+    causes = list_causes(figures.cpu)
+    deeper = reached.intersection(causes[: causes.index("other")])
+    other = None if room.no_requests else _find(figures)
+    if other is None or (deeper and other.code != ERRORS):
+        return figures
+    of_threads = room.by_limit["threads"] if "threads" in reached else None
+    known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
+    factor = min((each for each in known if each is not None), default=None)
+    if factor is None:
+        idle = (*room.by_limit, *room.far, *room.idle)
+        return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
+    name: Limit = "lock" if other.code in _LOCKS else "other"
+    by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
+    first, usable = find_first(by_limit, causes), figures.usable
+    if first == name and usable is not None:
+        usable = Usable(min(factor, usable.factor), name)
+    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=first, unknown=(), other=other)
+    return replace(figures, headroom=room, usable=usable)
+
+
+ERRORS = "errors"
+
+
+def _find(figures: Figures) -> OtherLimit | None:
+    """What limits the server beside its resources; None if nothing is known to."""
+    if errors := _describe_errors(figures):
+        return OtherLimit(ERRORS, errors)
+    codes = (
+        *_OTHER,
+        *(() if "lock" in figures.headroom.by_limit else _LOCKS),
+        *(("waits_for_backend",) if _wait_for_turns(figures) else ()),
+    )
+    found = {
+        each.code: each
+        for module in _MODULES
+        for each in module(figures)
+        if each.clause and each.code in codes and (each.severity != "info" or each.code in _ALWAYS)
+    }
+    code = next((code for code in CAUSES if code in found), None)
+    return OtherLimit(code, found[code].clause) if code else None
+
+
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
+def _wait_for_turns(figures: Figures) -> bool:
+    """Whether threads mostly wait for one backend that runs one command at a time."""
+    main = list_main(figures.waits.destinations) if figures.waits else []
+    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
+
+
+def _describe_errors(figures: Figures) -> str:
+    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
+    known, window, requests = find_without_application(figures.server), figures.window, figures.flow.requests
+    if known and known[0] and len(known[0]) == len(known[1]):
+        return "uWSGI answers every request with an error"
+    if requests and (window.unanswered or 0) >= MOSTLY * requests:
+        return "uWSGI closes most requests without an answer"
+    return "most requests raise exceptions" if requests and window.exceptions >= MOSTLY * requests else ""
+
+
+def _compute_factor(figures: Figures, code: str) -> float | None:
+    """By how much load can grow until this limit is reached; None if that is not known."""
+    saturation, throughput = figures.saturation, figures.flow.throughput
+    if code == "loop_held":
+        part = loops.find_part_held(figures)
+        return 1 / part if part else None
+    if code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
+        return max(1.0, saturation.high / throughput)
+    return None
