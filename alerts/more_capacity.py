@@ -17,8 +17,9 @@ _UNSEEN = (
 )
 
 _BY_STATE = {
-    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} wait "
-    "for this lock. Hold the lock for less time, or make the pool of connections larger. More threads would also wait.",
+    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} "
+    "wait for this lock. Change the code so that it holds the lock for less time, or make the pool of connections "
+    "larger. More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
     "also wait.",
     "backend": "Find out whether the backend (a database or another service) is full: {} wait for it. If this backend "

@@ -227,7 +227,7 @@ def _cpu_bound(t: Thresholds) -> Alert:
         + if_any(
             f"{stopped} >= 1",
             f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
-            f"its workers use all their CPU, {used_now} of {usable} CPUs",
+            f"its workers use all the CPU that they can get ({used_now} of {usable} CPUs)",
         ),
         acts=(
             if_any(f"{stopped} >= 1", "Raise the quota (CPUQuota, --cpus, resources.limits.cpu). ")

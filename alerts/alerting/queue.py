@@ -64,7 +64,7 @@ def _filling(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
-        evidence=f"This is the average of the last {w}. {LIMIT} connections fit into the queue, and the next "
+        evidence=f"The percentage is the average of the last {w}. {LIMIT} connections fit into the queue, and the next "
         "burst may overflow it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
@@ -166,7 +166,8 @@ def _wait_of_few(t: Thresholds) -> Alert:
         acts=(
             f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
             more_capacity(t),
-            "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
+            "client over time, or limit them.",
         ),
         evidence=f"Half of the requests wait less than {_percentile('50')}, and one in a hundred waits "
         f"{_percentile('99')} or longer. The oldest request in the queue has waited "

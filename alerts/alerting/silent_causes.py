@@ -88,8 +88,8 @@ def _connection_shared(t: Thresholds) -> Alert:
 and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers use one connection to another server, with "
-        f"{value(HUNDREDTH)} threads that wait for it",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers share one connection to another server, and "
+        f"{value(HUNDREDTH)} threads wait for it",
         acts=(
             f"Run {CHECK}: it names the connection.",
             "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",

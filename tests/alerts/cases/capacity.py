@@ -105,8 +105,8 @@ NOT_SEEN = (
 )
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
-    "7.5 threads in service wait for this lock. Hold the lock for less time, or make the pool of connections larger. "
-    "More threads would also wait.",
+    "7.5 threads in service wait for this lock. Change the code so that it holds the lock for less time, or make the "
+    "pool of connections larger. More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
     "clients. More threads would also wait.",
     "backend": "Find out whether the backend (a database or another service) is full: 4.5 of 7.5 threads in service "
@@ -182,7 +182,9 @@ def interpreter(**labels: str) -> Firing:
     )
 
 
-def cpu(title: str = "its workers use all their CPU, 1.9 of 2 CPUs", used: str = "1.9", **labels: str) -> Firing:
+def cpu(
+    title: str = "its workers use all the CPU that they can get (1.9 of 2 CPUs)", used: str = "1.9", **labels: str
+) -> Firing:
     """The ticket of a server that uses 1.88 of 2 CPUs."""
     return _of(
         CPU,

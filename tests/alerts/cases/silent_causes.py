@@ -178,8 +178,7 @@ CASES = [
         shares(0),
         shares(0.04),
         shares(0.6),
-        "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads that wait for "
-        "it",
+        "uWSGI api on INSTANCE: several workers share one connection to another server, and 0.60 threads wait for it",
         acts(
             "Run `uwsgi-headroom check` on the host: it names the connection.",
             "Open the connection after the fork: in a function with `@postfork` (uwsgidecorators), or set `lazy-apps`.",
