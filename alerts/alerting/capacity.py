@@ -273,7 +273,7 @@ count without (server) (
         ),
         evidence=f"CPUs that each uWSGI server uses: {{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} "
         f"}}}}{{{{ if $place }}}}, {{{{ end }}}}{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end "
-        f"}}}}. All programs other than one of these servers together use {answer(others, TENTH)} of "
+        f"}}}}. One of these servers shares the CPUs with programs that use {answer(others, TENTH)} of "
         f"{answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )

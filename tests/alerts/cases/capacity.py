@@ -215,7 +215,7 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         )
-        + f"CPUs that each uWSGI server uses: {used}. All programs other than one of these servers together use"
+        + f"CPUs that each uWSGI server uses: {used}. One of these servers shares the CPUs with programs that use"
         f" {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},
