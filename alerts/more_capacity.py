@@ -17,12 +17,13 @@ _UNSEEN = (
 )
 
 _BY_STATE = {
-    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} wait "
-    "for this lock. Hold the lock for less time, or make the pool of connections larger. More threads would also wait.",
+    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} "
+    "wait for this lock. Change the code so that it holds the lock for less time, or make the pool of connections "
+    "larger. More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
     "also wait.",
-    "backend": "Find out whether the backend (a database or another service) is full: {} wait for it. If it is full, "
-    "make it faster, or let it take more requests at once. If the backend is not full, raise ",
+    "backend": "Find out whether the backend (a database or another service) is full: {} wait for it. If this backend "
+    "is full, make it faster, or let it take more requests at once. If the backend is not full, raise ",
     "pipe": "Make the program read to which the workers write: {} wait for a full pipe.",
     "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would "
     "also wait.",

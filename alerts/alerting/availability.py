@@ -69,7 +69,7 @@ or
         evidence="{{ if lt $value 0.0 }}"
         "Since the exporter restarted, it has not found this server."
         "{{ else }}"
-        f'Most reads fail with the reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
+        f'Most reads fail for this reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
         "loading the application. `timeout` means that the master process is blocked; workers may still serve. "
         "`permission` means that uWSGI runs, but the exporter is not allowed to connect.{{ end }}",
@@ -107,9 +107,9 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
         "watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that have answered "
-        "before are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets are elsewhere, "
-        "or the exporter's user is not allowed to see these sockets. Until you correct this, no alert about uWSGI on "
-        "this host can fire.{{ end }}",
+        f"before are still watched.{{{{ else }}}}uWSGI is not running on this host, or its `stats` sockets have "
+        "another path, or the exporter's user is not allowed to see these sockets. Until you correct this, no alert "
+        f"about uWSGI on this host can fire.{{{{ end }}}}",
         dashboard=FLEET_DASHBOARD,
     )
     page = replace(

@@ -106,7 +106,7 @@ min without (limit) (
             "serves.",
             "If a job or one client causes the peak, move the job to another time, or limit the client.",
         ),
-        evidence=f"In the worst 5 % of the last {t.headroom_range}, load {value(HUNDREDTH)} times as high would have "
+        evidence=f"In the worst 5 % of the last {t.headroom_range}, a load {value(HUNDREDTH)} times as high would have "
         "reached a limit. Headroom by limit: "
         f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
         '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means that the limit is reached).',
@@ -152,7 +152,7 @@ and ({count} - 2) * {explained}
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
         + f" percentage points per week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
         f"{100 * t.near_capacity:g} % around "
-        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From then on, '
+        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From this date on, '
         "the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
@@ -227,12 +227,12 @@ def _cpu_bound(t: Thresholds) -> Alert:
         + if_any(
             f"{stopped} >= 1",
             f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
-            f"its workers use all their CPU, {used_now} of {usable} CPUs",
+            f"its workers use all the CPU that they can get ({used_now} of {usable} CPUs)",
         ),
         acts=(
             if_any(f"{stopped} >= 1", "Raise the quota (CPUQuota, --cpus, resources.limits.cpu). ")
-            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
-            f"workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
+            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
+            f"has: the workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
             f"Make the requests compute less: {CHECK} says which kinds of requests take most.",
         ),
@@ -271,10 +271,10 @@ count without (server) (
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         ),
-        evidence="CPUs that each uWSGI server uses: "
-        f"{{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        f"{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end }}}}. Besides one of these servers, all "
-        f"other programs together use {answer(others, TENTH)} of {answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
+        evidence=f"CPUs that each uWSGI server uses: {{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} "
+        f"}}}}{{{{ if $place }}}}, {{{{ end }}}}{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end "
+        f"}}}}. One of these servers shares the CPUs with programs that use {answer(others, TENTH)} of "
+        f"{answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )
 

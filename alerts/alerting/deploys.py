@@ -97,8 +97,8 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
             "host.",
         ),
         evidence=f"In the last hour, the mean response time was {milliseconds(f'{hour}{{$self}}')}. In the same hour "
-        f"of the {DAYS} days before, it was {milliseconds(f'{_MEAN}{{$self}}')}, and differed between days by "
-        f"{milliseconds(f'{_SPREAD}{{$self}}')}.",
+        f"of the {DAYS} days before, the mean response time was {milliseconds(f'{_MEAN}{{$self}}')}, and it differed "
+        f"by {milliseconds(f'{_SPREAD}{{$self}}')} between days.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,
     )

@@ -95,7 +95,7 @@ def _figures(t: Thresholds, *windows: str) -> str:
     )
     return (
         f"In the last {first}, {_bad(first)} of the requests missed the objective, which permits "
-        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. The share over longer times: {shares}. "
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. Over longer times, the share is {shares}. "
         f"Requests that miss the objective took longer than {answer('uwsgi_slo_threshold_seconds{$self}', DURATION)} "
         f"with the wait in the listen queue, were refused, or were lost with their worker. {_budget()}{counts}"
     )

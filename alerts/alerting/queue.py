@@ -64,7 +64,7 @@ def _filling(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
-        evidence=f"The queue is this full on average over {w}. {LIMIT} connections fit into the queue, and the next "
+        evidence=f"The percentage is the average of the last {w}. {LIMIT} connections fit into the queue, and the next "
         "burst may overflow it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
         dashboard=SERVER_DASHBOARD,
     )
@@ -112,7 +112,7 @@ unless (
         "unavailable` and answers 502; other clients wait in connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
-            f" Accepted requests wait {of_dot(DURATION)}.",
+            f" Requests that get into the queue wait {of_dot(DURATION)}.",
         ),
         dashboard=SERVER_DASHBOARD,
         deploys=True,
@@ -140,9 +140,9 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=if_any(waiting.many_wait(t, "{$self}"), "This is a lower bound, because many requests still wait. ")
-        + f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for both times "
-        "together. uWSGI's own response times do not include the wait in the queue.",
+        evidence=if_any(waiting.many_wait(t, "{$self}"), "This wait is a lower bound, because many requests still wait. ")
+        + f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of both "
+        "times. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -167,10 +167,11 @@ def _wait_of_few(t: Thresholds) -> Alert:
         acts=(
             f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
             more_capacity(t),
-            "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
+            "client over time, or limit them.",
         ),
-        evidence=f"Half of the requests wait less than {_percentile('50')}, one in a hundred {_percentile('99')} or "
-        "longer. The oldest request in the queue has waited "
+        evidence=f"Half of the requests wait less than {_percentile('50')}, and one in a hundred waits "
+        f"{_percentile('99')} or longer. The oldest request in the queue has waited "
         f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. The mean wait of all requests "
         "hides these long waits.",
         dashboard=SERVER_DASHBOARD,

@@ -88,8 +88,8 @@ def _connection_shared(t: Thresholds) -> Alert:
 and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers use one connection to another server, with "
-        f"{value(HUNDREDTH)} threads that wait for it",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers share one connection to another server, and "
+        f"{value(HUNDREDTH)} threads wait for it",
         acts=(
             f"Run {CHECK}: it names the connection.",
             "Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
@@ -112,12 +112,12 @@ def _descriptors(t: Thresholds) -> Alert:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
         acts=(
-            f"Restart {workers(fullest)} to buy time: {pids(fullest)} prints the command and says which requests the "
+            f"To gain time, restart {workers(fullest)}: {pids(fullest)} prints the command and says which requests the "
             "restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If their number only grows, there is a leak.",
+            "List the open files with `ls -l /proc/PID/fd`. If the number of open files only grows, there is a leak.",
             "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         ),
-        evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} open file descriptors, of "
+        evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} file descriptors open, and may open "
         f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free descriptor, a worker accepts no request, and "
         "the application gets `Too many open files` when it opens a file or a connection.",
         dashboard=SERVER_DASHBOARD,
@@ -138,7 +138,8 @@ def _loop_held(t: Thresholds) -> Alert:
         acts=(
             f"Find out what {workers(worst)} does: {pids(worst)} prints its PID for `py-spy dump`; {CHECK} says what "
             "the call waits for.",
-            "Make the call yield: set `gevent-early-monkey-patch`, or use a client library that is patched for gevent.",
+            "Let the call give way to other requests: set `gevent-early-monkey-patch`, or use a client library that "
+            "is patched for gevent.",
             "If the call computes, move it into a thread beside the event loop or into another process.",
         ),
         evidence="With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this "
@@ -201,7 +202,7 @@ def _lock_bound(t: Thresholds) -> Alert:
                 "Change the code so that it holds the lock for less time, and calls no database or service while it "
                 "holds the lock.",
                 "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
-                "has its own lock, more `processes` help. More threads would wait as well.",
+                "has its own lock, more `processes` help. More threads would also wait.",
             ),
             evidence="Only one request at a time can run the code that holds this lock. This lock is not Python's "
             "interpreter lock.",

@@ -101,7 +101,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         + f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`"
         + if_any(
             f"max({age}{{$self}})",
-            f"; the oldest request, in {workers(oldest_of_self)}, for {of_dot(DURATION)}",
+            f"; the oldest request, in {workers(oldest_of_self)}, has been in service for {of_dot(DURATION)}",
         )
         + ". With coroutines (gevent), a call that does not yield may block a worker.",
         deploys=True,
@@ -144,8 +144,8 @@ def _paused(t: Thresholds) -> Alert:
             "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         ),
-        evidence=f"A paused worker takes no request. {waiting} requests wait in the listen queue; when it is full, "
-        "clients are turned away.",
+        evidence=f"A paused worker takes no request. {waiting} requests wait in the listen queue; when the queue is "
+        "full, clients are turned away.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -234,7 +234,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
             "Read in uWSGI's log why the workers exit: `died, killed by signal 9` (out of memory: see `dmesg`), "
             "`Segmentation Fault` (a C extension), `HARAKIRI`, or an import error.",
             "If memory ran out, use fewer `processes`, or raise the memory limit of the cgroup.",
-            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise that limit.",
+            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise this option.",
         ),
         evidence=f"Workers that keep restarting: {workers(_of_self(looping))}; kills by `harakiri`: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
@@ -300,8 +300,9 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         )
         + if_any(
             unanswered,
-            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once without an "
-            "answer: uWSGI has no plugin for the modifier of these requests. ",
+            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once without "
+            "an answer: uWSGI has no plugin for these requests. (The modifier, a number from the web server, "
+            "selects the plugin.) ",
         )
         + f"All workers together take {taken} requests/s now.",
     )

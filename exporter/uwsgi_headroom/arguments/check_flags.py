@@ -7,10 +7,10 @@ from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_ma
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
 DESCRIPTION = (
-    "Watch servers, then print a verdict and what to change. With several servers, print one line for each server, the "
-    "worst first, then the details of each server that is not OK. The exit status is that of a Nagios plugin. With "
-    "several servers, the worst server decides the exit status: critical is worse than warning, warning is worse than "
-    "unknown, and unknown is worse than OK."
+    "Watch servers, then print a verdict and what to change. With several servers, print one line for each server, "
+    "the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
+    "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
+    "warning is worse than unknown, and unknown is worse than OK."
 )
 
 
@@ -31,8 +31,8 @@ def add_check_flags(parser: Parser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="a stats server or a glob, written as after --stats of serve; or a URL, of an exporter or of a server's "
-        "page on it: the exporter then answers at once, from its history",
+        help="the address of a stats server, or a glob, as for `serve --stats`; or the URL of an exporter, or of one "
+        "server's page: the exporter then answers at once, from its history",
     )
     add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
@@ -40,8 +40,8 @@ def add_check_flags(parser: Parser) -> None:
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter answers at once instead, for its "
-        "shortest window (--window of serve) that is at least as long",
+        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter does not watch for this time: it "
+        "answers at once, for its shortest window (`serve --window`) that is at least this long",
     )
     parser.add_argument(
         "--format",
@@ -98,9 +98,9 @@ def add_check_flags(parser: Parser) -> None:
     parser.add_argument(
         "--since-reload",
         action="store_true",
-        help="for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with those "
-        "before. The verdict is critical if requests are slower, use more CPU or fail more often, or if memory grows. "
-        "The verdict is unknown until there are enough requests to judge. Needs an exporter",
+        help="for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with "
+        "earlier requests. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
+        "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
     )
     parser.add_argument(
         "--wait",

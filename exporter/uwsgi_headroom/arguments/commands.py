@@ -124,8 +124,8 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "serve",
         summary="export metrics over HTTP (the default)",
         description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
-        "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without that "
-        "file, all data is unencrypted, and everybody can read it.",
+        "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
+        "--web.config.file, all data is unencrypted, and everybody can read it.",
     )
     _add_version(parser)
     parser.add_argument(
@@ -151,12 +151,12 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "top",
         summary="watch servers in a terminal",
-        description="Watch servers in a terminal. If an argument is the address of a stats server, as for --stats, top "
-        "reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top reads "
-        "the exporter, which answers from its history (.../servers/NAME opens that server). top finds out whether an "
-        "http:// address or a host:port is a stats server or an exporter. Without arguments, top watches the exporter "
-        f"on {LISTEN_ADDRESS}; if no exporter runs there, top watches the servers found on this machine. If standard "
-        "output is not a terminal, top prints one snapshot.",
+        description="Watch servers in a terminal. If an argument is the address of a stats server, as for --stats, "
+        "top reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top "
+        "reads the exporter, which answers from its history (the URL .../servers/NAME opens the server NAME). top "
+        "finds out whether an http:// address or a host:port is a stats server or an exporter. Without arguments, "
+        f"top watches the exporter on {LISTEN_ADDRESS}; if no exporter runs there, top watches the servers found on "
+        "this machine. If standard output is not a terminal, top prints one snapshot.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)
@@ -168,7 +168,9 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         help="seconds between two refreshes, 0.25 to 60 (default 1)",
     )
     parser.add_argument("--once", action="store_true", help="print one snapshot and exit")
-    parser.add_argument("--json", action="store_true", help="print the snapshot as JSON; a list for several servers")
+    parser.add_argument(
+        "--json", action="store_true", help="print the snapshot as JSON, with a list if there are several servers"
+    )
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
@@ -199,13 +201,13 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         metavar="NUMBERS",
         action="extend",
         type=_parse_numbers,
-        help="which workers, such as 2,3; repeatable",
+        help="list only these workers, such as 2,3; repeatable",
     )
     parser.add_argument(
         "--stuck",
         action="store_true",
-        help=f"only workers with stuck requests. A request is stuck if it has been in service for {STUCK_SECONDS:g} s "
-        "or longer; the exporter's option --stuck changes this time",
+        help="list only workers with stuck requests. A request is stuck if it has been in service for "
+        f"{STUCK_SECONDS:g} s or longer; the exporter's option --stuck changes this time",
     )
     add_http_config_flag(parser)
     return parser
@@ -222,8 +224,8 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="say what a deploy changed",
         description="Compare requests before and after a reload, or before and after another moment: response time, "
         "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
-        "from its last hour, or from its history file. `compare` names a change only if chance alone causes so large a "
-        "change in at most one of 200 comparisons.",
+        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause "
+        "such a large change in at most one of 200 comparisons.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
@@ -241,7 +243,7 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
             f"--{name}",
             metavar="TIME",
             type=parse_span(60, 30 * 86_400),
-            help=f"compare the requests of this much time {words}",
+            help=f"how much time to compare {words}",
         )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     add_http_config_flag(parser)
@@ -307,10 +309,9 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "retire",
         summary="stop expecting a server that you removed",
         description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
-        "server that it found by a pattern, and otherwise reports the removed server as down. Run `retire` as root: it "
-        "appends a line to a text file beside the exporter's history file. A running exporter reads that line. "
-        "The history file is the one in the configuration file (--config), or else "
-        f"{SHIPPED_HISTORY}.",
+        "server that it found by a glob: without `retire`, it reports a removed server as down. Run `retire` as "
+        "root: it appends a line to a text file beside the exporter's history file. A running exporter reads this "
+        f"line. The history file is the one in the configuration file (--config), or else {SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")

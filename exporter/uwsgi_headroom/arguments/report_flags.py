@@ -14,7 +14,9 @@ DESCRIPTION = (
 
 def add_report_flags(parser: Parser) -> None:
     """Add the options of `report`."""
-    parser.add_argument("--prometheus", metavar="URL", help="a Prometheus, or another store with its API")
+    parser.add_argument(
+        "--prometheus", metavar="URL", help="the URL of a Prometheus, or of another store with the same API"
+    )
     parser.add_argument(
         "--history",
         metavar="FILE",

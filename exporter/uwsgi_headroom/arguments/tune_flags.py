@@ -45,7 +45,7 @@ def _add_application(parser: Parser) -> None:
         help="the ini file of your server. tune ignores crons, daemons, mules, spoolers, log files and sockets in this "
         "file, and prints what it ignores",
     )
-    parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application without an ini file")
+    parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application that has no ini file")
     parser.add_argument("--chdir", metavar="DIRECTORY", help="where to start uWSGI (default: the working directory)")
     parser.add_argument(
         "--pythonpath",
@@ -58,7 +58,7 @@ def _add_application(parser: Parser) -> None:
     parser.add_argument(
         "--uwsgi",
         metavar="FILE",
-        help="the uWSGI to run (default: that of the virtual environment, else the one on PATH)",
+        help="the uWSGI program to run (default: the one in the virtual environment, else the one on PATH)",
     )
 
 

@@ -161,7 +161,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_listen_addresses,
         flag="--web.listen-address",
         metavar="HOST:PORT",
-        help="the address to serve metrics, page and API on; repeatable (default {default})",
+        help="the address on which to serve the metrics, the page and the API; repeatable (default {default})",
         default=f"`{defaults.LISTEN_ADDRESS}`",
         key="web.listen_address",
         is_repeatable=True,
@@ -173,7 +173,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         metavar="NAME",
         help="a host name that URLs of the page and the API may contain, in addition to IP addresses, localhost and "
         "this machine's name; repeatable. On loopback, the exporter refuses requests for other host names. With this "
-        "flag, it refuses them on every address",
+        "flag, the exporter refuses other host names on every address",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -203,7 +203,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_windows,
         flag="--window",
         metavar="LENGTH",
-        help="the length of time to average figures over, 10s to 1h; repeatable (default {default})",
+        help="average figures over this length of time, 10s to 1h; repeatable (default {default})",
         default="`1m` and `5m`",
         key="sampling.windows",
         is_repeatable=True,
@@ -213,8 +213,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parse_slo,
         flag="--slo",
         metavar="THRESHOLD:OBJECTIVE",
-        help="the service level objective of every server that has none of its own; 1s:99%% means that 99 of 100 "
-        "requests finish within a second",
+        help="the service level objective of every server that has no objective of its own; 1s:99%% means that 99 of "
+        "100 requests finish within a second",
         default="none",
     ),
     SettingRow(
@@ -223,7 +223,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         flag="--stuck",
         metavar="AGE",
         help="a request that has been in service for this long counts as stuck, 1s to 24h; for every server that has "
-        "no such setting of its own (default {default})",
+        "no `stuck` of its own (default {default})",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
     SettingRow(
@@ -231,7 +231,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_logs,
         flag="--log",
         metavar="NAME=PATH",
-        help="read the log of the server NAME, which is a regular file or journal:UNIT; count its known messages, and "
+        help="read uWSGI's log of the server NAME, from a regular file or from journal:UNIT; count known messages, and "
         "name causes that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
@@ -363,7 +363,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.one_of(defaults.LOG_LEVELS),
         flag="--log.level",
         metavar="LEVEL",
-        help=f"{', '.join(defaults.LOG_LEVELS)} (default {{default}})",
+        help=f"log this level and above: {', '.join(defaults.LOG_LEVELS)} (default {{default}})",
         default="`info`",
         key="log.level",
         values=defaults.LOG_LEVELS,
@@ -373,7 +373,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.one_of(defaults.LOG_FORMATS),
         flag="--log.format",
         metavar="FORMAT",
-        help=f"{' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
+        help=f"the format of the log: {' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
         default="`logfmt`",
         key="log.format",
         values=defaults.LOG_FORMATS,

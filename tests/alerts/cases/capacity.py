@@ -105,13 +105,13 @@ NOT_SEEN = (
 )
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
-    "7.5 threads in service wait for this lock. Hold the lock for less time, or make the pool of connections larger. "
-    "More threads would also wait.",
+    "7.5 threads in service wait for this lock. Change the code so that it holds the lock for less time, or make the "
+    "pool of connections larger. More threads would also wait.",
     "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
     "clients. More threads would also wait.",
     "backend": "Find out whether the backend (a database or another service) is full: 4.5 of 7.5 threads in service "
-    "wait for it. If it is full, make it faster, or let it take more requests at once. If the backend is not full, "
-    "raise `threads` or `processes`, one at a time.",
+    "wait for it. If this backend is full, make it faster, or let it take more requests at once. If the backend is "
+    "not full, raise `threads` or `processes`, one at a time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""
@@ -125,7 +125,7 @@ def _low(factor: str, act: str, by_limit: str) -> str:
             "requests uWSGI then serves.",
             "If a job or one client causes the peak, move the job to another time, or limit the client.",
         )
-        + f"In the worst 5 % of the last 1h, load {factor} times as high would have reached a limit. Headroom by "
+        + f"In the worst 5 % of the last 1h, a load {factor} times as high would have reached a limit. Headroom by "
         f"limit: {by_limit} (1 means that the limit is reached)."
     )
 
@@ -182,7 +182,9 @@ def interpreter(**labels: str) -> Firing:
     )
 
 
-def cpu(title: str = "its workers use all their CPU, 1.9 of 2 CPUs", used: str = "1.9", **labels: str) -> Firing:
+def cpu(
+    title: str = "its workers use all the CPU that they can get (1.9 of 2 CPUs)", used: str = "1.9", **labels: str
+) -> Firing:
     """The ticket of a server that uses 1.88 of 2 CPUs."""
     return _of(
         CPU,
@@ -190,8 +192,8 @@ def cpu(title: str = "its workers use all their CPU, 1.9 of 2 CPUs", used: str =
         f": {title}",
         acts(
             ("Raise the quota (CPUQuota, --cpus, resources.limits.cpu). " if "quota" in title else "")
-            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it is narrower than the host: the "
-            "workers' masks allow 2 CPUs each.",
+            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
+            "has: the workers' masks allow 2 CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
             "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take "
             "most.",
@@ -213,7 +215,7 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
             "Move a uWSGI server to another host, or give the host more CPUs.",
             "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
         )
-        + f"CPUs that each uWSGI server uses: {used}. Besides one of these servers, all other programs together use"
+        + f"CPUs that each uWSGI server uses: {used}. One of these servers shares the CPUs with programs that use"
         f" {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},

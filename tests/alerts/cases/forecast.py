@@ -60,7 +60,8 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         )
         + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
         f"grows by {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load "
-        "keeps growing as before. From then on, the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
+        "keeps growing as before. From this date on, the alert UwsgiConcurrencyNearCapacity pages you if requests "
+        "wait.",
         "",
         **labels,
     )

@@ -134,8 +134,8 @@ CASES = [
                         "people who wrote the code. If clients send more requests than uWSGI can serve, limit them in "
                         "the web server.",
                     )
-                    + "In the last 5m, 21.0 % of the requests missed the objective, which permits 1.0 %. The share "
-                    "over longer times: 21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h. Requests that miss the objective "
+                    + "In the last 5m, 21.0 % of the requests missed the objective, which permits 1.0 %. Over longer "
+                    "times, the share is 21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h. Requests that miss the objective "
                     "took longer than 1.0 s with the wait in the listen queue, were refused, or were lost with their "
                     "worker. At this rate, the error budget of a month lasts 1 d 10 h. Lost in the last 5m: 30 "
                     "requests.",

@@ -185,8 +185,7 @@ CASES = [
         shares(0),
         shares(0.04),
         shares(0.6),
-        "uWSGI api on INSTANCE: several workers use one connection to another server, with 0.60 threads that wait for "
-        "it",
+        "uWSGI api on INSTANCE: several workers share one connection to another server, and 0.60 threads wait for it",
         acts(
             "Run `uwsgi-headroom check` on the host: it names the connection.",
             "Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
@@ -202,13 +201,13 @@ CASES = [
         opens(830),
         "uWSGI api on INSTANCE: a worker has 83 % of its file descriptors open",
         acts(
-            "Restart worker 2 to buy time: `uwsgi-headroom pids api --worker 2` prints the command and says which "
+            "To gain time, restart worker 2: `uwsgi-headroom pids api --worker 2` prints the command and says which "
             "requests the restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If their number only grows, there is a leak.",
+            "List the open files with `ls -l /proc/PID/fd`. If the number of open files only grows, there is a leak.",
             "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         )
-        + "The worker has 830 open file descriptors, of 1000. Without a free descriptor, a worker accepts no request, "
-        "and the application gets `Too many open files` when it opens a file or a connection.",
+        + "The worker has 830 file descriptors open, and may open 1000. Without a free descriptor, a worker accepts "
+        "no request, and the application gets `Too many open files` when it opens a file or a connection.",
         "00:00",
     ),
     *six(
@@ -220,7 +219,8 @@ CASES = [
         acts(
             "Find out what worker 2 does: `uwsgi-headroom pids api --worker 2` prints its PID for `py-spy dump`; "
             "`uwsgi-headroom check` on the host says what the call waits for.",
-            "Make the call yield: set `gevent-early-monkey-patch`, or use a client library that is patched for gevent.",
+            "Let the call give way to other requests: set `gevent-early-monkey-patch`, or use a client library that "
+            "is patched for gevent.",
             "If the call computes, move it into a thread beside the event loop or into another process.",
         )
         + "With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this thread, "
@@ -264,7 +264,7 @@ CASES = [
             "Change the code so that it holds the lock for less time, and calls no database or service while it holds "
             "the lock.",
             "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
-            "its own lock, more `processes` help. More threads would wait as well.",
+            "its own lock, more `processes` help. More threads would also wait.",
         )
         + "Only one request at a time can run the code that holds this lock. This lock is not Python's interpreter "
         "lock. An average request spends 300 ms of its 400 ms in this wait.",

@@ -48,8 +48,8 @@ CASES = [
             "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         )
-        + "A paused worker takes no request. 0 requests wait in the listen queue; when it is full, clients are turned "
-        "away.",
+        + "A paused worker takes no request. 0 requests wait in the listen queue; when the queue is full, clients are "
+        "turned away.",
         "00:00",
     ),
     Case(
@@ -91,10 +91,11 @@ CASES = [
             "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
             "threads wait for a lock, a backend at its limit or slow clients, more threads would probably wait as "
             "well.",
-            "If the bursts come from one client, such as a job that starts on the hour, spread or limit its requests.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
+            "client over time, or limit them.",
         )
-        + "Half of the requests wait less than 4 ms, one in a hundred 1.6 s or longer. The oldest request in the queue "
-        "has waited 0 ms now. The mean wait of all requests hides these long waits.",
+        + "Half of the requests wait less than 4 ms, and one in a hundred waits 1.6 s or longer. The oldest request "
+        "in the queue has waited 0 ms now. The mean wait of all requests hides these long waits.",
         "00:00",
     ),
 ]

@@ -53,8 +53,8 @@ def longer(labels: Mapping[str, str]) -> Firing:
             "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
             "host.",
         )
-        + "In the last hour, the mean response time was 214 ms. In the same hour of the 14 days before, it was 150 ms, "
-        "and differed between days by 3 ms.",
+        + "In the last hour, the mean response time was 214 ms. In the same hour of the 14 days before, the mean "
+        "response time was 150 ms, and it differed by 3 ms between days.",
         since="",
         **labels,
     )
