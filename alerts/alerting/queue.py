@@ -140,7 +140,7 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=if_any(waiting.many_wait(t, "{$self}"), "This wait is a lower bound, because many requests still wait. ")
+        evidence=if_any(waiting.many_wait(t, "{$self}"), "This wait is a lower bound: many requests still wait. ")
         + f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of both "
         "times. uWSGI's own response times do not include the wait in the queue.",
         dashboard=SERVER_DASHBOARD,
