@@ -124,7 +124,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
         change=(f"Restart {numbered('worker', every)} to buy time: {end(figures.server, workers)}. " if full else "")
-        + f"See with `ls -l /proc/{worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
+        + f"See with `ls -l /proc/{worst.local_pid or worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
         f"this is a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
         "LimitNOFILE of its service manager).",
     )

@@ -12,11 +12,12 @@ from dataclasses import replace
 from msgspec import structs
 
 from uwsgi_headroom.analysis.advice import fills_threads
-from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first, list_causes
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
+from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
@@ -68,7 +69,7 @@ def correct_headroom(figures: Figures) -> Figures:
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
     factor = min((each for each in known if each is not None), default=None)
-    if factor is None:
+    if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         idle = (*room.by_limit, *room.far, *room.idle)
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
     name: Limit = "lock" if other.code in _LOCKS else "other"
@@ -76,7 +77,8 @@ def correct_headroom(figures: Figures) -> Figures:
     first, usable = find_first(by_limit, causes), figures.usable
     if first == name and usable is not None:
         usable = Usable(min(factor, usable.factor), name)
-    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=first, unknown=(), other=other)
+    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, causes)
+    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
     return replace(figures, headroom=room, usable=usable)
 
 
