@@ -105,9 +105,10 @@ def find_part_held(figures: Figures) -> float | None:
 def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
+    pid = worker.local_pid or worker.pid or "unknown"
     return (
-        f"Calls occupied the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid or 'unknown'}) for "
-        f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
+        f"Calls occupied the thread of worker {worker.worker_id} (PID {pid}) for {percent(worst.part)} of the last "
+        f"{duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
