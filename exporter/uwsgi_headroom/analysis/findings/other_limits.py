@@ -29,7 +29,7 @@ _MODULES = (
     accepting.find,
     loops.find,
     workers.find,
-    waits.find,
+    waits.find_known,
     backend_waits.find,
 )
 
@@ -63,8 +63,8 @@ def correct_headroom(figures: Figures) -> Figures:
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     causes = list_causes(figures.cpu)
     deeper = reached.intersection(causes[: causes.index("other")])
-    other = None if room.no_requests else _find(figures)
-    if other is None or (deeper and other.code != ERRORS):
+    other = None if room.no_requests else _find_errors(figures) or (None if deeper else _find(figures))
+    if other is None:
         return figures
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
@@ -85,10 +85,13 @@ def correct_headroom(figures: Figures) -> Figures:
 ERRORS = "errors"
 
 
+def _find_errors(figures: Figures) -> OtherLimit | None:
+    errors = _describe_errors(figures)
+    return OtherLimit(ERRORS, errors) if errors else None
+
+
 def _find(figures: Figures) -> OtherLimit | None:
     """What limits the server beside its resources; None if nothing is known to."""
-    if errors := _describe_errors(figures):
-        return OtherLimit(ERRORS, errors)
     codes = (
         *_OTHER,
         *(() if "lock" in figures.headroom.by_limit else _LOCKS),
