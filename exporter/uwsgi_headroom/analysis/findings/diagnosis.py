@@ -146,11 +146,12 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
     """A block's findings, of which one says how long requests wait. Those that are joined are read first."""
-    clause = f"; {waiting_clause(figures.longest_wait[0])}"
+    clauses = [f"; {waiting_clause(flow)}" for flow in (figures.flow, figures.longest_wait[0])]
     is_said, texts = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
-        texts.append(replace(each, evidence=each.evidence.replace(clause, "")) if is_said else each)
-        is_said |= clause in each.evidence
+        without = each.evidence.replace(clauses[0], "").replace(clauses[1], "")
+        texts.append(replace(each, evidence=without) if is_said else each)
+        is_said |= without != each.evidence
     return texts[-1], texts[:-1]
 
 
