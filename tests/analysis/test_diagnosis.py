@@ -99,7 +99,7 @@ def test_without_a_cause_nothing_is_advised() -> None:
     calm = window(60, *rows, waits={"sleep": 2.0}, **{"app.sock": 60 * 2.0})
     first = judge(calm)[0]
     assert first.title == "Requests wait in the listen queue: the cause is not seen."
-    assert first.change == ""
+    assert first.change == "See with `py-spy dump --pid 101` what the workers do while requests wait."
     burst = judge(replace(calm, full_seconds=6.0))[0]
     assert burst.title == "Requests wait in the listen queue: bursts fill all threads."
     assert burst.change.startswith(("Raise `threads`", "Raise `processes`"))

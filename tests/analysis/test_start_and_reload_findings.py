@@ -127,7 +127,7 @@ def test_a_deploy_that_hangs_is_rolled_back(wait: StartWait) -> None:
     change = next(each.change for each in collect_findings(figures) if each.code == "start_hangs")
     rollback = "Roll back what was deployed with the last reload, and end workers 1 and 2 with `kill -KILL 5001 5002`"
     assert first_act(change) == rollback
-    assert ". Before that, run `py-spy dump --pid 4001`" in change
+    assert ". Before that, run `py-spy dump --pid 5001`" in change
 
 
 def test_free_threads_are_no_headroom_while_nothing_completes() -> None:

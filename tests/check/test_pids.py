@@ -124,20 +124,20 @@ def test_stuck_workers_by_name_from_an_exporter_or_without_one(
     """The exporter knows the server by its name; when it is away, the server is found by its socket."""
     with tempfile.TemporaryDirectory(prefix="pids-") as folder:
         name = Path(folder).name
-        stats = f"{folder}/{name}.stats"
+        stats, alias = f"{folder}/{name}.stats", f"shop-{name}"  # no other server here has these names
         with (
             uwsgi("--processes", "3", "--stats", stats, stats=False) as started,
             _requests(server := replace(started, stats=stats), 1),
         ):
             ((worker, (pid, _)),) = [each for each in _workers(server).items() if each[1][1]]
-            with exporter("--stats", f"shop={stats}", "--stuck", "1s") as running:
+            with exporter("--stats", f"{alias}={stats}", "--stuck", "1s") as running:
                 monkeypatch.setattr(pids, "LISTEN_ADDRESS", f"127.0.0.1:{running.port}")
-                wait_until(lambda: _print(capsys, "shop", "--stuck")[0] == 0, what="the request to be stuck")
-                _, text = _print(capsys, "shop", "--stuck")
+                wait_until(lambda: _print(capsys, alias, "--stuck")[0] == 0, what="the request to be stuck")
+                _, text = _print(capsys, alias, "--stuck")
                 assert f"Restart worker {worker} now:" in text
                 assert f"kill -TERM {pid}\n" in text
-            status, text = _print(capsys, "shop", "--worker", str(worker))
-            assert (status, "no server here has the name shop" in text) == (1, True)
+            status, text = _print(capsys, alias, "--worker", str(worker))
+            assert (status, f"no server here has the name {alias}" in text) == (1, True)
             assert f"kill -TERM {pid}\n" in _print(capsys, name, "--worker", str(worker))[1]
             assert "no request has been in service for 30 s" in _print(capsys, stats, "--stuck")[1]
 

@@ -74,6 +74,7 @@ def test_routes_over_time(page: Tab) -> None:
         return [
             show({history({})}, null),
             show({known}, []),
+            chart.node.querySelector("[aria-label*=alert]")?.getAttribute("aria-label").includes({json.dumps(SHOWN)}),
             show({history({"GET /a": [None, None, None]})}, null),
             bands({known}).map((band) => band.values),
             chart.node.querySelector("img"),
@@ -82,6 +83,7 @@ def test_routes_over_time(page: Tab) -> None:
     assert part(page, "routes.js", script) == [
         None,
         [f"{SHOWN} 3.00", "GET /a 1.00"],
+        True,
         None,
         [[None, 0, 3], [None, 1, 1]],
         None,

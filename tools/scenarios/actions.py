@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 from typing import Any
 
 from tools.support.real_uwsgi import Uwsgi, wait_until
@@ -27,6 +29,14 @@ def kill_busy_worker(server: Uwsgi) -> None:
         return bool(killed)
 
     wait_until(kill_one, what="a worker to be busy")
+
+
+def ask_for_long(server: Uwsgi) -> None:
+    """Sends a request that takes 20 s, and waits until it ends, or its worker."""
+    with contextlib.suppress(ConnectionError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(server.directory / "web"))
+        client.sendall(b"GET /?io_ms=20000 HTTP/1.0\r\n\r\n")
+        client.recv(1)
 
 
 def kill_master(server: Uwsgi) -> None:

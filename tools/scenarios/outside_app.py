@@ -2,7 +2,7 @@
 
 OUTSIDE lists their addresses, `HOST:PORT,HOST:PORT`. `/ask?n=0` asks the first one over a connection of its thread,
 `/new?n=0` over a new one, `/lookup?n=0` with a datagram; `timeout=SECONDS` gives the socket a timeout, as most clients
-do. Each thread writes into the working directory for how many seconds it asked each address.
+do. Each thread writes into the working directory for how many seconds, and how often, it asked each address.
 """
 
 import contextlib
@@ -59,8 +59,9 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
 
 
 def record(number: int, seconds: float) -> None:
-    totals = OWN.__dict__.setdefault("seconds", [0.0] * len(ADDRESSES))
-    totals[number] += seconds
+    totals = OWN.__dict__.setdefault("totals", [(0.0, 0)] * len(ADDRESSES))
+    before, times = totals[number]
+    totals[number] = before + seconds, times + 1
     name = f"asked-{os.getpid()}-{threading.get_ident()}"
     with open(f".{name}", "w") as file:
         json.dump(totals, file)

@@ -59,7 +59,6 @@ TWINS: Mapping[str, str | Changes] = {
     "all threads held, not yet stuck": ONE_CLIENT,
     "long polls in every thread": CALM_POLLS,
     "a full log pipe": _with(Load(clients=1, io_ms=50), before="mkfifo pipe; cat pipe > /dev/null &"),
-    "one harakiri": _with(Load(part=0.4, io_ms=100)),
     "a storm of harakiri": _with(Load(part=0.2, io_ms=100)),
     "harakiri that cannot fire": _with(Load(rate=10, io_ms=50)),
     "max-requests too tight": "max-requests, gentle",

@@ -375,7 +375,7 @@ OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CP
 
 def find_computing_thread(figures: Figures) -> str:
     """The advice about threads that serve no request, and compute."""
-    pid = next((worker.pid for worker in figures.server.workers if worker.pid), None)
+    pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
     return (
         f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
         "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "

@@ -150,9 +150,7 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     return Headroom(
         by_limit=by_limit,
         first=find_first(by_limit, causes),
-        ceiling=find_first(
-            {limit: factor for limit, factor in by_limit.items() if limit != "hottest_interpreter"}, causes
-        ),
+        ceiling=find_ceiling(by_limit, causes),
         far=far if is_known else (),
         idle=() if is_known else far,
         unknown=("lock",) if not (lock and lock.is_known) and (lock or lock_is_seen) else (),
@@ -173,6 +171,11 @@ def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit
     """The limit that comes first. `by_limit` is sorted, smallest factor first."""
     reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
     return reached[0] if reached else next(iter(by_limit), None)
+
+
+def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
+    """The same among the limits of throughput."""
+    return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
 
 
 def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> float | None:

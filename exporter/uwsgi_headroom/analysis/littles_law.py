@@ -89,7 +89,8 @@ def _find_floor(window: Window, requests: int, serving: float, queues: Mapping[s
     waiting = sum([queues[name].queue or 0 for name in window.queue_seconds if name in queues])
     if not requests or requests >= STEADY * waiting:
         return None
-    return sum(window.queue_seconds.values()) / (requests + serving + waiting)
+    seconds = sum(window.queue_seconds.values()) / (requests + serving + waiting)
+    return min(seconds, window.observed_seconds)  # more if most of those that waited left without being counted
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:

@@ -33,7 +33,7 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     requests in service."""
     workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
     busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
-    return f"`py-spy dump --pid {(busiest and busiest.pid) or 'PID'}`"
+    return f"`py-spy dump --pid {(busiest and (busiest.local_pid or busiest.pid)) or 'PID'}`"
 
 
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:

@@ -240,13 +240,13 @@ class Watch:
                 window,
                 self._with_log(server, reading, window),
                 others_follow,
-                self.response_times(window),
+                times := self.response_times(window),
                 self.routes.of(window),
                 self.stuck_seconds,
                 self.outage_within(window),
                 self.backends.slices,
                 destinations=self.destinations.of(window),
-                queue_waits=self.queue_waits(window),
+                queue_waits=self._queue_waits(window, times),
                 code=self.code.history.of(window.until - window.seconds, window.until) if self.code else None,
             )
             for window in windows_known
@@ -296,12 +296,11 @@ class Watch:
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
         return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
 
-    def queue_waits(self, window: Window) -> ResponseTimeWindow | None:
+    def _queue_waits(self, window: Window, known: ResponseTimeWindow | None) -> ResponseTimeWindow | None:
         """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting.
         Like response times, they are those of the batches that have ended: of later ones, no wait is known yet."""
         requests = sum([worker.requests for worker in window.workers])
         timed = requests - sum([worker.static_requests for worker in window.workers])
-        known = self.response_times(window)
         if known and timed > 0:
             requests = round(requests * min(1.0, known.requests / timed))
         history = self.integrals.response_times.wait_history

@@ -53,10 +53,21 @@ def test_only_what_the_workers_wait_for() -> None:
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
     assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,), None)}
     assert parse_locks(HELD.replace(b"WRITE", b"READ"), (FILE,), frozenset(PIDS)) == {FILE: (False, 0, (700,), None)}
+    theirs = b"1: FLOCK ADVISORY READ 5 fd:01:4711 0 9\n1: -> FLOCK ADVISORY WRITE 6 fd:01:4711 0 9\n"
+    assert parse_locks(theirs + WAITED, (), frozenset(PIDS))[FILE].holder == 700, "another part of the file"
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"\n\n", b"1: ->\n", b"-> -> ->\n" * 50, b"1: FLOCK A W x y z 0\n", b"\xff" * 900]
+    "text",
+    [
+        b"",
+        b"\n\n",
+        b"1: ->\n",
+        b"-> -> ->\n" * 50,
+        b"1: FLOCK A W x y z 0\n",
+        b"1: FLOCK A W --7 y z 0 0\n",
+        b"\xff" * 900,
+    ],
 )
 def test_lines_of_another_form(text: bytes) -> None:
     """They are left out."""

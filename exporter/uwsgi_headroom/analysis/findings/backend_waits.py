@@ -114,6 +114,11 @@ def _by_destination(waits: WaitFigures, slots: str) -> str:
     """The busy threads that wait for each destination, their share of all busy ones, and its part of the response time,
     as a list."""
     listed = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:_MOST_DESTINATIONS]
+    if not listed:  # each of many has a small share
+        threads = waits.outside * waits.total
+        return (
+            f"{mean_count(threads)} of {mean_count(waits.total)} busy {slots} ({percent(waits.outside)}) wait for them"
+        )
     return "; ".join(
         f"{mean_count(each.threads)}{'' if place else f' of {mean_count(waits.total)} busy {slots}'} "
         f"({percent(each.share)}) wait for {each.label}" + _part_of_request(waits, each)

@@ -162,18 +162,17 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
         return []
     if seconds < LOADING[0] or seconds < LOADING[1] * observed or window.full_seconds < FULL * observed:
         return []
-    now = [worker for worker in workers if worker.starting is not None]
-    longest = max((worker.starting or 0.0 for worker in now), default=0.0)
+    loading = [worker.worker_id for worker in workers if worker.starting is not None]
+    longest = max((worker.starting or 0.0 for worker in workers), default=0.0)
     options, step = figures.server.setup.options, spawn_earlier(figures)
     lazy = " Or remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers."
-    names = numbered("worker", [worker.worker_id for worker in now])
     return [
         Finding(
             code="cheaper_starts_slowly",
             severity="warning",
             title="Cheaper mode starts workers too late: the application takes long to load.",
             evidence=f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
-            + (f"; {names} for {duration(longest)} so far" if now else "")
+            + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
             + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time; "
             f"{waiting_clause(figures.flow)}.",
             meaning="Cheaper mode spawns a worker when no worker is idle. Cheaper mode spawns the next worker only "

@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
 from uwsgi_headroom.analysis.littles_law import waiting_clause
-from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 
 OF_WAITING = ("clients_refused", "queue_wait", "saturation", "cheaper_does_not_scale", "objective_missed")
 """The harms that waiting does, in the order in which users feel them, worst first. `saturation` is one only while
@@ -130,9 +130,7 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     if not joined and cause is not None:
         return list(findings)
     hidden = {id(finding) for finding in (head, *joined)}
-    if any(harm.code == "queue_wait" for harm in harms):  # it says how long requests wait
-        said = f"; {waiting_clause(figures.longest_wait[0])}"
-        head, *joined = (replace(each, evidence=each.evidence.replace(said, "")) for each in (head, *joined))
+    head, joined = _say_once(figures, head, joined)
     block = replace(
         head,
         severity=min((head.severity, *[harm.severity for harm in joined]), key=SEVERITIES.index),
@@ -144,6 +142,17 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     )
     rest = [finding for finding in findings if id(finding) not in hidden]
     return sorted([block, *rest], key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
+    """A block's findings, of which one says how long requests wait. Those that are joined are read first."""
+    clauses = [f"; {waiting_clause(flow)}" for flow in (figures.flow, figures.longest_wait[0])]
+    is_said, texts = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
+    for each in (*joined, head):
+        without = each.evidence.replace(clauses[0], "").replace(clauses[1], "")
+        texts.append(replace(each, evidence=without) if is_said else each)
+        is_said |= without != each.evidence
+    return texts[-1], texts[:-1]
 
 
 def _hurts(figures: Figures, finding: Finding) -> bool:
@@ -173,13 +182,19 @@ def _explain(figures: Figures) -> Explanation:
     nothing."""
     step = find_proven_step(figures)
     if step is None:
-        return Explanation(NOT_SEEN, add_capacity(figures))
+        return Explanation(NOT_SEEN, add_capacity(figures) or _look(figures))
     needs_threads = step.cause.endswith("are busy")
     if needs_threads and waits_while_threads_are_free(figures):
         if not _fills_at_times(figures):
-            return Explanation(NOT_SEEN, "")
+            return Explanation(NOT_SEEN, _look(figures))
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
     return step
+
+
+def _look(figures: Figures) -> str:
+    """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
+    is_now = any(worker.pid for worker in figures.server.workers)
+    return f"See with {show_calls(figures.server)} what the workers do while requests wait." if is_now else ""
 
 
 def _fills_at_times(figures: Figures) -> bool:

@@ -39,6 +39,11 @@ class _Held(NamedTuple):
     def activity(self) -> str:
         return name_activity(*self.use.hold)
 
+    @property
+    def doing(self) -> str:
+        """The same behind a comma; empty if it is not known."""
+        return f", {self.activity}" if self.activity else ""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding about loops that calls hold up."""
@@ -49,7 +54,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
     loops, verb = ("loops", "are") if len(alike) > 1 else ("loop", "is")
-    title = f"The event {loops} of {numbered('worker', alike)} {verb} held up, {worst.activity}"
+    title = f"The event {loops} of {numbered('worker', alike)} {verb} held up{worst.doing}"
     yield Finding(
         code="loop_held",
         severity=_judge(figures, held),
@@ -100,14 +105,15 @@ def find_part_held(figures: Figures) -> float | None:
 def _describe(figures: Figures, worst: _Held, others: list[_Held]) -> str:
     worker, window = worst.worker, worst.window
     load = ratio(window.cpu_seconds, figures.window.seconds) if window.cpu_seconds is not None else None
+    pid = worker.local_pid or worker.pid or "unknown"
     return (
-        f"Calls occupied the thread of worker {worker.worker_id} (PID {worker.local_pid or worker.pid}) for "
-        f"{percent(worst.part)} of the last {duration(figures.window.observed_seconds)}"
+        f"Calls occupied the thread of worker {worker.worker_id} (PID {pid}) for {percent(worst.part)} of the last "
+        f"{duration(figures.window.observed_seconds)}"
         + (f", one of them for {duration(worst.seconds)}" if worst.seconds >= 1 else "")
         + ("" if load is None else f"; it used {load:.2f} of a CPU")
         + f". In this worker, {counted(len(worker.ages), 'request')} {'is' if len(worker.ages) == 1 else 'are'} in "
         f"service, and {say_completed(window.requests)}."
-        + "".join(f" In worker {each.worker.worker_id}: {percent(each.part)}, {each.activity}." for each in others[:3])
+        + "".join(f" In worker {each.worker.worker_id}: {percent(each.part)}{each.doing}." for each in others[:3])
     )
 
 

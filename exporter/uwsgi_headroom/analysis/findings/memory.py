@@ -110,7 +110,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     worst = min(near, key=lambda each: each[0])[1]
     numbers, workers = [worker.worker_id for worker in affected], [worker for _, worker in near]
     every = [worker.worker_id for worker in workers]
-    have = "has" if len(affected) == 1 else "have"
+    have, pid = "has" if len(affected) == 1 else "have", worst.local_pid or worst.pid or "PID"
     yield Finding(
         code="descriptors_used_up",
         severity="critical" if full else "warning",
@@ -124,7 +124,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
         change=(f"Restart {numbered('worker', every)} to buy time: {end(figures.server, workers)}. " if full else "")
-        + f"See with `ls -l /proc/{worst.pid or 'PID'}/fd` what is open: if the number of open files only grows, "
+        + f"See with `ls -l /proc/{pid}/fd` what is open: if the number of open files only grows, "
         f"this is a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
         "LimitNOFILE of its service manager).",
     )

@@ -12,11 +12,12 @@ from dataclasses import replace
 from msgspec import structs
 
 from uwsgi_headroom.analysis.advice import fills_threads
-from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_first, list_causes
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
+from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
@@ -28,7 +29,7 @@ _MODULES = (
     accepting.find,
     loops.find,
     workers.find,
-    waits.find,
+    waits.find_known,
     backend_waits.find,
 )
 
@@ -62,13 +63,13 @@ def correct_headroom(figures: Figures) -> Figures:
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     causes = list_causes(figures.cpu)
     deeper = reached.intersection(causes[: causes.index("other")])
-    other = None if room.no_requests else _find(figures)
-    if other is None or (deeper and other.code != ERRORS):
+    other = None if room.no_requests else _find_errors(figures) or (None if deeper else _find(figures))
+    if other is None:
         return figures
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
     factor = min((each for each in known if each is not None), default=None)
-    if factor is None:
+    if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         idle = (*room.by_limit, *room.far, *room.idle)
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
     name: Limit = "lock" if other.code in _LOCKS else "other"
@@ -76,17 +77,21 @@ def correct_headroom(figures: Figures) -> Figures:
     first, usable = find_first(by_limit, causes), figures.usable
     if first == name and usable is not None:
         usable = Usable(min(factor, usable.factor), name)
-    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=first, unknown=(), other=other)
+    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, causes)
+    room = structs.replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
     return replace(figures, headroom=room, usable=usable)
 
 
 ERRORS = "errors"
 
 
+def _find_errors(figures: Figures) -> OtherLimit | None:
+    errors = _describe_errors(figures)
+    return OtherLimit(ERRORS, errors) if errors else None
+
+
 def _find(figures: Figures) -> OtherLimit | None:
     """What limits the server beside its resources; None if nothing is known to."""
-    if errors := _describe_errors(figures):
-        return OtherLimit(ERRORS, errors)
     codes = (
         *_OTHER,
         *(() if "lock" in figures.headroom.by_limit else _LOCKS),

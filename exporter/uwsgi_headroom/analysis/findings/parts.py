@@ -75,13 +75,13 @@ def _describe(cache: CacheRecord) -> str:
 def _late_spoolers(figures: Figures) -> Iterator[Finding]:
     window, spoolers = figures.window, figures.server.spoolers
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
-    if waiting is None or done is None or waiting < MANY_TASKS or not window.seconds:
+    if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return
     seconds = waiting * window.seconds / done if done else None
     if seconds is not None and seconds < LATE:
         return
     falls_behind = growth > 0 or not done
-    behind = [spooler for spooler in spoolers if spooler.tasks]
+    behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
     processes = sum(spooler.processes for spooler in behind)
     yield Finding(
         code="spooler_behind",

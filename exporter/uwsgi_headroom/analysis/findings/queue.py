@@ -85,7 +85,7 @@ MANY_DROPPED = (3, 0.01)
 
 
 def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
-    window = figures.window
+    window, of = figures.window, f" of {name}" if len(figures.server.queues) > 1 else ""
     if is_tcp(name):
         counted_ = _count_drops(window)
         title = f"Clients are turned away at {name}, whose listen queue is full."
@@ -104,7 +104,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue was at its limit of {backlog.limit} for {percent(full)} of the last "
+        evidence=f"The queue{of} was at its limit of {backlog.limit} for {percent(full)} of the last "
         f"{duration(window.seconds)}, {in_queue(mean, backlog.limit)} waiting on average, "
         f"{in_queue(backlog.queue or 0, backlog.limit)} now; {counted_}.",
         meaning=meaning,
@@ -158,7 +158,8 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     smaller."""
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
-        how = f"raise `listen` and net.core.somaxconn, which limits `listen` (the limit now is {backlog.limit})"
+        now = "" if backlog.limit is None else f" (the limit now is {backlog.limit})"
+        how = f"raise `listen` and net.core.somaxconn, which limits `listen`{now}"
     elif backlog.limit < somaxconn:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
     else:

@@ -63,8 +63,13 @@ OF_MOST = 0.5
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about what requests wait for; where it is not known, that it is needed for advice."""
-    waits = figures.waits
     yield from _not_known(figures)
+    yield from find_known(figures)
+
+
+def find_known(figures: Figures) -> Iterator[Finding]:
+    """The findings about what requests wait for; none where it is not known."""
+    waits = figures.waits
     if waits is None:
         return
     yield from _shared(figures, waits)

@@ -37,8 +37,8 @@ File = tuple[bytes, bytes]
 
 class Listed(NamedTuple):
     """What the list says of a file's lock. held: whether others have to wait; waiters: how many threads of the workers
-    wait; pids: of those that hold it or wait, in the order of the list; holder: the one for which others wait, as the
-    list has it, None if it names no process (the lock of an open file)."""
+    wait; pids: of those that hold it or wait, in the order of the list; holder: the one for which a worker waits, as
+    the list has it, None if it names no process (the lock of an open file)."""
 
     held: bool
     waiters: int
@@ -164,14 +164,14 @@ def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> 
             del words[1]
         else:
             is_blocked = False
-        if len(words) < _LEAST_WORDS or not words[4].lstrip(b"-").isdigit():
+        if len(words) < _LEAST_WORDS or not words[4].removeprefix(b"-").isdigit():
             continue
         file = words[1], words[5]
         held, waiters, everyone, holder = found.get(file, _NOT_LISTED)
         pid = int(words[4])
         if not is_blocked:
             before = pid
-        elif holder is None and before > 0:  # below the lock that it waits for
+        elif holder is None and before > 0 and pid in pids:  # below the lock that it waits for
             holder = before
         is_held = held or is_blocked or words[3] == b"WRITE"
         found[file] = Listed(is_held, waiters + (is_blocked and pid in pids), (*everyone, pid), holder)

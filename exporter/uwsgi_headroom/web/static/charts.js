@@ -1,7 +1,7 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
 import { steer, stepped } from "./cursor.js";
-import { afterFrame, el } from "./dom.js";
+import { afterFrame, el, mark } from "./dom.js";
 import { Legend } from "./legend.js";
 import { drawEvents, drawLimit } from "./marks.js";
 import { slice, tick } from "./moments.js";
@@ -227,8 +227,7 @@ export class Lines {
     this.legend.tell(at === null && this.#options.legend === "quiet" ? "" : moment, values);
     if (at !== null) return;
     const latest = this.#lines.map((line, each) => `${line.name} ${values[each] || "not known"}`).join(", ");
-    const label = `${this.name}, ${moment}: ${latest}`;
-    if (this.place.getAttribute("aria-label") !== label) this.place.setAttribute("aria-label", label);
+    mark(this.place, "aria-label", `${this.name}, ${moment}: ${latest}`);
   }
 
   /** Move the pointer of all charts by so many points, and say what the legend then says. */

@@ -13,7 +13,7 @@ export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name, value);
-    else mark(node, name, value);
+    else mark(node, name, value === true ? "" : value);
   }
   node.append(...children.filter((child) => child !== null).map((child) => (child instanceof Node ? child : visible(child))));
   return node;
@@ -31,7 +31,7 @@ export function mark(node, name, value) {
     if (node.hasAttribute(name)) node.removeAttribute(name);
     return;
   }
-  const shown = value === true ? "" : SPOKEN.has(name) ? visible(value) : String(value);
+  const shown = SPOKEN.has(name) ? visible(value) : String(value);
   if (node.getAttribute(name) !== shown) node.setAttribute(name, shown);
 }
 

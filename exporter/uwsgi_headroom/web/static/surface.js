@@ -1,6 +1,6 @@
 // A canvas as wide as its container and as sharp as its screen, repainted when either changes.
 
-import { el } from "./dom.js";
+import { el, mark } from "./dom.js";
 import { onColours } from "./palette.js";
 
 export const FONT = "12px system-ui, sans-serif";
@@ -26,8 +26,7 @@ export class Surface {
 
   /** Describe the content in words, for screen readers. */
   describe(text) {
-    const label = `${this.name}: ${text}`;
-    if (this.canvas.getAttribute("aria-label") !== label) this.canvas.setAttribute("aria-label", label);
+    mark(this.canvas, "aria-label", `${this.name}: ${text}`);
   }
 
   resize(height) {
