@@ -256,10 +256,14 @@ def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes:
 
 
 def test_a_queue_that_fills() -> None:
-    """A half-full queue is a warning; the advice is capacity first, then listen and somaxconn."""
+    """A half-full queue is a warning; the advice is capacity first, then listen and somaxconn. Where requests wait, too,
+    it is one problem with one advice."""
+    filling = alone(queued(60), Server(queue=60))["queue_filling"]
+    assert filling.severity == "warning"
+    assert "net.core.somaxconn" in filling.change
     by_code = findings_by_code(queued(60), Server(queue=60))
-    assert by_code["queue_filling"].severity == "warning"
-    assert "net.core.somaxconn" in by_code["queue_filling"].change
+    assert [each.code for each in by_code["queue_wait"].harms] == ["queue_filling"]
+    assert "net.core.somaxconn" in by_code["queue_wait"].change
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait in the listen queue: the cause is not seen."
     assert by_code["queue_wait"].evidence.startswith("Requests wait 1.8 s on average, ")

@@ -90,6 +90,9 @@ class Headroom(Struct, frozen=True, gc=False):
     unknown: tuple[Limit, ...] = ()
     """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
     seen if it is held."""
+    sleeps: bool = False
+    """Whether the threads come first, and are filled by requests that mostly sleep: under a rate limit, more threads
+    would only sleep as well, and there is no headroom."""
     other: OtherLimit | None = None
     """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
 

@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
+from uwsgi_headroom.analysis.shortages import mostly_sleeps
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
@@ -64,7 +65,9 @@ def correct_headroom(figures: Figures) -> Figures:
     deeper = reached.intersection(causes[: causes.index("other")])
     other = None if room.no_requests else _find(figures)
     if other is None or (deeper and other.code != ERRORS):
-        return figures
+        if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
+            return figures
+        return replace(figures, headroom=structs.replace(room, sleeps=True))
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
     factor = min((each for each in known if each is not None), default=None)
