@@ -125,6 +125,14 @@ def _server(story: Story) -> Expected:
         yield f"server:uwsgi_{metric}_seconds_per_request:ratio_rate5m", {**labels, **part}, per_request
 
 
+def _accepted(story: Story) -> float:
+    """The requests per second over which the time in a server's queues is a mean."""
+    flow = story.figures.flow if story.figures else None
+    if flow and flow.wait_is_floor and flow.queue_wait:
+        return (_queue(story) or 0.0) / flow.queue_wait
+    return (flow.throughput if flow else None) or 0.0
+
+
 def _service(servers: list[Story]) -> Expected:
     """The figures of a service, computed from its servers' totals and not from intermediate series."""
     labels = {"job": "uwsgi", "server": servers[0].server}
@@ -138,7 +146,7 @@ def _service(servers: list[Story]) -> Expected:
     yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(observed) if observed else None
     measured = [story for story in servers if _queue(story) is not None]
     waiting = sum(_queue(story) or 0.0 for story in measured)
-    left = sum(story.figures.flow.throughput or 0.0 for story in measured if story.figures)
+    left = sum(_accepted(story) for story in measured)
     yield "service:uwsgi_queue_wait_seconds:ratio_rate5m", labels, ratio(waiting, left)
     for name, threads in (
         ("available", [figures.available for figures in every]),

@@ -102,6 +102,11 @@ class Headroom(Struct, frozen=True, gc=False):
         return min(self.by_limit.values(), default=None)
 
     @property
+    def limited_by(self) -> str | None:
+        """The code of what limits the server before each of its resources; None if a resource comes first."""
+        return self.other.code if self.other and self.first in (None, "other") else None
+
+    @property
     def is_upper_bound(self) -> bool:
         """Whether the limit of the CPUs or of the threads is unknown, and may come first."""
         return not {"cpu", "threads"} <= {*self.by_limit, *self.far, *self.idle}

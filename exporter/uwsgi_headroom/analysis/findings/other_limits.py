@@ -33,7 +33,7 @@ _MODULES = (
     backend_waits.find,
 )
 
-_OTHER = (
+OTHER_LIMITS = (
     "cheaper_starts_slowly",
     "accept_blocked",
     "recycled_together",
@@ -91,7 +91,7 @@ def _find(figures: Figures) -> OtherLimit | None:
     if errors := _describe_errors(figures):
         return OtherLimit(ERRORS, errors)
     codes = (
-        *_OTHER,
+        *OTHER_LIMITS,
         *(() if "lock" in figures.headroom.by_limit else _LOCKS),
         *(("waits_for_backend",) if _wait_for_turns(figures) else ()),
     )
