@@ -16,7 +16,7 @@ from tests.support.recorded_load import Story
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import STEADY, ratio
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import STATES
 
@@ -126,11 +126,14 @@ def _server(story: Story) -> Expected:
 
 
 def _accepted(story: Story) -> float:
-    """The requests per second over which the time in a server's queues is a mean."""
-    flow = story.figures.flow if story.figures else None
-    if flow and flow.wait_is_floor and flow.queue_wait:
-        return (_queue(story) or 0.0) / flow.queue_wait
-    return (flow.throughput if flow else None) or 0.0
+    """The requests per second over which the time in a server's queues is a mean: completed ones, and those that are
+    served or wait, where these are many."""
+    if not story.figures:
+        return 0.0
+    flow, queues = story.figures.flow, story.figures.server.queues.values()
+    waiting = sum(each.queue or 0 for each in queues)
+    standing = waiting + (flow.observed or 0.0) if waiting > flow.requests / STEADY else 0.0
+    return (flow.throughput or 0.0) + standing / recorded_load.WINDOW
 
 
 def _service(servers: list[Story]) -> Expected:

@@ -130,7 +130,7 @@ def _check(data: object) -> list[int]:
     if layout == [_WITHOUT_CHECKSUM]:
         return decode_numbers(data)
     body = data[:-CHECKSUM_BYTES]
-    if not _WITHOUT_WIDTHS <= layout[0] <= _WITH_SETTINGS or _checksum(body) != data[-CHECKSUM_BYTES:]:
+    if not _WITHOUT_WIDTHS <= layout[0] <= _WITH_LIMIT or _checksum(body) != data[-CHECKSUM_BYTES:]:
         raise ValueError("another layout, or damaged")
     return decode_numbers(body)
 
