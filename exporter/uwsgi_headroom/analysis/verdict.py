@@ -73,15 +73,15 @@ def verdict_sentence(
         )
     if room.far and not room.no_requests:
         return f"Nearly idle: headroom over 100x{unseen}."
-    return f"{_name_not_known(room)}."
+    return _name_not_known(room)
 
 
 def _name_not_known(room: Headroom) -> str:
     if room.no_requests:
-        return "No requests yet: headroom not known"
+        return "No requests yet: headroom not known."
     if room.idle:
-        return "Headroom not known: how many threads are busy is not visible from here"
-    return "Headroom not known: neither threads nor CPU are visible from here"
+        return "Headroom not known: how many threads are busy is not visible from here."
+    return "Headroom not known: neither threads nor CPU are visible from here."
 
 
 def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:
