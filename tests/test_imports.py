@@ -28,7 +28,7 @@ DOORS: dict[str, str] = {
     "analysis": """advice backends balance capacity demand figures findings littles_law locks objective percentiles
         routes settings settings_table shortages usable verdict wait_states what_if worker_states
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
-        findings.queue findings.workers""",
+        findings.other_limits findings.queue findings.workers""",
     "arguments": "commands parser",
     "check": "command compare_command failure pids request watching",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",

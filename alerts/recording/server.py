@@ -42,8 +42,7 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
             f"server:uwsgi_queue_wait_seconds:ratio_rate{w}",
             f"""
             {queue}
-              / (({requests} > 0) + (({many_wait(t)}) + ({concurrency} / {t.window_seconds:g} or 0 * {requests})
-                or 0 * {requests}))
+              / ({accepted(t)} and {requests} > 0)
               and uwsgi_exporter_observed_seconds_total offset {w}
             """,
         ),
@@ -52,6 +51,17 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
             f"({concurrency} or {littles_law}) / (uwsgi_threads_ceiling > 0)",
         ),
     ]
+
+
+def accepted(t: Thresholds) -> str:
+    """The requests per second over which the time in the queue is a mean: those that left it; in a queue that hardly
+    moves, those that wait and are served, too."""
+    requests, served = (
+        f"server:uwsgi_requests:rate{t.window}",
+        f"server:uwsgi_concurrency_observed:ratio_rate{t.window}",
+    )
+    waiting = f"({many_wait(t)}) + ({served} / {t.window_seconds:g} or 0 * {requests})"
+    return f"({requests} + ({waiting} or 0 * {requests}))"
 
 
 def _balance(t: Thresholds) -> Sequence[Recording]:
@@ -127,7 +137,7 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
         "threads": f"server:uwsgi_utilization:ratio_rate{w}",
         "cpu": f"{demand} / {capacity}",
     }
-    held_up = _held_up(t, list(used.values()))
+    unknown = f"{_stands_still(w)} or {_held_up(t, list(used.values()))} or {OTHER_LIMIT}"
     return [
         # Of the active workers, and only if the load of every one is known.
         Recording(load, f"{by_server('sum', loads)} and {by_server('count', loads)} == {workers}"),
@@ -152,10 +162,20 @@ def _headroom(t: Thresholds) -> Sequence[Recording]:
             """,
         ),
         *(
-            headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part, unless=f"{_stands_still(w)} or {held_up}")
+            headroom(f"server:uwsgi_headroom:ratio_rate{w}", limit, part, unless=unknown)
             for limit, part in used.items()
         ),
     ]
+
+
+OTHER_LIMIT = """(
+  max without (limit, window) (
+    uwsgi_headroom_ratio{limit="other"} <= ignoring (limit) min without (limit) (uwsgi_headroom_ratio)
+  )
+  or max without (window) (uwsgi_window_seconds) unless max without (limit, window) (uwsgi_headroom_ratio)
+)"""
+"""That something else than its resources limits a server first, by the exporter's own figures, which see what the
+threads wait for: its headroom is none of what the counters give, or not known."""
 
 
 def _stands_still(window: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alerts.levels import by_service
-from alerts.recording.server import headroom
+from alerts.recording.server import accepted, headroom
 from alerts.rule import Recording
 from alerts.thresholds import Thresholds
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
@@ -40,7 +40,8 @@ def _flow(t: Thresholds) -> Sequence[Recording]:
             f"service:uwsgi_queue_wait_seconds:ratio_rate{w}",
             f"""
             {by_service("sum", f"{queue} and {whole}", t)}
-              / ({by_service("sum", f"{requests} and {queue} and {whole}", t)} > 0)
+              / {by_service("sum", f"{accepted(t)} and {queue} and {whole}", t)}
+              and {by_service("sum", f"{requests} and {queue} and {whole}", t)} > 0
             """,
         ),
         Recording("service:uwsgi_threads_available:sum", by_service("sum", "uwsgi_threads_available", t)),

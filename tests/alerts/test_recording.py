@@ -16,7 +16,7 @@ from tests.support.recorded_load import Story
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import STEADY, ratio
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import STATES
 
@@ -125,6 +125,17 @@ def _server(story: Story) -> Expected:
         yield f"server:uwsgi_{metric}_seconds_per_request:ratio_rate5m", {**labels, **part}, per_request
 
 
+def _accepted(story: Story) -> float:
+    """The requests per second over which the time in a server's queues is a mean: completed ones, and those that are
+    served or wait, where these are many."""
+    if not story.figures:
+        return 0.0
+    flow, queues = story.figures.flow, story.figures.server.queues.values()
+    waiting = sum(each.queue or 0 for each in queues)
+    standing = waiting + (flow.observed or 0.0) if waiting > flow.requests / STEADY else 0.0
+    return (flow.throughput or 0.0) + standing / recorded_load.WINDOW
+
+
 def _service(servers: list[Story]) -> Expected:
     """The figures of a service, computed from its servers' totals and not from intermediate series."""
     labels = {"job": "uwsgi", "server": servers[0].server}
@@ -138,7 +149,7 @@ def _service(servers: list[Story]) -> Expected:
     yield "service:uwsgi_concurrency_observed:ratio_rate5m", labels, sum(observed) if observed else None
     measured = [story for story in servers if _queue(story) is not None]
     waiting = sum(_queue(story) or 0.0 for story in measured)
-    left = sum(story.figures.flow.throughput or 0.0 for story in measured if story.figures)
+    left = sum(_accepted(story) for story in measured)
     yield "service:uwsgi_queue_wait_seconds:ratio_rate5m", labels, ratio(waiting, left)
     for name, threads in (
         ("available", [figures.available for figures in every]),

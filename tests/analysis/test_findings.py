@@ -256,10 +256,14 @@ def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes:
 
 
 def test_a_queue_that_fills() -> None:
-    """A half-full queue is a warning; the advice is capacity first, then listen and somaxconn."""
+    """A half-full queue is a warning; the advice is capacity first, then listen and somaxconn. Where requests wait, it
+    is one problem with one advice."""
+    filling = alone(queued(60), Server(queue=60))["queue_filling"]
+    assert filling.severity == "warning"
+    assert "net.core.somaxconn" in filling.change
     by_code = findings_by_code(queued(60), Server(queue=60))
-    assert by_code["queue_filling"].severity == "warning"
-    assert "net.core.somaxconn" in by_code["queue_filling"].change
+    assert [each.code for each in by_code["queue_wait"].harms] == ["queue_filling"]
+    assert "net.core.somaxconn" in by_code["queue_wait"].change
     assert by_code["queue_wait"].severity == "critical"
     assert by_code["queue_wait"].title == "Requests wait in the listen queue: the cause is not seen."
     assert by_code["queue_wait"].evidence.startswith("Requests wait 1.8 s on average, ")
@@ -639,6 +643,9 @@ def test_growing_memory() -> None:
     )
     window_ = replace(idle(), workers=(grown, *idle().workers[1:]))
     assert "40 MB more" in findings_by_code(window_)["memory_growing"].evidence
+    assert "set `reload-on-rss`" in findings_by_code(window_)["memory_growing"].change
+    bounded = findings_by_code(window_, host=with_setup(Server(), reload_on_rss=400))["memory_growing"].change
+    assert "replaces a worker above 400 MB" in bounded
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))

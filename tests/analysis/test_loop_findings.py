@@ -67,6 +67,15 @@ def test_how_long_a_loop_is_held(part: float, seconds: float, severity: str | No
         assert "(PID 101)" in found.evidence
 
 
+def test_a_call_that_holds_the_loop_now_counts_from_its_start() -> None:
+    """Where CPUs are scarce, it takes long until a call is seen to compute: all that time it held the loop."""
+    found = findings({1: 30.0, 2: 0.0}, {1: use(LoopHold("cpu"), seconds=60.0)}, ages={0: 70.0}, requests=0)[
+        "loop_held"
+    ]
+    assert "for 100 % of the last 60 s, one of them for 60 s" in found.evidence
+    assert found.change.startswith("Restart worker 1 with `kill -KILL 101`")
+
+
 @pytest.mark.parametrize(
     ("hold", "doing", "change"),
     [

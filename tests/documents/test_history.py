@@ -273,3 +273,27 @@ def test_the_threads_of_a_worker_with_its_own_socket_are_a_limit() -> None:
     mapped = Setup(Options(), 4096, "threads", {"a.sock": (1,), "b.sock": (2,)}, True)
     watch.watch.reading = replace(reading, host=replace(reading.host, setup=mapped))
     assert set(watch.history(120, 12).headroom.threads) == {2.0}
+
+
+def test_nothing_contradicts_the_present_figures() -> None:
+    """No wait where a queue hardly moves, and no headroom of resources while the verdict is that something else limits
+    the server."""
+    server, watch = Server(2, 4, queue=60), ScriptedWatch()
+
+    def fill(_second: int) -> None:
+        server.serve(1, 3, each=1.0, cpu=0.01)
+        server.busy(4, 4)
+
+    watch.seconds(server, 60, fill)
+    server.queue = 100
+    watch.seconds(server, 60, fill)
+    watch.watch.limits.note(watch.now - 55, "loop_held")
+    watch.watch.limits.note(watch.now - 25, None)
+    history = watch.history(100, 10)
+    assert set(history.queue_wait[:3]) == set(history.sockets[0].queue_wait[:3]) == {20}
+    assert set(history.queue_wait[-4:]) == set(history.sockets[0].queue_wait[-4:]) == {None}
+    known = [factor is not None for factor in history.headroom.factor]
+    assert known == [threads is not None for threads in history.headroom.threads]
+    ends = [watch.now - (time - EPOCH) for time in history.time]
+    assert known == [not 25 < ago <= 55 for ago in ends]
+    assert set(history.concurrency.observed) == {8}

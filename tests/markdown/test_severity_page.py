@@ -27,6 +27,7 @@ from uwsgi_headroom.analysis.findings import (
     other_programs,
     parts,
     queue,
+    recycling,
     setup,
     waits,
     workers,
@@ -68,9 +69,9 @@ ROWS = {
         (evenness.COSTLY, *evenness.SLOWER, *evenness.LOADED, 1 - CPU_FULL),
     ),
     "respawn_loop": Row(
-        "respawn|restarting|replaced", (workers.LOOP[0], workers.SERVED, worker_states.AWAY, MOST_WORKERS)
+        "respawn|restarting|replaced", (workers.LOOP[0], recycling.SERVED, worker_states.AWAY, MOST_WORKERS)
     ),
-    "recycled_together": Row("together", (workers.TOGETHER_SECONDS, workers.APART)),
+    "recycled_together": Row("together", (recycling.TOGETHER_SECONDS, recycling.APART)),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
     "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),
     "connection_shared": Row("share one connection", (waits.AT_ONCE,)),

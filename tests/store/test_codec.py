@@ -202,3 +202,16 @@ def test_a_record_of_reviewed_settings(settings: dict[str, str], holders: dict[s
     assert decode_record(data, texts.by_number()).levels == reviewed.levels
     assert decode_numbers(data[:1]) == [5]
     assert set(texts.texts) >= set(settings)
+
+
+@pytest.mark.parametrize("settings", [None, {}, {"listen": "info"}])
+@pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
+def test_a_record_of_a_server_with_another_limit(
+    settings: dict[str, str] | None, holders: dict[str, tuple[int, ...]] | None
+) -> None:
+    """The code survives, with or without settings and sockets; the code of a forgotten text is no code."""
+    record, texts = full_record(), Texts()
+    levels = replace(record.levels, socket_holders=holders, settings=settings, limited_by="loop_held")
+    data = encode_record(replace(record, levels=levels), texts.number)
+    assert decode_record(data, texts.by_number()).levels == levels
+    assert decode_numbers(data[:1]) == [6]

@@ -7,7 +7,7 @@ import random
 from tools.support.scripted_watch import ScriptedWatch
 from tools.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
-from uwsgi_headroom.watch.judging import OtherPrograms
+from uwsgi_headroom.watch.judging import LimitHour, OtherPrograms
 
 
 def watched(minutes: int, cost: float) -> ScriptedWatch:
@@ -55,3 +55,14 @@ def test_slices_are_taken_once() -> None:
     again.update(watch.history)
     assert list(again._pairs) == list(watch.other_programs._pairs)
     assert again._pairs.maxlen == 60
+
+
+def test_what_limited_the_server_is_known_for_an_hour() -> None:
+    """At each time it is what the last judgement said; what is older than an hour is forgotten."""
+    hour = LimitHour()
+    assert hour.at(5.0) is None
+    for at, code in ((10.0, None), (20.0, "errors"), (25.0, "errors"), (30.0, None)):
+        hour.note(at, code)
+    assert [hour.at(time) for time in (5.0, 19.0, 20.0, 29.0, 31.0)] == [None, None, "errors", "errors", None]
+    hour.note(3700.0, "loop_held")
+    assert (hour.at(25.0), hour.at(3699.0), hour.at(3701.0)) == (None, None, "loop_held")

@@ -33,6 +33,7 @@ from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     LOCKED,
+    UNLESS_LIMITED,
     WAIT_FOR_THREADS,
     are_children_busy,
     are_waits_known,
@@ -522,7 +523,7 @@ def _promise(figures: Figures, step: Step) -> float | None:
 
 def _say_unless(figures: Figures) -> str:
     """When a step changes nothing, to follow it; empty if nothing says so."""
-    return ", unless requests sleep for a rate limit" if mostly_sleeps(figures) else ""
+    return UNLESS_LIMITED if mostly_sleeps(figures) else ""
 
 
 def _say_demand(figures: Figures) -> str:

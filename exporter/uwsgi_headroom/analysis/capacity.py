@@ -90,6 +90,9 @@ class Headroom(Struct, frozen=True, gc=False):
     unknown: tuple[Limit, ...] = ()
     """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
     seen if it is held."""
+    sleeps: bool = False
+    """Whether the threads come first, and are filled by requests that mostly sleep: under a rate limit, more threads
+    would only sleep as well, and there is no headroom."""
     other: OtherLimit | None = None
     """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
 
@@ -97,6 +100,11 @@ class Headroom(Struct, frozen=True, gc=False):
     def factor(self) -> float | None:
         """The headroom: the smallest factor."""
         return min(self.by_limit.values(), default=None)
+
+    @property
+    def limited_by(self) -> str | None:
+        """The code of what limits the server before each of its resources; None if a resource comes first."""
+        return self.other.code if self.other and self.first in (None, "other") else None
 
     @property
     def is_upper_bound(self) -> bool:

@@ -193,4 +193,4 @@ def describe_demand(demand: Demand, threads: int | None, slots: str = "threads")
 
 def write_at_once(number: float) -> str:
     """How many requests are there at once, on average: from 10 on without decimals."""
-    return fixed(number, 0 if number >= 9.95 else 1)
+    return "under 0.1" if 0 < number < 0.05 else fixed(number, 0 if number >= 9.95 else 1)

@@ -120,6 +120,10 @@ def mostly_sleeps(figures: Figures) -> bool:
     return figures.waits is not None and figures.waits.share("sleep") >= MOSTLY
 
 
+UNLESS_LIMITED = ", unless requests sleep for a rate limit"
+"""When more threads change nothing, and headroom until threads run out is none, where requests mostly sleep."""
+
+
 def tries_again(figures: Figures) -> bool:
     """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now, if
     some of them never have their turn."""

@@ -17,6 +17,7 @@ import msgspec
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.littles_law import NOTICED
+from uwsgi_headroom.analysis.shortages import UNLESS_LIMITED
 from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out, name_other
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
@@ -150,7 +151,8 @@ def _headroom(room: Headroom, slots: str) -> str | None:
         return name_other(room.factor, room.other)
     if room.first and room.factor is not None:
         most = "at most " if room.is_upper_bound else ""
-        return f"{most}{factor(room.factor)}, then {gives_out(room.first, slots)}"
+        unless = UNLESS_LIMITED if room.sleeps else ""
+        return f"{most}{factor(room.factor)}, then {gives_out(room.first, slots)}{unless}"
     if room.no_requests:
         return "not known: no requests yet"
     return "nearly idle" if room.far else None

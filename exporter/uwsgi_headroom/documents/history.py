@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct, field, structs
 
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import LIMITS, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
-from uwsgi_headroom.analysis.littles_law import compute_flow, ratio, waits_beside_free
+from uwsgi_headroom.analysis.littles_law import STEADY, Flow, compute_flow, ratio, waits_beside_free
 from uwsgi_headroom.analysis.locks import compute_lock
 from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -51,8 +54,9 @@ class Concurrency(Struct, frozen=True, kw_only=True):
 
 
 class Headrooms(Struct, frozen=True, kw_only=True):
-    """Headroom by limit. factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now.
-    lock: of the application; null where none is known, and in points of less than 10 s."""
+    """Headroom by limit; null in slices at whose end something else limited the server (`other` of its headroom).
+    factor: the least of them. cpu: if idle time is unknown, by the CPUs that are usable now. lock: of the application;
+    null where none is known, and in points of less than 10 s."""
 
     factor: Column = field(default_factory=list)
     hottest_interpreter: Column = field(default_factory=list)
@@ -135,7 +139,8 @@ class History(Struct, frozen=True, kw_only=True):
 
     Slices end at multiples of `step` on the exporter's clock, so that a later request with the same step returns the
     same slices and new ones. To append, take the slices whose time is more than step / 2 after your last one. since,
-    until: the requested range. routes: null while they are off.
+    until: the requested range. queue_wait: mean wait in the listen queue; null where it would be over half a minute,
+    and over half of a longer slice: then too few requests left the queue for a mean. routes: null while they are off.
     """
 
     name: str
@@ -202,7 +207,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
             window=window,
             response_times=requests.window(window.until - max(window.seconds, _SHORTEST_PERCENTILES), window.until),
             routes=watch.routes.of(window),
-            levels=levels,
+            levels=replace(levels, limited_by=watch.limits.at(window.until)),
         )
         _append(columns, record)
         await turns.pause_if_due()
@@ -312,12 +317,12 @@ def _append(to: History, record: Record) -> None:
     to.time.append(round(record.until, 3))
     put(to.throughput, rates.throughput)
     put(to.response_time, rates.response_time)
-    put(to.queue_wait, rates.queue_wait)
+    wait = _find_wait(window, rates)
+    put(to.queue_wait, wait)
     put(to.concurrency.littles_law, rates.littles_law)
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
-    lock = compute_lock(window)
     room = compute_headroom(
         rates,
         shares,
@@ -326,15 +331,13 @@ def _append(to: History, record: Record) -> None:
         compute_shares(window.cpu),
         levels.others_follow,
         _split_by_socket(record),
-        lock=lock,
+        lock=compute_lock(window),
         held_up=waits_beside_free(window, rates),
     )
-    put(to.headroom.factor, room.factor)
-    put(to.headroom.hottest_interpreter, room.by_limit.get("hottest_interpreter"))
-    put(to.headroom.interpreters, room.by_limit.get("interpreters"))
-    put(to.headroom.threads, room.by_limit.get("threads"))
-    put(to.headroom.cpu, room.by_limit.get("cpu"))
-    put(to.headroom.lock, room.by_limit.get("lock"))
+    factors = {} if levels.limited_by else room.by_limit
+    put(to.headroom.factor, min(factors.values(), default=None))
+    for limit in LIMITS:
+        put(getattr(to.headroom, limit), factors.get(limit))
     put(to.hot_ratio, shares.hot_ratio)
     put(to.noise_floor, shares.noise_floor)
     samples = sum(window.occupancy)
@@ -352,7 +355,7 @@ def _append(to: History, record: Record) -> None:
     for socket in to.sockets:
         area = window.queue_seconds.get(socket.name)
         put(socket.mean_queue, None if area is None else ratio(area, window.observed_seconds))
-        put(socket.queue_wait, rates.queue_wait if area is not None and len(to.sockets) == 1 else None)
+        put(socket.queue_wait, wait if area is not None and len(to.sockets) == 1 else None)
     known = {each.worker_id: (each, times) for each, times in zip(shares.workers, window.workers, strict=True)}
     for worker in to.workers:
         figures, times = known.get(worker.worker_id, (None, None))
@@ -367,6 +370,13 @@ def _append(to: History, record: Record) -> None:
         for route, column in zip(to.routes.routes, to.routes.threads, strict=True):
             put(column, ratio(routes.seconds.get(route, 0.0), routes.observed_seconds) if routes else None)
     _append_percentiles(to.response_times, record.response_times)
+
+
+def _find_wait(window: Window, flow: Flow) -> float | None:
+    """The mean wait in a slice; None where it is so long that in its time, or in the shortest window of the figures if
+    that is longer, too few requests are completed for Little's law. The queues at the end of a slice are not kept."""
+    longest = max(window.seconds, DEFAULT_WINDOWS[0]) / STEADY
+    return None if flow.queue_wait is None or flow.queue_wait > longest else flow.queue_wait
 
 
 def _append_percentiles(to: ResponseTimeHistory, requests: ResponseTimeWindow | None) -> None:

@@ -84,10 +84,11 @@ class Headroom(Struct, frozen=True, kw_only=True):
     factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise
     latency. All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the
     headroom is not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible,
-    and may run out first. unknown: limits that were seen and whose factor is not known yet. other: what limits the
-    server instead of its resources: the code of its finding, or `errors`, and a clause; without a factor, the headroom
-    is not known. usable: by how much load can grow until requests wait noticeably, 1 or less if they do; usable_first:
-    the limit that they wait for first."""
+    and may run out first. unknown: limits that were seen and whose factor is not known yet. sleeps: threads come
+    first, and requests that mostly sleep fill half of them or more: under a rate limit there is no headroom. other:
+    what limits the server instead of its resources: the code of its finding, or `errors`, and a clause; without a
+    factor, the headroom is not known. usable: by how much load can grow until requests wait noticeably, 1 or less if
+    they do; usable_first: the limit that they wait for first."""
 
     factor: float | None
     first: Limit | None
@@ -97,6 +98,7 @@ class Headroom(Struct, frozen=True, kw_only=True):
     is_upper_bound: bool = False
     no_requests: bool = False
     unknown: tuple[Limit, ...] = ()
+    sleeps: bool = False
     other: OtherLimit | None = None
     usable: float | None = None
     usable_first: Limit | None = None

@@ -278,7 +278,8 @@ def describe_served(server: Server) -> str:
     if flow.observed is not None and available:
         slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
         waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
-        parts.append(f"{write_at_once(flow.observed + waiting)} at once for {mean_threads(available)} {slots}")
+        busy = max(flow.observed, flow.littles_law or 0.0)  # short requests are hardly ever seen
+        parts.append(f"{write_at_once(busy + waiting)} at once for {mean_threads(available)} {slots}")
     full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
     if flow.refused:
         parts.append(f"{rate(flow.refused)} turned away with retries")

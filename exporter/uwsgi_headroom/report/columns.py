@@ -77,6 +77,8 @@ class ServerData:
     slow: requests per second that missed the objective, for any reason; judged: those that count for it.
     reloads, respawns, harakiris, exceptions, overflows: numbers of events in the quarter.
     waits: mean threads by state (`record.waits`); backends, routes: mean threads by name; empty where off.
+    limits: the share of the quarter in which the exporter's verdict was that something else than its resources limits
+    the server, by the code of that; unknown where it was not.
     socket_holders: at the end, the workers that take requests from each socket, where some do not take them from every
     one; None where all do, or it is not known. A Prometheus has it only where each worker has sockets of its own.
     settings: the rules of the review of settings that had something to say when it was last known; None if it never
@@ -123,6 +125,7 @@ class ServerData:
     by_worker: tuple[WorkerColumns, ...] = ()
     events: tuple[EventMark, ...] = ()
     thunder_lock: bool | None = None
+    limits: Mapping[str, Column] = field(default_factory=dict)
     socket_holders: SocketHolders | None = None
     settings: Mapping[str, AdviceSeverity] | None = None
 

@@ -42,6 +42,10 @@ _WITH_SETTINGS = 5
 """The layout of a record of a server whose settings were reviewed: what was found stands behind the sockets, which are
 there in any case."""
 
+_WITH_LIMIT = 6
+"""The layout of a record of a server that something else than its resources limited: the code of that stands at its
+end, behind whether there are settings, and these."""
+
 _WITHOUT_CHECKSUM, _WITHOUT_WIDTHS = 1, 2
 """Earlier layouts. Both lack the numbers of numbers; that of version 1.0.0 also lacks the checksum."""
 
@@ -61,8 +65,9 @@ are bounded by 50."""
 def encode_record(record: Record, number_of: Callable[[str], int]) -> bytes:
     """Encode a record. number_of: returns the number of a text."""
     writer = _Writer(number_of)
-    holders, settings = record.levels.socket_holders, record.levels.settings
+    holders, settings, limit = record.levels.socket_holders, record.levels.settings, record.levels.limited_by
     layout = _WITH_SETTINGS if settings is not None else _WITH_SOCKETS if holders else LAYOUT
+    layout = _WITH_LIMIT if limit else layout
     writer.put(layout)
     writer.put(_TIME.encode(record.until))
     _write_levels(writer, record.levels)
@@ -71,8 +76,12 @@ def encode_record(record: Record, number_of: Callable[[str], int]) -> bytes:
     _write_routes(writer, record.routes)
     if layout >= _WITH_SOCKETS:
         _write_sockets(writer, holders or {})
+    if limit:
+        writer.put(0 if settings is None else 1)
     if settings is not None:
         _write_settings(writer, settings)
+    if limit:
+        writer.put(number_of(limit))
     data = encode_numbers(writer.numbers)
     return data + _checksum(data)
 
@@ -91,8 +100,10 @@ def decode_record(data: object, texts: Mapping[int, str]) -> Record:
         )
         if reader.layout >= _WITH_SOCKETS:
             levels = replace(levels, socket_holders=_read_sockets(reader) or None)
-        if reader.layout == _WITH_SETTINGS:
+        if reader.layout == _WITH_SETTINGS or (reader.layout == _WITH_LIMIT and reader.take_count()):
             levels = replace(levels, settings=_read_settings(reader))
+        if reader.layout == _WITH_LIMIT:
+            levels = replace(levels, limited_by=reader.texts.get(reader.take(), FORGOTTEN))
         reader.end()
         return replace(record, levels=levels)
     except (ValueError, KeyError, IndexError, StopIteration, OverflowError):
@@ -119,7 +130,7 @@ def _check(data: object) -> list[int]:
     if layout == [_WITHOUT_CHECKSUM]:
         return decode_numbers(data)
     body = data[:-CHECKSUM_BYTES]
-    if not _WITHOUT_WIDTHS <= layout[0] <= _WITH_SETTINGS or _checksum(body) != data[-CHECKSUM_BYTES:]:
+    if not _WITHOUT_WIDTHS <= layout[0] <= _WITH_LIMIT or _checksum(body) != data[-CHECKSUM_BYTES:]:
         raise ValueError("another layout, or damaged")
     return decode_numbers(body)
 

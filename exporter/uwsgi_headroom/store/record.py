@@ -5,6 +5,7 @@ How two figures merge follows from the table of quantities (`history.totals`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import add, attrgetter, itemgetter
@@ -29,7 +30,8 @@ class Levels:
     memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
     thunder_lock: whether it is on; slo: the objective, without its origin; socket_holders: the workers that take
     requests from each socket, where some workers do not take them from every one (`map-socket`); settings: the rules of
-    the review of settings that have something to say (`analysis.settings`), never the settings."""
+    the review of settings that have something to say (`analysis.settings`), never the settings; limited_by: the code of
+    what limited the server before each of its resources (`Headroom.limited_by`), None if nothing is known to have."""
 
     cpus: float | None = None
     memory_available: int | None = None
@@ -39,6 +41,7 @@ class Levels:
     slo: Slo | None = None
     socket_holders: SocketHolders | None = None
     settings: Mapping[str, AdviceSeverity] | None = None
+    limited_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +67,22 @@ class Minute(NamedTuple):
 
 
 def merge_records(records: Sequence[Record]) -> Record:
-    """One record of several, which must be in the order of time: sums, and the levels of the last one. A figure of a
+    """One record of several, which must be in the order of time: sums, and the levels of the last one, but what limited
+    most of them. A figure of a
     worker or a socket is known only if it is in every record; what threads wait for and the use of CPUs are known for
     the time that was measured. Raises ValueError without records."""
     if not records:
         raise ValueError("no records to merge")
     if len(records) == 1:
         return records[0]
-    last = records[-1]
+    last, limits = records[-1], Counter(record.levels.limited_by for record in records)
     windows = [record.window for record in records]
     return Record(
         until=last.until,
         window=_merge_windows(windows),
         response_times=_merge_response_times([each.response_times for each in records if each.response_times]),
         routes=_merge_routes([record.routes for record in records if record.routes]),
-        levels=last.levels,
+        levels=replace(last.levels, limited_by=limits.most_common(1)[0][0]),
     )
 
 

@@ -1,6 +1,7 @@
 """Computes from the history of a watch what is needed now and then, rather than at each sample.
 
 * `Judge` judges the server every few seconds for its journal, in a task of its own: an error there loses no sample.
+* `LimitHour` keeps what limited the server beside its resources.
 * `OtherPrograms` judges whether CPU use by others follows the server's requests, from one-minute slices.
 * `BackendWatch` keeps slices of a few seconds that show whether a backend is saturated.
 * `ObjectiveWatch` judges a service level objective, once for each batch of response times.
@@ -92,10 +93,29 @@ class Judge:
 
     def _judge(self, reading: Reading) -> None:
         for figures in self._watch.figures(reading, DEFAULT_WINDOWS[:1]):
+            self._watch.limits.note(reading.at, figures.headroom.limited_by)
             findings = self._watch.judged(figures, reading)
             sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
             self._watch.recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings)
         self._watch.deploys.judge_if_due(reading.at)
+
+
+class LimitHour:
+    """What limited the server before each of its resources, as it was judged in the last hour (`limited_by`)."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[float, str | None]] = deque()  # monotonic time, and what from then on
+
+    def note(self, at: float, code: str | None) -> None:
+        """Note a judgement at a monotonic time."""
+        if not self._changes or self._changes[-1][1] != code:
+            self._changes.append((at, code))
+        while len(self._changes) > 1 and self._changes[1][0] < at - HISTORY_SECONDS:
+            self._changes.popleft()
+
+    def at(self, time: float) -> str | None:
+        """What the last judgement until then says; None also without one."""
+        return next((code for since, code in reversed(self._changes) if since <= time), None)
 
 
 class OtherPrograms:

@@ -39,7 +39,7 @@ from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import Batch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
-from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, ObjectiveWatch, OtherPrograms
+from uwsgi_headroom.watch.judging import BackendWatch, HeldFindings, Judge, LimitHour, ObjectiveWatch, OtherPrograms
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
@@ -111,6 +111,7 @@ class Watch:
         self.routes = RouteHour()
         self.destinations = DestinationHour()
         self.other_programs = OtherPrograms()
+        self.limits = LimitHour()
         self.backends = BackendWatch()
         self.recorder = Recorder()
         self.deploys = DeployWatch(self, is_restored=writer is None)
@@ -355,7 +356,8 @@ class Watch:
             self._minutes.finish(self._outcome_at, self._clock.epoch(), self._levels)
 
     def _levels(self) -> Levels:
-        return find_levels(self.reading, self.other_programs.others_follow, self.slo)
+        levels = find_levels(self.reading, self.other_programs.others_follow, self.slo)
+        return replace(levels, limited_by=self.limits.at(self._outcome_at))
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
         self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())

@@ -86,6 +86,12 @@ def waits(**threads: float) -> list[dict[str, str]]:
     ]
 
 
+def own(name: str, value: float = 1, **labels: str) -> dict[str, str]:
+    """A figure of the exporter's own, of a window."""
+    text = ",".join(f'{label}="{text}"' for label, text in {**TARGET, **labels}.items())
+    return {"series": f"uwsgi_{name}{{{text}}}", "values": f"{value:g}+0x90"}
+
+
 LIMITED = "If a few clients send more requests than usual, limit these clients in the web server (nginx: `limit_req`)."
 HOW_MUCH = (
     "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
@@ -387,6 +393,25 @@ CASES = [
         {"100m": 1},
     ),
     Case(f"{LOW}: fires: by the threads", steady(server(7, 0.3), 85), {"84m": [low(BY_THREADS, **TARGET)]}),
+    Case(
+        f"{LOW}: silent: by the exporter's own figures, something else than threads limits the server",
+        [*steady(server(7, 0.3), 85), own("headroom_ratio", limit="other", window="5m")],
+        {"84m": []},
+    ),
+    Case(
+        f"{LOW}: silent: by the exporter's own figures, the headroom is not known",
+        [*steady(server(7, 0.3), 85), own("window_seconds", window="5m")],
+        {"84m": []},
+    ),
+    Case(
+        f"{LOW}: fires: by the exporter's own figures, threads come before the other limit",
+        [
+            *steady(server(7, 0.3), 85),
+            own("headroom_ratio", 1.14, limit="threads", window="5m"),
+            own("headroom_ratio", 2, limit="other", window="5m"),
+        ],
+        {"84m": [low(BY_THREADS, **TARGET)]},
+    ),
     Case(f"{LOW}: fires: by the CPUs", steady(server(2, 0.45, cpus=2), 85), {"84m": [low(BY_CPUS, **TARGET)]}),
     Case(
         f"{LOW}: fires: by the hottest worker's interpreter",

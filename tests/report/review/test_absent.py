@@ -109,3 +109,15 @@ def test_settings_that_were_not_reviewed(data: ReviewData) -> None:
     text = render_markdown(review)
     assert "No setting is known to cause trouble." in text
     assert f"options are not known: {data.servers[1].server}." in text
+
+
+def test_another_limit_than_resources_is_no_headroom(data: ReviewData) -> None:
+    """Where the exporter's verdict was that calls hold the loops, a review promises no growth until threads run out; a
+    verdict for a small part of a quarter hour says nothing about it."""
+    of_all, of_some = ({"loop_held": np.full_like(data.servers[0].time, part)} for part in (1.0, 0.2))
+    held = _service(data, limits=of_all)
+    assert held.utilization.headroom is None
+    assert "Headroom at peak is not known" in held.verdict.sentence
+    assert "`loop_held`" in held.verdict.sentence
+    assert "threads run out" not in held.verdict.sentence
+    assert _service(data, limits=of_some).verdict == _service(data).verdict

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.advice import spawn_earlier
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.findings.workers import find_looping, find_recycled_together, find_recycling
+from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
+from uwsgi_headroom.analysis.findings.workers import find_looping
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY

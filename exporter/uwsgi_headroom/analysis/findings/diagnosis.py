@@ -21,7 +21,14 @@ from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 
-OF_WAITING = ("clients_refused", "queue_wait", "saturation", "cheaper_does_not_scale", "objective_missed")
+OF_WAITING = (
+    "clients_refused",
+    "queue_wait",
+    "queue_filling",
+    "saturation",
+    "cheaper_does_not_scale",
+    "objective_missed",
+)
 """The harms that waiting does, in the order in which users feel them, worst first. `saturation` is one only while
 requests wait."""
 
@@ -125,7 +132,8 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     else:
         head, joined = cause, [harm for harm in harms if harm is not cause]
         clause, change, settings, serves = cause.clause, cause.change, cause.settings, cause.serves
-    if any(harm.code == "clients_refused" for harm in harms) and not (cause and cause.code in BROKEN):
+    is_full = any(harm.code in ("clients_refused", "queue_filling") for harm in harms)
+    if is_full and not (cause and cause.code in BROKEN):
         change = f"{change} {queue.advise_longer_queue(figures)}".strip()
     if not joined and cause is not None:
         return list(findings)

@@ -19,6 +19,7 @@ from uwsgi_headroom.analysis.worker_states import (
     print_pids,
     show_calls,
 )
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
 
 GROWTH = (0.10, 16e6)
@@ -97,6 +98,16 @@ def _last_resort(figures: Figures) -> str:
     )
 
 
+def _bound_memory(options: Options) -> str:
+    """What to do about memory that grows: uWSGI may replace the workers already before they fill the memory."""
+    if limit := options.reload_on_rss or options.evil_reload_on_rss:
+        return (
+            "If the memory goes on growing, find out what the application keeps in memory after each request. Until "
+            f"then, uWSGI replaces a worker above {limit} MB (`reload-on-rss`)."
+        )
+    return "If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the leak."
+
+
 def _growing(figures: Figures) -> Iterator[Finding]:
     part, least = GROWTH
     growing = [
@@ -115,6 +126,5 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             evidence=f"Worker {most.worker_id} takes {byte_size(most.resident_growth or 0)} more than "
             f"{duration(figures.window.seconds)} ago, {byte_size(most.resident_bytes or 0)} now.",
             meaning="After a start, caches of the application may fill. If the memory goes on growing, it is a leak.",
-            change="If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the "
-            "leak.",
+            change=_bound_memory(figures.server.setup.options),
         )

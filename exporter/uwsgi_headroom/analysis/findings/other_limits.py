@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import accepting, backend_waits, causes, loops, memory, waits, workers
 from uwsgi_headroom.analysis.findings.diagnosis import CAUSES
 from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.shortages import mostly_sleeps
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
@@ -33,7 +34,7 @@ _MODULES = (
     backend_waits.find,
 )
 
-_OTHER = (
+OTHER_LIMITS = (
     "cheaper_starts_slowly",
     "accept_blocked",
     "recycled_together",
@@ -65,7 +66,9 @@ def correct_headroom(figures: Figures) -> Figures:
     deeper = reached.intersection(causes[: causes.index("other")])
     other = None if room.no_requests else _find_errors(figures) or (None if deeper else _find(figures))
     if other is None:
-        return figures
+        if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
+            return figures
+        return replace(figures, headroom=structs.replace(room, sleeps=True))
     of_threads = room.by_limit["threads"] if "threads" in reached else None
     known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
     factor = min((each for each in known if each is not None), default=None)
@@ -93,7 +96,7 @@ def _find_errors(figures: Figures) -> OtherLimit | None:
 def _find(figures: Figures) -> OtherLimit | None:
     """What limits the server beside its resources; None if nothing is known to."""
     codes = (
-        *_OTHER,
+        *OTHER_LIMITS,
         *(() if "lock" in figures.headroom.by_limit else _LOCKS),
         *(("waits_for_backend",) if _wait_for_turns(figures) else ()),
     )

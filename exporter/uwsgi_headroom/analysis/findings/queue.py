@@ -141,8 +141,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
 
 def advise_longer_queue(figures: Figures) -> str:
     """What a longer queue would help against, and how to raise the limit of the fullest one."""
-    seconds = figures.window.queue_full_seconds
-    name = max(seconds, key=lambda name: seconds[name], default=None)
+    full, area = figures.window.queue_full_seconds, figures.window.queue_seconds
+    name = max(full, key=lambda name: (full[name], area.get(name, 0.0)), default=None)
     backlog = figures.server.queues.get(name or "")
     return _longer_queue(figures, backlog) if backlog else ""
 

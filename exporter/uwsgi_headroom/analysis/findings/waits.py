@@ -281,7 +281,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             "well. Requests that wait for news, as long polls do, end later.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"{_see_or_end(figures, standing)}. If they wait for each other, take locks in the same order "
-            "everywhere, and give each wait a timeout.",
+            "everywhere, and give each wait a timeout: until then, the same requests stop new workers, too.",
         )
     return Finding(
         code="waits_for_threads",

@@ -16,10 +16,12 @@ from uwsgi_headroom.analysis.capacity import (
 )
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.columns import Column, ServerData, mean
 from uwsgi_headroom.report.review.peaks import Peaks, percentile_place, use_of
 from uwsgi_headroom.report.review.sections import LimitUse, ServerPeak, Spread, Utilization
+from uwsgi_headroom.report.review.windows import places_of
 
 UNITS: dict[Resource, str] = {
     "hottest_interpreter": "interpreter",
@@ -76,6 +78,9 @@ def _server(server: ServerData, figures: Figures) -> ServerPeak:
     hottest, judged = _hottest(figures), correct_headroom(figures)
     room, cpu, memory, cpus = judged.headroom, figures.cpu, figures.server.memory, figures.server.cpus
     interpreters, active = _interpreters(figures)
+    unknown = room.other.why if room.other and room.factor is None else ""
+    if code := _find_limit(server, figures) if room.other is None else None:
+        unknown = f"the verdict of the exporter was then that something else limits {server.server} (`{code}`)"
     return ServerPeak(
         server=server.server,
         requests=figures.flow.throughput,
@@ -92,12 +97,19 @@ def _server(server: ServerData, figures: Figures) -> ServerPeak:
         cpu_others=cpu.others if cpu else None,
         cpu_idle=cpu.idle if cpu else None,
         more_workers=count_more_workers(memory) if memory else None,
-        first=room.first,
-        factor=room.factor,
-        usable=judged.usable.factor if judged.usable else None,
+        first=None if unknown else room.first,
+        factor=None if unknown else room.factor,
+        usable=judged.usable.factor if judged.usable and not unknown else None,
         upper_bound=room.is_upper_bound,
-        unknown=room.other.why if room.other and room.factor is None else "",
+        unknown=unknown,
     )
+
+
+def _find_limit(server: ServerData, figures: Figures) -> str | None:
+    """What limited a server beside its resources for most of a quarter hour, by the verdict of its exporter then: a
+    history does not have what that rests on."""
+    place = places_of(server.time, [figures.window.until])
+    return next((code for code, share in server.limits.items() if (share[place] >= MOSTLY).any()), None)
 
 
 def _hottest(figures: Figures) -> tuple[int, float] | None:

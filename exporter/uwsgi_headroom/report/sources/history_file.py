@@ -309,6 +309,8 @@ def _later(one: Record | None, other: Record) -> Record:
 def _figures(record: Record) -> Iterator[_Figure]:
     """The figures of a record but the numbers of events."""
     window, levels = record.window, record.levels
+    if levels.limited_by:
+        yield ("limits", levels.limited_by), 1.0
     observed, seconds = window.observed_seconds, window.seconds
     lost = sum(worker.lost for worker in window.workers)
     yield ("full", ""), min(1.0, window.full_seconds / observed)
@@ -446,6 +448,7 @@ def _make_server_data(
         waits={part: columns.beside("waits", part, "waits known") for part in parts("waits")},
         backends={part: columns.beside("backends", part, "waits known") for part in parts("backends")},
         routes={part: columns.beside("routes", part, "routes known") for part in parts("routes")},
+        limits={part: get("limits", part) for part in parts("limits")},
         by_worker=tuple(
             WorkerColumns(worker_id=number, **{kind: get(f"worker {kind}", str(number)) for kind in _OF_WORKER})
             for number in ids

@@ -255,6 +255,7 @@ class _Maker:
             waits=self._by_name("waits", self._wait_observed),
             backends=self._by_name("backends", self._wait_observed),
             routes=self._by_name("routes", self._observed),
+            limits={code: self._answers.part("limits", code) for code in self._answers.parts("limits")},
             by_worker=workers,
             events=self._events(),
             thunder_lock=None if (lock := self._answers.last("thunder_lock")) is None else bool(lock),

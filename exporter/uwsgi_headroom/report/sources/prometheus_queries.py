@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from uwsgi_headroom.analysis.findings.other_limits import OTHER_LIMITS
 from uwsgi_headroom.report.columns import STEP, Column, last_known
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, Series
 
@@ -223,6 +224,12 @@ def list_questions(interval: float, window: str | None) -> Sequence[Question]:
         Question("memory_per_worker", "", "max without (worker_id) (uwsgi_worker_unique_memory_bytes{%s})"),
         Question("resident", "", "max without (worker_id) (uwsgi_worker_resident_memory_bytes{%s})"),
         *(Question(name, "", f"{metric}{{%s}}") for name, metric in _LEVELS.items()),
+        Question(
+            "limits",
+            "cause",
+            "sum without (verdict, harm) (count_over_time(uwsgi_verdict_info"
+            f'{{%s,cause=~"{"|".join(OTHER_LIMITS)}"}}[{STEP:.0f}s])) * {interval / STEP:g}',
+        ),
         Question("settings", "rule", "uwsgi_settings_advice{%s}"),
         *(_of_window(window) if window else ()),
     ]

@@ -1,0 +1,212 @@
+"""Findings about workers that uWSGI replaces because they reach `max-requests`, or a limit of memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from uwsgi_headroom.analysis.advice import Advice
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.settings import DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
+from uwsgi_headroom.analysis.worker_states import AWAY, find_ends, part_away
+from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
+
+OFTEN = 3
+"""The fewest respawns in a window that show how long workers live."""
+
+SERVED = 50
+"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
+and not in a loop."""
+
+RECYCLED = 0.7
+"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
+worker."""
+
+SHORT_LIFE = 60.0
+"""Seconds between respawns of one worker below which recycling costs more than it saves."""
+
+LEAK = 0.2
+"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks. Below it,
+the limit is hardly above what the application needs."""
+
+LIFE = 3600.0
+"""Seconds that a worker should live at least: each respawn then costs next to nothing."""
+
+
+def _round_up(requests: float) -> int:
+    """The number of requests as a round number to set, at least 1,000."""
+    return max(1, math.ceil(requests / 1000)) * 1000
+
+
+def find_recycling(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that reach `max-requests`, or a limit of memory, so early that it costs capacity."""
+    yield from list(_reach_max_requests(figures)) or _reach_memory_limit(figures)
+
+
+def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
+    window, ended = figures.window, find_ends(figures)
+    most, away = figures.server.setup.options.max_requests, part_away(figures)
+    respawns = sum(times for _, times, _ in ended) - window.harakiris
+    served = sum(requests for _, _, requests in ended)
+    if not most or respawns < OFTEN or served < RECYCLED * most * respawns / 2:
+        return
+    lives = window.seconds * len(window.workers) / respawns
+    if lives >= SHORT_LIFE or (most >= SERVED and (away is None or away < AWAY)):
+        return
+    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title=f"Workers are replaced too often: `max-requests` is {most}.",
+        evidence=f"Each worker is replaced after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
+        f"{duration(window.seconds)}; "
+        + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
+        + f"{waiting_clause(figures.flow)}.",
+        meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, if the worker is at least as old as "
+        f"`min-worker-lifetime` ({min_lifetime(figures)} s). uWSGI spawns only a few workers per second.",
+        clause="workers are replaced too often",
+        change=f"Raise `max-requests` to {enough}, so that a worker lives for an hour or more, or remove "
+        "`max-requests`.",
+        settings=(("max-requests", enough),),
+    )
+
+
+TOGETHER_SECONDS = 5
+"""The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
+spawns about two a second."""
+
+APART = 4
+"""Only if workers live at least this many times as long, it is no chance that they end so close to each other."""
+
+
+def find_recycled_together(figures: Figures) -> Iterator[Finding]:
+    """The finding about workers that all reach `max-requests` at the same time, so that requests wait."""
+    window, options = figures.window, figures.server.setup.options
+    most, ended, records = options.max_requests, find_ends(figures), figures.server.workers
+    spawned = [worker.last_spawn for worker in records if worker.last_spawn]
+    if not most or most < SERVED or len(records) < 2 or len(ended) < len(records) or len(spawned) < len(records):
+        return
+    each = min(worker.requests_per_life or 0.0 for worker in records)
+    if each < RECYCLED * most:
+        return  # they ended for another reason, such as a reload of the workers
+    spread = max(spawned) - min(spawned)
+    lives = window.seconds * len(records) / sum(times for _, times, _ in ended)
+    if spread > TOGETHER_SECONDS or lives < APART * spread or not shows_a_limit(figures.flow):
+        return
+    nobody, served = window.no_worker_seconds or 0.0, round(each) if each >= HELD_BACK * most else most
+    yield Finding(
+        code="recycled_together",
+        severity="warning",
+        title="All workers reach `max-requests` at the same time, and are replaced together.",
+        evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
+        + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
+        + f"; {waiting_clause(figures.flow)}.",
+        meaning="Workers that start together and share the requests evenly also restart together, again and again. "
+        "At each restart, requests wait until the first worker has loaded the application.",
+        clause="all workers reach `max-requests` together",
+        **_stagger(figures, most, served)._asdict(),
+    )
+
+
+HELD_BACK = 1.5
+"""Workers that all complete this many times `max-requests` before they end were held back by `min-worker-lifetime`."""
+
+
+def _stagger(figures: Figures, most: int, served: int) -> Advice:
+    version, workers = parse_version(figures.server.version), len(figures.server.workers)
+    if version and version < MAX_REQUESTS_DELTA:
+        return Advice(
+            "Update uWSGI to 2.0.29, and set `max-requests-delta`, which restarts each worker after a different number "
+            "of requests. Until you update uWSGI, raise `max-requests`, so that the workers restart less often."
+        )
+    if served > most:
+        enough = _round_up(LIFE * figures.flow.requests / figures.window.seconds / workers)
+        delta = max(1, enough // workers)
+        return Advice(
+            f"Raise `max-requests` to {enough}, and set `max-requests-delta` to {delta}. With the present setting, all "
+            f"workers complete {most} requests before they are {min_lifetime(figures)} s old (`min-worker-lifetime`). "
+            "uWSGI then replaces all of them at this age.",
+            (("max-requests", enough), ("max-requests-delta", delta)),
+        )
+    now, delta = figures.server.setup.options.max_requests_delta, max(1, most // workers)
+    what = f"Raise `max-requests-delta` from {now}" if now else "Set `max-requests-delta`"
+    return Advice(
+        f"{what} to {delta}: each worker then ends after {delta} requests more than the worker before it.",
+        (("max-requests-delta", delta),),
+    )
+
+
+class _Leak(NamedTuple):
+    """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
+    a process; limit: megabytes at which a worker is replaced; life: seconds that it lives on average."""
+
+    each: float
+    limit: int
+    respawns: int
+    processes: int
+    life: float
+
+
+def _find_leak(figures: Figures) -> _Leak | None:
+    """The leak that ends workers by a limit of memory; None if there is none, or if uWSGI reports no memory."""
+    options, window = figures.server.setup.options, figures.window
+    limit = options.reload_on_rss or options.evil_reload_on_rss
+    grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
+    respawns = sum(times for _, times, _ in find_ends(figures)) - window.harakiris
+    if not limit or respawns <= 0 or not figures.flow.requests or grown < LEAK * limit * 2**20 * respawns:
+        return None
+    processes = respawns + len(window.workers)
+    # What a process has after its first request is where it begins.
+    each = grown / max(1, figures.flow.requests - processes)
+    return _Leak(each, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+
+
+def _describe_leak(figures: Figures, leak: _Leak) -> str:
+    return (
+        f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
+        f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
+        f"on average, above {leak.limit} MB"
+    )
+
+
+def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
+    leak, away = _find_leak(figures), part_away(figures)
+    if leak is None or leak.respawns < OFTEN or leak.life >= SHORT_LIFE or away is None or away < AWAY:
+        return
+    yield Finding(
+        code="respawn_loop",
+        severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
+        title="Workers are replaced too often: the application's memory grows with every request.",
+        evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
+        f"{waiting_clause(figures.flow)}.",
+        meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
+        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
+        change=f"Raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
+        "minutes. Then find out what the application keeps in memory after each request.",
+    )
+
+
+def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
+    """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
+    of them looks well, and only the sum over their lives shows the leak."""
+    leak = _find_leak(figures)
+    if leak is None or list(find_recycling(figures)):
+        return
+    lost = sum(worker.lost for worker in figures.window.workers)
+    yield Finding(
+        code="memory_recycled",
+        severity="info",
+        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
+        evidence=f"{_describe_leak(figures, leak)}; "
+        + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
+        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each restart, a worker has to load "
+        "the application again.",
+    )
+
+
+def min_lifetime(figures: Figures) -> int:
+    known = figures.server.setup.options.min_worker_lifetime
+    return DEFAULT_MIN_LIFETIME if known is None else known
