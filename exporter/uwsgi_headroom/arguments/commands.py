@@ -152,11 +152,11 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "top",
         summary="watch servers in a terminal",
         description="Watch servers in a terminal. An argument may be the address of a stats server, in the form that "
-        "--stats takes: then `uwsgi-headroom top` reads that stats server. If an argument is the URL of a running exporter or of one of its pages, top "
-        "reads the exporter, which answers from its history (the URL .../servers/NAME opens the server NAME). top "
-        "finds out whether an http:// address or a host:port is a stats server or an exporter. Without arguments, "
-        f"top watches the exporter on {LISTEN_ADDRESS}; if no exporter runs there, top watches the servers found on "
-        "this machine. If standard output is not a terminal, top prints one snapshot.",
+        "--stats takes: then uwsgi-headroom reads that stats server. If an argument is the URL of a running exporter "
+        "or of one of its pages, top reads the exporter, which answers from its history (the URL .../servers/NAME "
+        "opens the server NAME). top finds out whether an http:// address or a host:port is a stats server or an "
+        f"exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no exporter runs there, top "
+        "watches the servers found on this machine. If standard output is not a terminal, top prints one snapshot.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)

@@ -248,7 +248,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read what each thread with a request waits for from the kernel, if the kernel permits this (default {default})",
+        help="read from the kernel, if permitted, what each thread with a request waits for (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,
