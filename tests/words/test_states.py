@@ -9,7 +9,7 @@ import pytest
 from dashboards.causes import CAUSES, NO_CAUSE
 from tools.source_tables import read_findings
 from uwsgi_headroom import record
-from uwsgi_headroom.analysis.capacity import LIMITS as EVERY_LIMIT
+from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.what_if.runs import Resource
@@ -50,7 +50,7 @@ def test_every_cause_has_its_words() -> None:
 def test_every_state_has_its_words() -> None:
     """A state that is added to the API is added to its table."""
     assert tuple(WAITS) == record.STATES
-    assert set(LIMITS) == set(EVERY_LIMIT)
+    assert set(LIMITS) == set(get_args(Limit))
     assert set(LIMITS) >= set(get_args(Resource))
     assert set(STATUSES) == {*get_args(Status), *SEVERITIES}
     assert set(SERVER_STATES) == {*get_args(schema.State), "paused", "lost"}
