@@ -93,6 +93,7 @@ HARMS: Mapping[str, str] = {
     "down": "not served",
     "clients_refused": "refused",
     "queue_wait": "wait",
+    "queue_filling": "wait",
     "saturation": "wait",
     "cheaper_does_not_scale": "wait",
     "objective_missed": "wait",

@@ -8,7 +8,11 @@ from dashboards.signal import PER_SECOND, Series, signal
 
 RANKS = {"down": 4, "critical": 3, "warning": 2, "unknown": 1, "ok": 0}
 """The verdicts of `uwsgi_verdict_info`, the worst first in a table."""
-FELT = {"clients_refused": 0.9, "queue_wait|saturation|cheaper_does_not_scale": 0.6, "objective_missed": 0.3}
+FELT = {
+    "clients_refused": 0.9,
+    "queue_wait|queue_filling|saturation|cheaper_does_not_scale": 0.6,
+    "objective_missed": 0.3,
+}
 """What users feel, among servers of one verdict: who is refused comes before who waits."""
 
 _TCP = f'socket=~"{TCP}"'
