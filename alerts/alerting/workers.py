@@ -82,7 +82,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly anybody: "
         + if_any(SOME_STUCK, f"{of_threads} are stuck")
-        + if_any(NONE_STUCK, "requests wait and none is completed"),
+        + if_any(NONE_STUCK, "requests wait and no request is completed"),
         acts=(
             if_any(SOME_STUCK, restart)
             + if_any(
@@ -103,7 +103,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             f"max({age}{{$self}})",
             f"; the oldest request, in {workers(oldest_of_self)}, has been in service for {of_dot(DURATION)}",
         )
-        + ". With coroutines (gevent), a call that does not yield may block a worker.",
+        + ". With coroutines (gevent), a call that does not give way to other requests may block a worker.",
         deploys=True,
     )
     return [ticket, page]
