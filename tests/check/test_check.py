@@ -221,17 +221,20 @@ def test_lengths_that_make_no_sense(seconds: str) -> None:
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    """The status is 3, with the address and the reason: nothing listens, or not uWSGI."""
+    """The status is 3, with the address, the reason and what to do: nothing listens, no socket, or not uWSGI."""
     other = tmp_path / "other"
     other.write_text("{}")
-    for address, verdict, word in (
-        ("/nowhere/stats", "Down", "no such file"),
-        (f"file://{other}", "Cannot be read", "not a stats document of uWSGI"),
+    for address, verdict, word, act in (
+        ("/nowhere/stats", "Down", "no such file", "Start uWSGI"),
+        (str(other), "Down", "is not a socket", "Give the exporter the address"),
+        (f"file://{other}", "Cannot be read", "not a stats document of uWSGI", "Give the exporter the address"),
     ):
         ran = run("check", address)
         assert (ran.returncode, ran.stderr) == (3, "")
-        assert f"UNKNOWN  {verdict}: " in ran.stdout
-        assert word in ran.stdout
+        said = " ".join(ran.stdout.split())
+        assert f"UNKNOWN {verdict}: " in said
+        assert word in said
+        assert f"DO {act}" in said
 
 
 def test_an_emperor_is_judged(tmp_path: Path) -> None:

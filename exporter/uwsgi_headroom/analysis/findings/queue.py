@@ -94,7 +94,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "gets its answer late, or not at all."
         )
     else:
-        counted_ = "how many clients were refused is not known"
+        counted_ = "refusals are not counted"
         title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = (
             "A web server in front gets `Resource temporarily unavailable` and answers 502. The kernel does not count "
@@ -105,7 +105,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"The queue was full ({backlog.limit} connections) for {percent(full)} of the last "
-        f"{duration(window.seconds)}; on average, {in_queue(mean, backlog.limit)} connections waited, and "
+        f"{duration(window.seconds)}; on average, {in_queue(mean, backlog.limit)} waited, and "
         f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),

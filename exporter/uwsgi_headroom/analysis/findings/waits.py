@@ -357,7 +357,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
         "file, a lock in Redis or a rate limit. While this thing is in use, the other requests sleep, and check again "
-        "and again whether it is free. Event streams also do so while they wait for news.",
+        "and again whether it is free. Event streams also sleep and check again while they wait for news.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Then shorten the time for which one "
         "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. More threads or "
