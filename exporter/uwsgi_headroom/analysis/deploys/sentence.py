@@ -70,7 +70,7 @@ def _too_early(judgement: Judgement) -> str:
         return f"the requests before it differ too much from each other to compare {counted(done, 'request')}"
     if done >= judgement.needed:
         return f"so far, {counted(done, 'request')} differ too much from each other"
-    return f"{done:,} of about {_round_up(judgement.needed):,} needed requests"
+    return f"{done:,} of about {_round_up(judgement.needed):,} requests"
 
 
 def _round_up(number: int) -> int:
