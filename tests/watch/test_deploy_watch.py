@@ -148,7 +148,7 @@ def test_a_doubled_load_is_not_compared() -> None:
     deployed.rate = 7
     deploy = deployed.run(200, each=0.15).deploy
     assert deploy.status == "unknown"
-    assert "the load is 2.3 times that of before" in deploy.sentence
+    assert "the load is 2.3 times the load before" in deploy.sentence
 
 
 def test_after_an_hour_the_last_verdict_stays_and_its_batches_are_gone() -> None:
