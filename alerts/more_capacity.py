@@ -13,7 +13,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 _UNSEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
     "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a backend at its limit or slow clients, more threads would probably wait as well."
+    "lock, a backend at its limit or slow clients, more threads would probably also wait."
 )
 
 _BY_STATE = {

@@ -177,14 +177,14 @@ unless {by_server("count", _uncontended(t))}""",
             + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
             + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            f"Make the requests compute less: {CHECK} says which kinds of requests take most.",
+            f"Make the requests compute less: {CHECK} says which kinds of requests take most time.",
         ),
         evidence=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot serve "
         "more than "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
-        + " requests/s: if load grows, response times (now "
+        + " requests/s. If load grows, only the response time grows (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + ") grow and throughput does not.",
+        + " on average).",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -234,13 +234,13 @@ def _cpu_bound(t: Thresholds) -> Alert:
             + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
             f"has: the workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            f"Make the requests compute less: {CHECK} says which kinds of requests take most.",
+            f"Make the requests compute less: {CHECK} says which kinds of requests take most time.",
         ),
         evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
         + if_any(others, f", other programs {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
-        + ". If load grows, response times (now "
+        + ". If load grows, the response time grows (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
-        + ") grow.",
+        + " on average).",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )

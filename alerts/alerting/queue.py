@@ -195,7 +195,7 @@ def _not_measurable(t: Thresholds) -> Alert:
             "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
             "Let the exporter read `stats` over a UNIX socket.",
         ),
-        evidence="Nobody sees requests that wait in this queue, and no alert about this queue can fire. uWSGI itself "
-        "reports 0 for UNIX sockets.",
+        evidence="Nobody can see whether requests wait in this queue, and no alert about this queue can fire. uWSGI "
+        "itself reports 0 for UNIX sockets.",
         dashboard=SERVER_DASHBOARD,
     )

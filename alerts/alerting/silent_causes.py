@@ -114,7 +114,8 @@ def _descriptors(t: Thresholds) -> Alert:
         acts=(
             f"To gain time, restart {workers(fullest)}: {pids(fullest)} prints the command and says which requests the "
             "restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If the number of open files only grows, there is a leak.",
+            "List the open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the application "
+            "has a leak.",
             "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         ),
         evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} file descriptors open, and may open "
@@ -204,7 +205,7 @@ def _lock_bound(t: Thresholds) -> Alert:
                 "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
                 "has its own lock, more `processes` help. More threads would also wait.",
             ),
-            evidence="Only one request at a time can run the code that holds this lock. This lock is not Python's "
+            evidence="Only one request at a time can run the code that this lock protects. This lock is not Python's "
             "interpreter lock.",
             dashboard=SERVER_DASHBOARD,
             deploys=True,

@@ -61,8 +61,8 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints the PID of the worker, "
             "and the commands to run.",
             "Set timeouts on the calls that the application makes to databases and services.",
-            "Set `harakiri` as a last resort, but not with coroutines (gevent). With `threads`, `harakiri` kills the "
-            "whole worker with all of its requests.",
+            "Set `harakiri` as a last resort, but not with coroutines (gevent). In a worker with several threads, "
+            "`harakiri` ends all requests of the worker.",
         ),
         evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
         "s by default.",
@@ -80,9 +80,9 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         expr=f"uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling\nand {oldest}\nor\n{_standstill(t)}",
         hold=t.standstill_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly anybody: "
+        summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly any request: "
         + if_any(SOME_STUCK, f"{of_threads} are stuck")
-        + if_any(NONE_STUCK, "requests wait and none is completed"),
+        + if_any(NONE_STUCK, "requests wait and no request is completed"),
         acts=(
             if_any(SOME_STUCK, restart)
             + if_any(
@@ -103,7 +103,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             f"max({age}{{$self}})",
             f"; the oldest request, in {workers(oldest_of_self)}, has been in service for {of_dot(DURATION)}",
         )
-        + ". With coroutines (gevent), a call that does not yield may block a worker.",
+        + ". With coroutines (gevent), a call that does not give way to other requests may block a worker.",
         deploys=True,
     )
     return [ticket, page]
@@ -251,7 +251,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}"
     title = (
         f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} of "
-        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly anybody"
+        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly any request"
     )
     return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 

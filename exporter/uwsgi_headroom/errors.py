@@ -6,6 +6,7 @@ HeadroomError
 ├── OutputError     standard output or standard error cannot be written
 ├── HistoryFileError  a history file cannot be read or written
 ├── SourceError     a stats address could not be read (its `reason` says how)
+│   ├── NoSocketError the path is there, but it is no socket
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
 ├── RunError        a run of `tune` has no result
 ├── ResultsError    a file with results of `tune` cannot be continued or written
@@ -80,6 +81,10 @@ class ReadError(HeadroomError):
 
 class SourceError(ReadError):
     """The stats address gave no bytes, or not all of them."""
+
+
+class NoSocketError(SourceError):
+    """The path of a stats address is there, but it is no socket."""
 
 
 class AccessError(SourceError):

@@ -34,7 +34,7 @@ def test_the_stopped_holder_of_the_accept_lock() -> None:
     )
     assert first.change.startswith("Continue the stopped worker: `kill -CONT 102`.")
     assert first.evidence.startswith(
-        "For 30 s of 60 s (50 %), requests waited although a thread was free; 0.2 of 4 threads"
+        "For 30 s of 60 s (50 %), requests waited although a thread was free; on average, 0.2 of 4 threads"
     )
 
 
@@ -48,7 +48,7 @@ def test_a_holder_that_is_not_stopped() -> None:
 def test_a_holder_that_is_gone() -> None:
     """The lock of a process that is no worker was never released."""
     first = next(iter(findings_by_code(waiting(), prefork(accept_lock=999)).values()))
-    assert "PID 999, which holds the accept lock, is not a worker any more" in first.title
+    assert "PID 999, which holds the accept lock, is no longer a worker" in first.title
 
 
 def test_without_a_lock() -> None:

@@ -143,7 +143,10 @@ def test_coroutines_are_not_advised_blindly() -> None:
     blocked = window(
         60, *(worker(number, 1200, cpu=1.0, busy=60.0) for number in range(1, 5)), **{"app.sock": 60 * 30.0}
     )
-    assert "a call that does not yield" in judged(blocked, off, setup=coroutines())["queue_wait"].change
+    assert (
+        "a call that does not give way to other requests"
+        in judged(blocked, off, setup=coroutines())["queue_wait"].change
+    )
 
 
 def test_hidden_processes_hide_waits() -> None:
@@ -159,10 +162,10 @@ def test_hidden_processes_hide_waits() -> None:
 @pytest.mark.parametrize(
     ("backends", "words"),
     [
-        ({"postgres": 6.0, "redis": 1.0}, "Threads wait for postgres 75 % of their time."),
-        ({"postgres": 2.0, "redis": 1.9}, "Threads wait for backends 88 % of their time (25 % for postgres)."),
-        ({"redis": 0.1}, "Threads wait for backends 88 % of their time."),
-        ({}, "Threads wait for backends 88 % of their time."),
+        ({"postgres": 6.0, "redis": 1.0}, "Threads wait for postgres for 75 % of their time."),
+        ({"postgres": 2.0, "redis": 1.9}, "Threads wait for backends for 88 % of their time (25 % for postgres)."),
+        ({"redis": 0.1}, "Threads wait for backends for 88 % of their time."),
+        ({}, "Threads wait for backends for 88 % of their time."),
     ],
 )
 def test_a_backend_has_its_own_share(backends: dict[str, float], words: str) -> None:

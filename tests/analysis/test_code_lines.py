@@ -80,7 +80,7 @@ def test_who_has_a_lock(others: list[CodeSight], holder: str) -> None:
     assert "audit (shop/orders.py:8) 100 %" in finding.evidence
     assert ("this thread holds the lock" in finding.evidence) == bool(holder)
     if holder:
-        assert finding.evidence.endswith(f"so this thread holds the lock. The thread is in {holder}.")
+        assert finding.evidence.endswith(f"this thread holds the lock, and is in {holder}.")
 
 
 @pytest.mark.parametrize(("also", "known"), [([], True), ([sight(3, OTHER, 9, "sleep", worker=2)], False)])

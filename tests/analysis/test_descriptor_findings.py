@@ -50,8 +50,8 @@ def test_the_workers_are_named_and_what_to_raise() -> None:
     """The title has no figure; the change has the limit of now."""
     finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
     assert finding.title == "Workers 1 and 3 have no file descriptors left."
-    assert finding.change.startswith("Restart workers 1, 3 and 4 to buy time: `kill -TERM ")
-    assert "999 of 1000 are open in worker 3 (100 %); 3 workers of 4 above 80 %" in finding.evidence
+    assert finding.change.startswith("To gain time, restart workers 1, 3 and 4: `kill -TERM ")
+    assert "Worker 3 has 999 of 1000 file descriptors open (100 %); 3 workers of 4 have more" in finding.evidence
     assert "raise `max-fd` from 1000" in finding.change
     failing = with_open(1000, 20, exceptions=400)
     assert failing["descriptors_used_up"].title == (

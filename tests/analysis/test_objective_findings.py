@@ -55,7 +55,7 @@ def test_a_young_history_warns() -> None:
         (
             both(waited=900),
             ("90 %", "were slower than 1 s with the wait in the listen queue"),
-            "Do what the finding about the listen queue says, or the finding about busy threads",
+            "Do what the finding about the listen queue, or about busy threads, says",
         ),
         (both(lost=61), ("6.1 %", "were lost"), "Read in uWSGI's log"),
         (both(refused=500), ("50 %", "were refused"), "the full listen queue"),
@@ -77,4 +77,4 @@ def test_lost_to_harakiri() -> None:
     (finding,) = found(both(lost=61), harakiris=3)
     assert "`harakiri` killed 3 workers" in finding.change
     assert "threads, interpreters" not in finding.change
-    assert "0 of 1000 requests too slow, 61 lost (burn rate 6.1)" in finding.evidence
+    assert "0 of 1000 requests were too slow, 61 lost (burn rate 6.1)" in finding.evidence

@@ -22,7 +22,9 @@ def test_a_paused_server_is_not_ok(queued: float, severity: str) -> None:
     rows = window(60, *(worker(number, 0, up=0.0) for number in range(1, 5)), **{"app.sock": 60 * queued})
     by_code = findings_by_code(rows, paused(1, 2, 3, 4))
     code, finding = next(iter(by_code.items()))
-    title = "Requests wait, and none is completed: all workers are paused." if queued else "All workers are paused."
+    title = (
+        "Requests wait, and no request is completed: all workers are paused." if queued else "All workers are paused."
+    )
     assert (code, finding.severity, finding.title) == ("workers_paused", severity, title)
     assert (f"{queued:.1f} requests wait in the listen queue on average" in finding.evidence) == (queued > 0)
     assert {found.change for found in by_code.values() if found.severity != "info"} == {finding.change}

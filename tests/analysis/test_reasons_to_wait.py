@@ -37,7 +37,7 @@ def test_a_mapped_socket_whose_worker_is_full() -> None:
         "Let the web server spread the load evenly over the sockets of `map-socket`"
     )
     assert "unevenness_harmless" not in by_code
-    assert "a free thread takes no request from the socket of another worker" in by_code["uneven"].meaning
+    assert "a free thread cannot take a request that waits at the socket of another worker" in by_code["uneven"].meaning
     burst = window(
         60, *(worker(number, 300, cpu=1.0, busy=30.0) for number in (1, 2, 3)), waits=SLEEPING, **{"app.sock": 120.0}
     )
@@ -143,7 +143,7 @@ def test_a_wait_during_a_reload() -> None:
     assert finding.severity == "critical"
     idle = replace(window(60, *(worker(number, 0) for number in range(1, 5)), **{"app.sock": 600.0}), reloads=1)
     finding = findings_by_code(idle, server)["queue_wait"]
-    assert finding.title == "Requests wait, and none is completed: the cause is not seen."
+    assert finding.title == "Requests wait, and no request is completed: the cause is not seen."
     assert finding.severity == "critical"
 
 

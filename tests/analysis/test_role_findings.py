@@ -45,7 +45,7 @@ def test_mules_are_no_other_programs() -> None:
     assert "uWSGI's own processes among the other programs use: its mules 1.10 CPUs" in finding.evidence
     assert "mules of this uWSGI" in finding.change
     full = findings(starved(beside(0.5, 0.0, 1.5)), MULES)["cpu_bound"]
-    assert full.title == "The workers and uWSGI's own mules use all the CPU there is."
+    assert full.title == "The workers and uWSGI's own mules use all CPUs."
 
 
 @pytest.mark.parametrize("uses", [(), (MULES._replace(cpus=0.3),), (MULES._replace(cpus=None),)])

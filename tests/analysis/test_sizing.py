@@ -99,9 +99,9 @@ def test_an_overload_is_sized_by_what_was_there() -> None:
 def test_the_advice_says_what_the_step_will_do() -> None:
     """The offered work, the throughput, and that a full queue hides how long requests will wait."""
     assert add_capacity(figures(overload(), SMALL)).startswith(
-        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. With this step, uWSGI "
-        "serves at least 363/s, if so many requests arrive; now it serves 40.0/s. How long requests then wait is not "
-        "known, because the full queue turned clients away, and no figure includes these clients. "
+        "Raise `threads` from 4 to 39: there are at least 48 requests at once for 8 threads. After this step, "
+        "uWSGI can serve at least 363/s (now: 40.0/s). How long requests then wait is not known, because no figure "
+        "includes the clients that the full queue turned away. "
     )
 
 
@@ -172,7 +172,7 @@ def test_a_queue_that_is_not_always_full_says_how_many_arrive(arrive: float, pro
     )
     overloaded = figures(window_, SINGLE, memory(100))
     assert more_processes(overloaded).processes == processes
-    assert f"about {arrive:.1f} times as many requests arrive as are served" in add_capacity(overloaded)
+    assert f"about {arrive:.1f} times as fast as uWSGI serves them" in add_capacity(overloaded)
     always = figures(replace(full, queue_full_seconds={"app.sock": 60.0}), SINGLE, memory(100))
     assert more_processes(always).wanted == 59
 
@@ -186,8 +186,8 @@ def test_counted_refusals_bound_how_many_arrive(refused: int, factor: str, threa
     of_tcp = msgspec.structs.replace(known.server, queues={TCP: Backlog(41, 40, None)})
     overloaded = compute_figures(replace(window_, refused=refused), of_tcp)
     assert more_threads(overloaded, 4).threads == threads
-    arrive = f"with retries, {factor} times as many requests arrive as are served"
-    assert f"to {threads}: {arrive}. With this step, uWSGI serves at least" in add_capacity(overloaded)
+    arrive = f"with retries, requests arrive {factor} times as fast as uWSGI serves them"
+    assert f"to {threads}: {arrive}. After this step, uWSGI can serve at least" in add_capacity(overloaded)
 
 
 def test_memory_without_room_is_said() -> None:

@@ -30,7 +30,7 @@ def test_files_that_hold_the_threads() -> None:
     finding = by_code["queue_wait"]
     assert (finding.code, finding.severity) == ("static_files", "critical")
     assert finding.title == "Requests wait in the listen queue: static files hold the threads."
-    assert finding.evidence.startswith("90 % of 1,000 requests are static files, and hold 3.8 of 4 threads.")
+    assert finding.evidence.startswith("90 % of 1,000 requests are for static files, and hold 3.8 of 4 threads.")
     assert finding.settings == (("offload-threads", 2),)
     assert "slow_clients" not in by_code
 
@@ -41,7 +41,7 @@ def test_files_while_nobody_waits(held: float, queued: float, *, advised: bool) 
     finding = judged(files(held, queued=queued))["static_files"]
     assert finding.severity == "info"
     assert bool(finding.change) == advised
-    assert finding.meaning.endswith("response times are those of the 100 other requests.")
+    assert finding.meaning.endswith("the response times shown are those of the 100 other requests.")
 
 
 def test_counters_that_contradict_each_other() -> None:
@@ -59,7 +59,7 @@ def test_servers_that_serve_no_files(static: int, other: int) -> None:
 def test_unknown_threads() -> None:
     """With stats-no-cores it is not known what they hold."""
     finding = judged(files(None, queued=0.0))["static_files"]
-    assert finding.evidence == "90 % of 1,000 requests are static files; the listen queue is empty."
+    assert finding.evidence == "90 % of 1,000 requests are for static files; the listen queue is empty."
 
 
 def test_only_files() -> None:

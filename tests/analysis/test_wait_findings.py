@@ -97,7 +97,7 @@ def test_a_backend_is_named() -> None:
     assert finding.severity == "info"
     assert finding.title == "Requests wait for postgres at 10.0.0.5:5432 for most of their time."
     assert finding.evidence.startswith(
-        "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432, 175 ms of a request's 250 ms; "
+        "7.0 of 10.0 busy threads (70 %) wait for postgres at 10.0.0.5:5432, which takes 175 ms of a request's 250 ms; "
         "1.0 (10 %) wait for redis at *:6379, "
     )
     assert "More CPU does not help" in finding.change
@@ -123,7 +123,7 @@ def test_a_saturated_backend() -> None:
     block, *others = collect_findings(saturated)
     assert block.code == "backend_saturated"
     assert block.title.endswith(": the backend postgres at 10.0.0.5:5432 is saturated.")
-    assert re.search(r"At \d\d\.\d/s, the backend had \d\.\d requests at once and took 1?\d\d ms", block.evidence)
+    assert re.search(r"At \d\d\.\d/s, the backend served \d\.\d requests at once and took 1?\d\d ms", block.evidence)
     assert "More threads or processes would also wait" in block.change
     assert f"load can hardly grow beyond {rate(found.high)}." in block.change
     assert block.settings == ()
@@ -389,7 +389,7 @@ def test_a_pool_that_is_too_small(lock: float, severity: str, title: str) -> Non
     assert by_code["pool_exhausted"].severity == severity
     assert by_code["pool_exhausted"].title.startswith(title)
     assert by_code["pool_exhausted"].meaning.startswith(
-        "Only 5 requests of a worker work at once, and the other requests wait"
+        "Only 5 requests of a worker run at once, and the other requests wait"
     )
     assert "from 5 to the 8 `threads`" in by_code["pool_exhausted"].change
     assert "16 connections" in by_code["pool_exhausted"].change

@@ -56,7 +56,7 @@ def test_a_reload_that_the_window_has_a_part_of(times: tuple[int, ...], spawned:
     """Workers that are replaced at once or in the order of their numbers, without a loss, are reloaded."""
     by_code = judged(ended(times), spawned, can_reload_workers=True)
     assert [(code, finding.severity) for code, finding in by_code.items()] == [("workers_respawned", "info")]
-    assert "as in a reload of the workers" in by_code["workers_respawned"].meaning
+    assert "The workers were reloaded" in by_code["workers_respawned"].meaning
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_workers_that_memory_ends_before_they_may_be_replaced() -> None:
     early = replace(ended((4, 4, 4, 4), lost=2), oom_kills=16)
     change = judged(early)["out_of_memory"].change
     assert change.endswith(
-        "Also set `min-worker-lifetime` to 0: uWSGI replaces no worker that is younger than `min-worker-lifetime` "
-        "(10 s), and these workers exit after 15 s on average."
+        "Also set `min-worker-lifetime` to 0: uWSGI replaces a worker only when it is older than `min-worker-lifetime` "
+        "(10 s), but these workers exit after 15 s on average."
     )
     assert "`min-worker-lifetime`" not in judged(early, min_worker_lifetime=5)["out_of_memory"].change
 

@@ -172,7 +172,7 @@ def test_an_idle_server_is_fine_and_says_what_it_cannot_tell() -> None:
         ran = run("check", server.stats, "--seconds", "2")
     assert ran.returncode == 0, ran.stdout
     assert "Too few requests" in ran.stdout
-    assert "200 more are needed" in ran.stdout
+    assert "at least 200 more requests are needed" in ran.stdout
 
 
 def test_interrupted_it_judges_what_it_has_seen() -> None:
@@ -221,17 +221,20 @@ def test_lengths_that_make_no_sense(seconds: str) -> None:
 
 
 def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
-    """The status is 3, with the address and the reason: nothing listens, or not uWSGI."""
+    """The status is 3, with the address, the reason and what to do: nothing listens, no socket, or not uWSGI."""
     other = tmp_path / "other"
     other.write_text("{}")
-    for address, verdict, word in (
-        ("/nowhere/stats", "Down", "no such file"),
-        (f"file://{other}", "Cannot be read", "not a stats document of uWSGI"),
+    for address, verdict, word, act in (
+        ("/nowhere/stats", "Down", "no such file", "Start uWSGI"),
+        (str(other), "Down", "is not a socket", "Give the exporter the address"),
+        (f"file://{other}", "Cannot be read", "not a stats document of uWSGI", "Give the exporter the address"),
     ):
         ran = run("check", address)
         assert (ran.returncode, ran.stderr) == (3, "")
-        assert f"UNKNOWN  {verdict}: " in ran.stdout
-        assert word in ran.stdout
+        said = " ".join(ran.stdout.split())
+        assert f"UNKNOWN {verdict}: " in said
+        assert word in said
+        assert f"DO {act}" in said
 
 
 def test_an_emperor_is_judged(tmp_path: Path) -> None:

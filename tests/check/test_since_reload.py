@@ -106,7 +106,7 @@ def test_end_to_end() -> None:
         compared = run("compare", "shop", "--exporter", f"http://127.0.0.1:{watching.port}", "--json")
         deploy = json.loads(compared.stdout)["deploy"]
         assert (deploy["status"], deploy["reloads"]) == ("unknown", 1)
-        assert "of the 10 min before it are known" in deploy["sentence"]
+        assert "of the 10 min before this time are known" in deploy["sentence"]
         assert "before" in run("compare", page, "--around", str(began), "--before", "10m", "--after", "1m").stdout
         checked = run("check", page, "--since-reload", "--not-before", str(began - 1))
         assert (checked.returncode, "nothing can be said" in checked.stdout) == (3, True), checked

@@ -239,7 +239,14 @@ def test_a_single_process_is_not_recommended_without_its_cost(
     assert chosen in said
     is_lone = "1x" in chosen
     assert re.search(r"More than one process is preferred, .* and (1x\d+|1x\d+ and 1x\d+) (is|are) no faster", said)
-    assert bool(re.search(r"is a single process: .* the best with more, \d+x\d+, was [\d.]+ % behind", said)) == is_lone
+    assert (
+        bool(
+            re.search(
+                r"is a single process: .* the best setting with more processes, \d+x\d+, was [\d.]+ % worse", said
+            )
+        )
+        == is_lone
+    )
 
 
 @pytest.mark.parametrize(("status", "part"), [({}, 0.0), ({404: 0.05}, 0.0), ({404: 0.5, 302: 0.25}, 0.75)])

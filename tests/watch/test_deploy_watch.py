@@ -130,7 +130,7 @@ def test_a_storm_of_reloads() -> None:
 
 @pytest.mark.parametrize(
     ("before", "rate", "reason"),
-    [(60, 3, "of the 10 min before it are known"), (620, 0, "there were 0 requests before it")],
+    [(60, 3, "of the 10 min before this time are known"), (620, 0, "there were only 0 requests before this time")],
 )
 def test_without_a_before_nothing_is_said(before: int, rate: int, reason: str) -> None:
     """An exporter that began a minute before, and a server that was idle, have nothing to compare with."""
@@ -148,7 +148,7 @@ def test_a_doubled_load_is_not_compared() -> None:
     deployed.rate = 7
     deploy = deployed.run(200, each=0.15).deploy
     assert deploy.status == "unknown"
-    assert "the load is 2.3 times that of before" in deploy.sentence
+    assert "the load is 2.3 times the load before" in deploy.sentence
 
 
 def test_after_an_hour_the_last_verdict_stays_and_its_batches_are_gone() -> None:

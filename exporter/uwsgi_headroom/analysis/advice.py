@@ -90,7 +90,8 @@ SPREAD = "Let the web server spread the load evenly over the sockets of `map-soc
 """The advice about unequal shares of such sockets."""
 
 UNREACHABLE = (
-    "`map-socket` gives workers sockets of their own: a free thread takes no request from the socket of another worker."
+    "`map-socket` gives workers sockets of their own: a free thread cannot take a request that waits at the socket of "
+    "another worker."
 )
 """What such sockets mean."""
 
@@ -100,8 +101,8 @@ def find_blocking_call(server: ServerRecord) -> str:
     is_hidden = server.waits is not None and server.waits.needs_right
     look = _check_as_root(server) if is_hidden else f"{show_calls(server)} on a worker"
     return (
-        f"Run {look}: a call that does not yield, such as that of a driver that is not patched for coroutines, stops "
-        "all requests of its worker."
+        f"Run {look}: a call that does not give way to other requests stops all requests of its worker. For example, a "
+        "database driver may not be patched for coroutines."
     )
 
 
@@ -217,7 +218,7 @@ def spawn_earlier(figures: Figures) -> Explanation | None:
     count = min(len(workers) - 1, max(up, needed))
     return Explanation(
         "cheaper mode keeps workers in reserve",
-        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late for these requests.",
+        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late.",
         (("cheaper", count), ("cheaper-initial", count)),
     )
 
@@ -257,14 +258,14 @@ def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
         )
     if killed_fill_threads(figures):
         return Explanation(
-            f"requests that are never completed hold the {slots}",
+            f"requests that never end hold the {slots}",
             f"Workers are killed while they serve requests. First find out what these requests wait for: more {slots} "
             "would also wait.",
         )
     if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
         return Explanation(
             f"the requests in service do not end, and hold the {slots}",
-            f"First find out with {show_calls(figures.server)} what the requests in service wait for: none of them was "
+            f"First find out with {show_calls(figures.server)} what the requests in service wait for: no request was "
             f"completed, and more {slots} would most likely also wait.",
         )
     return None
@@ -298,7 +299,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             )
         return Explanation(
             "slow clients hold the threads",
-            "Let the web server in front buffer requests and responses. Slow clients would also hold more threads.",
+            "Let the web server in front buffer requests and responses. If you add threads, slow clients will also "
+            "hold the new threads.",
         )
     if tries_again(figures):
         return Explanation(
@@ -309,7 +311,7 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
         if find_holder(figures) == "thread":
             return Explanation(
                 WAIT_FOR_THREADS,
-                "Find out what the application's own threads do: more `threads` for requests would wait as well.",
+                "Find out what the application's own threads do: more `threads` for requests would also wait.",
             )
         return Explanation(
             "the threads wait for a lock of the application",
@@ -325,7 +327,7 @@ def explain_saturation(figures: Figures) -> Explanation | None:
         return None
     named = name_saturated(figures, saturation)
     what = f"the backend {named}" if named else "a backend"
-    which = "" if named else " To see which backend it is, give your backends names (`--backends`)."
+    which = "" if named else " To see which backend the threads wait for, give your backends names (`--backends`)."
     return Explanation(
         f"{what} is saturated",
         f"{see_backends(list_saturated(figures, saturation))}. If the problem began with a deploy, roll the deploy "
@@ -380,7 +382,7 @@ def find_computing_thread(figures: Figures) -> str:
     return (
         f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
         "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
-        "(`OMP_NUM_THREADS`). More `processes` would start such threads as well."
+        "(`OMP_NUM_THREADS`). Each further process would also start these threads."
     )
 
 
@@ -416,7 +418,8 @@ LESS_CHILDREN = "Start fewer programs at the same time, for example from a queue
 
 GET_CPU = (
     "Find out what uses the CPUs. Run `top` to see other programs, and the time that the hypervisor takes (`st`). "
-    "Check the weight of uWSGI's cgroup (CPUWeight, cpu.shares), and the CPUs that workers may run on (`cpu-affinity`)."
+    "Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
+    "workers may run (`cpu-affinity`)."
 )
 """The advice about requests that wait for a CPU where it is not known who has it."""
 
@@ -429,8 +432,8 @@ def _find_busy_interpreters(figures: Figures) -> Explanation | None:
     more = raise_processes(figures)
     return Explanation(
         "the interpreters are busy",
-        f"{more.change}. Each interpreter uses {load:.2f} of a CPU: more {name_slots(figures.server)} would wait for "
-        "their interpreter.",
+        f"{more.change}. Each interpreter uses {load:.2f} of a CPU, so more {name_slots(figures.server)} would wait "
+        "for their interpreter.",
         more.settings,
         more.serves,
     )
@@ -442,12 +445,11 @@ def _see_waits_first(figures: Figures) -> str:
     is_hidden = waits is None or waits.needs_right
     how = _check_as_root(figures.server) if is_hidden else show_calls(figures.server)
     return (
-        f"Run {how} to see what the threads wait for. "
-        "If threads wait for a lock of the application, hold the lock for less time; more processes help only if each "
-        "process has its own lock. If threads wait for a backend, make the backend faster, or let it take more "
-        "requests at once. If threads wait for slow clients, let the web server in front buffer requests and "
-        "responses. Until you know what the threads wait for, do not change `threads` or `processes`: more threads "
-        "would perhaps wait as well."
+        f"Run {how} to see what the threads wait for. If threads wait for a lock of the application, change the code "
+        "so that it holds the lock for less time; more processes help only if each process has its own lock. If "
+        "threads wait for a backend, make the backend faster, or let it take more requests at once. If threads wait "
+        "for slow clients, let the web server in front buffer requests and responses. Until you know what the threads "
+        "wait for, do not change `threads` or `processes`: more threads would perhaps also wait."
     )
 
 
@@ -529,8 +531,9 @@ def _say_unless(figures: Figures) -> str:
 def _say_demand(figures: Figures) -> str:
     """The offered work, to follow the change; empty if it is unknown."""
     if overload := find_overload(figures):
-        about = "with retries," if count_refused(figures.window, figures.server.queues) else "about"
-        return f": {about} {overload:.1f} times as many requests arrive as are served"
+        is_counted = count_refused(figures.window, figures.server.queues)
+        arrive = "with retries, requests arrive" if is_counted else "requests arrive about"
+        return f": {arrive} {overload:.1f} times as fast as uWSGI serves them"
     slots, in_bursts = name_slots(figures.server), count_at_once_in_bursts(figures)
     if in_bursts > (figures.demand.at_once or 0.0):
         of = f"{figures.ceiling or 0} {slots}"
@@ -543,11 +546,11 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
     """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
     if promised := _promise(figures, step):
         most, now = rate(promised), rate(figures.flow.throughput or 0.0)
-        yield f"With this step, uWSGI serves at least {most}, if so many requests arrive; now it serves {now}"
+        yield f"After this step, uWSGI can serve at least {most} (now: {now})"
     if figures.demand.queue_was_full:
         yield (
-            "How long requests then wait is not known, because the full queue turned clients away, and no figure "
-            "includes these clients"
+            "How long requests then wait is not known, because no figure includes the clients that the full queue "
+            "turned away"
         )
     if step.stopped_by is not None:
         yield STOPS[step.stopped_by].format(wanted=step.wanted)
@@ -568,21 +571,24 @@ def _what_they_wait_for(figures: Figures) -> str:
     waits = figures.waits
     if waits and waits.share("lock") >= LOCKED:
         return (
-            f"Threads wait for a lock of the application {percent(waits.share('lock'))} of their time, and more "
+            f"Threads wait for a lock of the application for {percent(waits.share('lock'))} of their time, and more "
             "threads would also wait for it."
         )
     if waits and mostly_sleeps(figures):
         return (
-            f"{percent(waits.share('sleep'))} of their time they sleep. Under a rate limit, which lets requests sleep "
-            "until it is their turn, more threads only sleep as well, and no more requests are served."
+            f"Threads sleep for {percent(waits.share('sleep'))} of their time. If a rate limit lets requests sleep "
+            "until it is their turn, more threads would also sleep, and no more requests would be served."
         )
     if waits and waits.share("child") >= MOSTLY:
         return (
-            f"{percent(waits.share('child'))} of their time they wait for programs that they start: more of these run "
-            "at once, each with memory and CPU of its own."
+            f"For {percent(waits.share('child'))} of their time, threads wait for programs that they start. With more "
+            "threads, more of these programs run at once, and each needs memory and CPU of its own."
         )
     if waits and waits.share("disk") >= LOCKED:
-        return f"{percent(waits.share('disk'))} of their time they wait for a disk: more help only if it can take more."
+        return (
+            f"For {percent(waits.share('disk'))} of their time, threads wait for a disk: more threads help only if the "
+            "disk can serve more at once."
+        )
     if waits is None or waits.share("backend") < MOSTLY:
         return "If all requests wait for the same backend, such as a database, make this backend faster first."
     own = [each for each in waits.destinations if each.state == "backend" and (each.name or each.address)]
@@ -597,4 +603,4 @@ def _what_they_wait_for(figures: Figures) -> str:
     takes_more = f"More threads help only if {named} can take more requests at once; faster queries help in any case."
     if largest and what == largest.label and is_one_at_a_time(largest):
         takes_more = TAKES_TURNS
-    return f"Threads wait for {what} {percent(share)} of their time{part}. {takes_more}"
+    return f"Threads wait for {what} for {percent(share)} of their time{part}. {takes_more}"

@@ -101,7 +101,7 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-WAIT_FOR_THREADS = "the threads wait for other threads of their worker, which serve no request"
+WAIT_FOR_THREADS = "the threads wait for other threads of their worker that serve no requests"
 """The cause of waits for which no request is responsible, as a clause."""
 
 

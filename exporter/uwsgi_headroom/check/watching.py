@@ -39,7 +39,6 @@ from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
-from uwsgi_headroom.words.states import FAILURES
 
 _STOPPED_SECONDS = 5.0
 
@@ -77,7 +76,7 @@ async def judge(
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
-        _, change = FAILURES[error.reason]
+        _, change = build.explain_failure(error)
         return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
     return build.build_server(watch, clock, seconds, (seconds,))
 

@@ -24,7 +24,7 @@ from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import NoSocketError, ReadError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
@@ -130,11 +130,17 @@ def _build_server(
     )
 
 
+def explain_failure(error: ReadError) -> tuple[str, str]:
+    """What a failed read means for users, and what to do. A path of anything but a socket is a wrong address, although
+    its reason is that of a missing file: nothing has to be started."""
+    return FAILURES["not_uwsgi" if isinstance(error, NoSocketError) else error.reason]
+
+
 def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
     """Build the section with the reason why a server is down, and what to do; None if it is not down."""
     if error is None:
         return None
-    harm, change = FAILURES[error.reason]
+    harm, change = explain_failure(error)
     return schema.Error(
         reason=error.reason,
         message=printable_name(str(error)),

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
 
 
@@ -299,7 +299,7 @@ def _connect_to_first(sock: socket.socket, address: Unix) -> bool:
         return False
     except ConnectionRefusedError:
         if not address.path.startswith("@") and not stat.S_ISSOCK(os.stat(address.path).st_mode):
-            raise SourceError(
+            raise NoSocketError(
                 "not_found", f"{address.path} is not a socket: give the path of uWSGI's `stats` option"
             ) from None
         raise

@@ -122,8 +122,8 @@ def _describe_needs(chosen: Variant, present: Variant, evidence: Evidence) -> st
     threads = f"{counted(ours_in_all, 'thread')} in all"
     before = f", instead of {theirs_in_all}" if ours_in_all != theirs_in_all else f", as {present.setting} has"
     if ours is None or theirs is None:
-        return f"It has {threads}{before}."
-    return f"It has {threads}{before}, and took {byte_size(ours)} of memory, instead of {byte_size(theirs)}."
+        return f"{chosen.name} has {threads}{before}."
+    return f"{chosen.name} has {threads}{before}, and took {byte_size(ours)} of memory, instead of {byte_size(theirs)}."
 
 
 def _warn_of_one_process(chosen: Variant, evidence: Evidence) -> str | None:
@@ -134,12 +134,12 @@ def _warn_of_one_process(chosen: Variant, evidence: Evidence) -> str | None:
     found = [(evidence.compare(variant, chosen), variant) for variant in several if not evidence.fault(variant)]
     known = [(comparison.ratio, variant) for comparison, variant in found if comparison]
     ratio, best = max(known, key=lambda pair: pair[0], default=(0.0, None))
-    instead = "run tune with two in the ini file to see what they would cost"
+    instead = "run tune with two processes in the ini file to see what two processes would cost"
     if best is not None:
-        instead = f"the best with more, {best.name}, was {fine_percent(max(0.0, 1 - ratio))} behind"
+        instead = f"the best setting with more processes, {best.name}, was {fine_percent(max(0.0, 1 - ratio))} worse"
     return (
-        f"{chosen.name} is a single process: while it restarts, after a crash or a reload, by harakiri or "
-        "max-requests, nobody is served, and a crash loses all requests in service. Two or more are safer: "
+        f"{chosen.name} is a single process: while it restarts (after a crash, a reload, harakiri or max-requests), "
+        "nobody is served, and a crash loses all requests in service. Two or more processes are safer: "
         f"{instead}."
     )
 
@@ -172,24 +172,24 @@ def _list_cautions(chosen: Variant, evidence: Evidence, load: Load, cpus: float,
         )
     outcomes = [run.outcome for run in evidence.runs if run.outcome.answers]
     yield from _warn_of_statuses(outcomes)
-    yield f"Measured with {_count_cpus(cpus)}. With another number, run tune again."
+    yield f"Measured with {_count_cpus(cpus)}. On a machine with another number of CPUs, run tune again."
     clients = [outcome.clients_cpu for outcome in outcomes if outcome.clients_cpu is not None]
     if clients:
         yield f"The clients ran on the same machine and took {median(clients):.2f} CPUs, which the server did not have."
     others = cpus * evidence.other_programs()
     if others > BUSY_OTHERS:
-        yield f"Other programs used {others:.1f} CPUs meanwhile. Run tune again while the machine is quiet."
+        yield f"During the runs, other programs used {others:.1f} CPUs. Run tune again while the machine is quiet."
     if load.clients:
         yield (
-            f"The load was {counted(load.clients, 'client')} that each wait for an answer, then ask again at once. "
-            "With more clients, more threads may pay."
+            f"The load was {counted(load.clients, 'client')}. Each client waits for an answer, then sends the next "
+            "request at once. With more clients, more threads may help."
         )
     yield (
         "The requests went straight to uWSGI on loopback: no proxy in front, and no slow clients. Backends answered as "
         "fast as they do now."
     )
     if off:
-        yield f"Left out of the ini file while measuring: {'; '.join(off)}."
+        yield f"During the runs, tune left out these lines of the ini file: {'; '.join(off)}."
 
 
 def _warn_of_statuses(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -139,16 +139,16 @@ DOWN_STYLE = "bold reverse red"
 
 _ENDED = (
     "If uWSGI has ended, clients get errors: a web server in front answers 502.",
-    "Start uWSGI, or wait until it has loaded its application. If it exits again, read the end of its log, and roll "
-    "back the last deploy. If it runs, `uwsgi-headroom discover` finds its statistics.",
+    "Start uWSGI, or wait until it has loaded its application. If uWSGI exits again, read the end of its log, and roll "
+    "back the last deploy. If uWSGI runs, `uwsgi-headroom discover` finds its statistics.",
 )
 _HELD_UP = (
-    "Its master does not answer: workers may still serve, but none is replaced, and nothing ends a stuck request.",
-    "Open a page of the application: if it answers, you have time. Then find the reader that holds the master up, and "
-    "end it: its connection has a Send-Q above 0 in `ss -xntp`.",
+    "uWSGI's master does not answer: workers may still serve, but uWSGI replaces no worker, and ends no stuck request.",
+    "Open a page of the application: if the application answers, users do not suffer yet. Then find the reader that "
+    "blocks the master (in `ss -xntp`, its connection has a Send-Q above 0), and end this reader.",
 )
 _ELSEWHERE = (
-    "Whether uWSGI serves requests is not known: this is not its stats server.",
+    "Whether uWSGI serves requests is not known: this address is not that of its stats server.",
     "Give the exporter the address of uWSGI's `stats` option: `uwsgi-headroom discover` prints it.",
 )
 
@@ -156,12 +156,12 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "not_found": _ENDED,
     "refused": _ENDED,
     "permission": (
-        "uWSGI most likely serves requests: only the exporter is kept out.",
-        "Give the exporter access: `uwsgi-headroom discover`, run as root, finds how.",
+        "uWSGI most likely serves requests: only the exporter is not allowed to connect.",
+        "Give the exporter access: run `uwsgi-headroom discover` as root to see how.",
     ),
     "unreachable": (
-        "Whether uWSGI serves requests is not known: the exporter does not reach it.",
-        "Check the address, and the network between the exporter's host and uWSGI's.",
+        "Whether uWSGI serves requests is not known: the exporter does not reach uWSGI.",
+        "Check the address, and the network between the exporter's host and uWSGI's host.",
     ),
     "timeout": _HELD_UP,
     "truncated": _HELD_UP,

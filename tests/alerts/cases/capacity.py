@@ -107,7 +107,7 @@ SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the applicatio
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
     "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a backend at its limit or slow clients, more threads would probably wait as well."
+    "lock, a backend at its limit or slow clients, more threads would probably also wait."
 )
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
@@ -179,11 +179,11 @@ def interpreter(**labels: str) -> Firing:
         acts(
             "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take "
-            "most.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take most "
+            "time.",
         )
         + "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
-        "requests/s: if load grows, response times (now 394 ms) grow and throughput does not.",
+        "requests/s. If load grows, only the response time grows (now 394 ms on average).",
         **labels,
     )
 
@@ -201,10 +201,10 @@ def cpu(
             + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
             "has: the workers' masks allow 2 CPUs each.",
             "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take "
-            "most.",
+            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take most "
+            "time.",
         )
-        + f"4 workers use {used} of 2 CPUs. If load grows, response times (now 394 ms) grow.",
+        + f"4 workers use {used} of 2 CPUs. If load grows, the response time grows (now 394 ms on average).",
         **labels,
     )
 

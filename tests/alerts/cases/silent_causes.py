@@ -203,7 +203,8 @@ CASES = [
         acts(
             "To gain time, restart worker 2: `uwsgi-headroom pids api --worker 2` prints the command and says which "
             "requests the restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If the number of open files only grows, there is a leak.",
+            "List the open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the application "
+            "has a leak.",
             "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
         )
         + "The worker has 830 file descriptors open, and may open 1000. Without a free descriptor, a worker accepts "
@@ -266,7 +267,7 @@ CASES = [
             "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
             "its own lock, more `processes` help. More threads would also wait.",
         )
-        + "Only one request at a time can run the code that holds this lock. This lock is not Python's interpreter "
+        + "Only one request at a time can run the code that this lock protects. This lock is not Python's interpreter "
         "lock. An average request spends 300 ms of its 400 ms in this wait.",
     ),
     Case(

@@ -89,8 +89,7 @@ CASES = [
             "occupy the threads.",
             "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
             "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
-            "threads wait for a lock, a backend at its limit or slow clients, more threads would probably wait as "
-            "well.",
+            "threads wait for a lock, a backend at its limit or slow clients, more threads would probably also wait.",
             "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
             "client over time, or limit them.",
         )

@@ -291,8 +291,8 @@ def test_cancelled() -> None:
 @pytest.mark.parametrize(
     ("waits", "sentence"),
     [
-        ({"cpu": 0.01, "backend": 0.09}, "wait 90 % of their time for backends"),
-        ({"cpu": 0.01, "lock": 0.09}, "wait 90 % of their time for a lock of the application"),
+        ({"cpu": 0.01, "backend": 0.09}, "wait for backends for 90 % of their time"),
+        ({"cpu": 0.01, "lock": 0.09}, "wait for a lock of the application for 90 % of their time"),
         ({"cpu": 0.01, "interpreter_lock": 0.09}, "something holds the lock without computing"),
         (None, "What requests wait for is not measured"),
     ],
@@ -393,7 +393,7 @@ def test_a_lock_of_each_process() -> None:
     assert [each.limit for each in found.predictions] == ["lock", "lock", "threads"]
     assert found.check.response_time_error == pytest.approx(0, abs=0.1)
     assert any("only more processes" in caution for caution in found.cautions)
-    assert not any("takes that as fixed" in caution for caution in found.cautions)
+    assert not any("this wait stays the same" in caution for caution in found.cautions)
 
 
 def test_a_lock_that_all_processes_share() -> None:

@@ -187,7 +187,7 @@ ROWS = (
         Expected(
             "warning",
             ("pool_exhausted",),
-            words=("pool of 5", "5 requests of a worker work at once", "pool_size"),
+            words=("pool of 5", "5 requests of a worker run at once", "pool_size"),
             not_words=("one request at a time", *NO_MORE),
         ),
         (Load(clients=28, io_ms=100, path="/pool", vary=(1.0, 1.0)),),

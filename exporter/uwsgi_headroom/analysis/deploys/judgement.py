@@ -242,14 +242,14 @@ def is_like_load(before: Sides, after: Sides) -> bool:
 
 def _too_little_before(before: Sides) -> str:
     if before.seconds < LEAST_BEFORE:
-        return f"only {before.seconds / 60:.0f} of the {LEAST_BEFORE / 60:.0f} min before it are known"
-    return f"there were {before.requests:.0f} requests before it, and {FEWEST_REQUESTS} are needed"
+        return f"only {before.seconds / 60:.0f} of the {LEAST_BEFORE / 60:.0f} min before this time are known"
+    return f"there were only {before.requests:.0f} requests before this time, and {FEWEST_REQUESTS} are needed"
 
 
 def _unlike(before: Sides, after: Sides) -> str:
     ratio = after.load / before.load if before.load else inf
     words = f"{ratio:.1f} times" if ratio >= 1 else f"{100 * ratio:.0f} %"
-    return f"the load is {words} that of before, and times are compared up to a factor of {LIKE_LOAD:g}"
+    return f"the load is {words} the load before, and times are compared up to a factor of {LIKE_LOAD:g}"
 
 
 def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:

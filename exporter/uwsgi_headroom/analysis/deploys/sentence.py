@@ -63,13 +63,13 @@ def describe_room(judgement: Judgement, before: Side | None, after: Side | None)
 def _too_early(judgement: Judgement) -> str:
     done = judgement.requests[1]
     if not done and judgement.seconds[1]:
-        return "there was no request since then"
+        return "no request was completed since then"
     if not done:
-        return "the start stands apart, a minute and 100 requests"
+        return "the first minute and the first 100 requests are not compared"
     if judgement.needed is None:
-        return f"{counted(done, 'request')}, and those before it differ too much"
+        return f"the requests before it differ too much from each other to compare {counted(done, 'request')}"
     if done >= judgement.needed:
-        return f"{counted(done, 'request')}, which differ too much so far"
+        return f"so far, {counted(done, 'request')} differ too much from each other"
     return f"{done:,} of about {_round_up(judgement.needed):,} requests"
 
 

@@ -44,8 +44,8 @@ def _blocked(figures: Figures) -> Iterator[Finding]:
         severity="warning",
         title="Workers are idle while requests wait.",
         evidence=f"For {duration(idle)} of {duration(observed)} ({percent(idle / observed)}), requests waited although "
-        f"a thread was free; {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
-        f"{name_slots(figures.server)} were busy on average.",
+        f"a thread was free; on average, {mean_count(figures.flow.observed or 0.0)} of {mean_threads(figures.threads)} "
+        f"{name_slots(figures.server)} were busy.",
         meaning="Threads are free, so more threads or processes would not help.",
         clause=clause,
         change=change,
@@ -107,7 +107,7 @@ def _explain(figures: Figures) -> tuple[str, str]:
         )
     if holder is not None:
         return (
-            f"workers are idle, and PID {holder}, which holds the accept lock, is not a worker any more",
+            f"workers are idle, and PID {holder}, which holds the accept lock, is no longer a worker",
             "Reload uWSGI: a process exited without releasing the accept lock. If the problem comes back, remove "
             "`thunder-lock`.",
         )

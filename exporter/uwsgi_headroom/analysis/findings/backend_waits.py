@@ -57,7 +57,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         title=f"Requests wait for {what}." if hanging else f"Requests wait for {what} for most of their time.",
         evidence=f"{_by_destination(waits, slots)}.",
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
-        + ("" if hanging else " A slow backend and a backend at its limit look the same until the load changes."),
+        + ("" if hanging else " Until the load changes, a slow backend looks the same as a backend at its limit."),
         clause=f"the {slots} wait for {what}" if is_cause else "",
         change=advise(main),
     )
@@ -72,8 +72,8 @@ def _calls_itself(figures: Figures, waits: WaitFigures, own: DestinationFigures)
         severity="warning" if is_full else "info",
         title="Requests call the uWSGI that serves them, and wait for it.",
         evidence=f"{_by_destination(waits, slots)}.",
-        meaning="Such a request takes two threads. When all threads wait for requests that find no thread, none goes "
-        "on before a timeout.",
+        meaning="Each of these requests needs two threads. If all threads wait for requests that find no free thread, "
+        "no request continues before a timeout.",
         clause=CALLS_ITSELF,
         change=advise([own]),
     )
@@ -100,8 +100,8 @@ def _saturated(figures: Figures, waits: WaitFigures, *, is_used: bool) -> Findin
 def _compare(saturation: Saturation) -> str:
     """What shows that a backend is saturated, as a sentence."""
     return (
-        f"At {rate(saturation.low)}, the backend had {mean_count(saturation.few)} requests at once and took "
-        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, it had "
+        f"At {rate(saturation.low)}, the backend served {mean_count(saturation.few)} requests at once and took "
+        f"{duration(saturation.few_seconds)} for each; at {rate(saturation.high)}, it served "
         f"{mean_count(saturation.many)} requests at once and took {duration(saturation.many_seconds)} for each."
     )
 
@@ -128,4 +128,6 @@ def _by_destination(waits: WaitFigures, slots: str) -> str:
 
 def _part_of_request(waits: WaitFigures, destination: DestinationFigures) -> str:
     times, part = waits.per_request, destination.per_request
-    return "" if times is None or part is None else f", {duration(part)} of a request's {duration(sum(times.values()))}"
+    if times is None or part is None:
+        return ""
+    return f", which takes {duration(part)} of a request's {duration(sum(times.values()))}"

@@ -68,7 +68,8 @@ def _outage(figures: Figures) -> Iterator[Finding]:
         title=f"uWSGI was down for {duration(outage.seconds)}, until {until}.",
         evidence="After the restart, another uWSGI master answers. All figures are of the "
         f"{duration(figures.window.seconds)} after the restart.",
-        meaning="uWSGI served no request while it was down. Requests that were in service when uWSGI ended are lost.",
+        meaning="uWSGI served no request while it was down. The requests that uWSGI was serving when it ended are "
+        "lost.",
         change=see_log(
             figures.server,
             "why uWSGI ended",
@@ -137,11 +138,12 @@ def _reload_waits(figures: Figures) -> list[Finding]:
             code="reload_waits",
             severity="critical" if (figures.flow.queue_length or 0.0) >= STANDING else "warning",
             title=f"A reload waits for requests in {which}, and nobody is served.",
-            evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago and "
-            f"{'was' if gone == 1 else 'were'} not replaced; the oldest request in {which} has been in service for "
-            f"{duration(found.oldest)}.",
-            meaning="A full reload stops every worker that serves no request. It starts new workers only after the old "
-            f"ones have completed all of their requests{f', or {mercy} s after the reload' if mercy else ''}.",
+            evidence=f"{counted(gone, 'worker')} of {len(figures.server.workers)} ended {duration(found.away)} ago, "
+            f"and uWSGI has not replaced {'it' if gone == 1 else 'them'}; the oldest request in {which} has been in "
+            f"service for {duration(found.oldest)}.",
+            meaning="In a full reload, uWSGI stops every worker that serves no request, and starts new workers only "
+            "when the old workers have completed all of their requests"
+            f"{f', or {mercy} s after the reload' if mercy else ''}.",
             clause=f"a reload waits for requests in {which}",
             change=f"End {which} with {end(figures.server, found.left)}: uWSGI then starts all workers, and "
             f"{counted(requests, 'request')} {'is' if requests == 1 else 'are'} lost. Before that, "
@@ -176,8 +178,8 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
             + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time; "
             f"{waiting_clause(figures.flow)}.",
-            meaning="Cheaper mode spawns a worker when no worker is idle. Cheaper mode spawns the next worker only "
-            "after this worker has loaded the application. Until then, requests wait.",
+            meaning="When no worker is idle, cheaper mode spawns one worker, and spawns the next worker only when the "
+            "first one has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",
             change=(step.change if step else "Raise `cheaper` and `cheaper-initial`, or turn cheaper mode off.")
             + (lazy if options.lazy_apps else ""),
@@ -223,8 +225,8 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
             f", and end {numbered('worker', numbers)} with {kill('KILL', hanging)}",
             "Before that,",
         )
-        + "No reload ends a worker that is importing, nor does SIGTERM. Set a timeout on the calls that the import "
-        "makes, or make these calls after the start.",
+        + "Neither a reload nor SIGTERM ends a worker that is still importing the application. Set a timeout on the "
+        "calls that the application makes during its import, or make these calls later.",
     )
 
 
@@ -246,8 +248,9 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     seconds = window.observed_seconds
     allowed = (1 - UP) * seconds if len(absent) == len(workers) else max((1 - UP) * seconds, START_SECONDS)
     how = [
-        f"{counted(len(ended), 'worker')} ended without uWSGI's notice" if ended else "",
-        f"{counted(len(missing), 'worker')} ended, or still {'starts' if len(missing) == 1 else 'start'}"
+        f"uWSGI has not noticed that {counted(len(ended), 'worker')} ended" if ended else "",
+        f"{counted(len(missing), 'worker')} {'has ended or is' if len(missing) == 1 else 'have ended or are'} still "
+        "starting"
         if missing
         else "",
     ]
@@ -258,11 +261,11 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', absent)} {'is' if len(absent) == 1 else 'are'} down or starting.",
         evidence=f"{', and '.join(filter(None, how))}.",
         meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, "
-        "missing workers are normal for a moment.",
+        "it is normal that workers are missing for a moment.",
         change=after_deploy(
             figures,
             [worker for worker in workers if worker.worker_id in longer],
-            see_log(figures.server, "why the workers do not come up", (*STARTS, *ENDS)),
+            see_log(figures.server, "why the workers do not start", (*STARTS, *ENDS)),
         )
         if longer
         else "",

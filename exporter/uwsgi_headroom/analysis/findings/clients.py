@@ -90,7 +90,7 @@ def _advise(figures: Figures, *, uploads: bool) -> str:
     if uploads:
         return (
             "Let the web server in front buffer requests (`proxy_request_buffering`, `uwsgi_request_buffering`). If "
-            "clients send slowly, raise `socket-timeout`."
+            "clients send their requests slowly, raise `socket-timeout`."
         )
     shorter = (
         "shorten the wait in the listen queue first"
@@ -102,8 +102,8 @@ def _advise(figures: Figures, *, uploads: bool) -> str:
     if options.http:
         others += f" or uWSGI's router (`http-timeout`, {options.http_timeout or DEFAULT_HTTP_TIMEOUT} s)"
     return (
-        f"Compare the timeouts of the clients {others} with the response times. Raise the timeouts that are shorter, "
-        f"or {shorter}."
+        f"Compare the timeouts of the clients {others} with the response times. Raise the timeouts that are shorter "
+        f"than the response times, or {shorter}."
     )
 
 
@@ -122,7 +122,7 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
         evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
         meaning="uWSGI counts each exception that the application does not catch. "
         + (
-            "Exceptions that uWSGI counts because a client disconnected are left out here."
+            "This figure leaves out the exceptions that uWSGI counts when a client disconnects."
             if are_known
             else "uWSGI also counts an exception for each client that disconnects before the answer ends."
         ),

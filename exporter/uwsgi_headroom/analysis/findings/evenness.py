@@ -82,9 +82,9 @@ def _enough(figures: Figures, workers: int) -> Iterator[Finding]:
             code="too_few_requests",
             severity="info",
             title="Too few requests to judge how evenly the workers share them.",
-            evidence=f"{figures.flow.requests} requests in {duration(figures.window.seconds)}; "
-            f"{needed - figures.flow.requests} more are needed.",
-            meaning="A longer window, or `check` with more `--seconds`, sees more requests.",
+            evidence=f"uWSGI completed {figures.flow.requests} requests in {duration(figures.window.seconds)}; at "
+            f"least {needed - figures.flow.requests} more requests are needed.",
+            meaning="Use a longer window, or `check` with more `--seconds`, to see more requests.",
         )
 
 
@@ -117,8 +117,8 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         title=f"Worker {hot.worker_id} takes too much of the load: its interpreter is the limit.",
         evidence=f"Worker {hot.worker_id} takes {percent(share)} of the requests. The interpreter of this worker uses "
         f"{load:.2f} of a CPU, and the requests of this worker take {duration(slow)}, against {duration(calm)} on the "
-        f"less busy workers; the mean is {duration(mean)}{waiting}{spare}."
-        f"{describe_route(figures.routes, figures.server)}",
+        "less busy workers; the mean of all workers is "
+        f"{duration(mean)}{waiting}{spare}.{describe_route(figures.routes, figures.server)}",
         meaning="The threads of this worker wait for one interpreter lock: in one process, only one thread at a time "
         f"can run Python. Even shares would save {duration(mean - calm)} ({percent(figures.balance.cost or 0)}) of the "
         "mean response time.",
@@ -169,13 +169,13 @@ def even_out(figures: Figures) -> str:
 
 def _shares(figures: Figures, hot_ratio: float, floor: float) -> str:
     parts = {worker.worker_id: worker.share or 0.0 for worker in figures.balance.active}
-    shares = f"The shares are {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
+    shares = f"The workers' shares of the requests are {'/'.join(f'{100 * part:.0f}' for part in parts.values())} %"
     if len(parts) > MOST_NUMBERS:
         hottest = max(parts, key=lambda worker_id: parts[worker_id])
         others = [part for worker_id, part in parts.items() if worker_id != hottest]
         shares = (
-            f"Worker {hottest} has {percent(parts[hottest])}, the other {len(others)} have "
-            f"{percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
+            f"Worker {hottest} takes {percent(parts[hottest])} of the requests, and each of the other {len(others)} "
+            f"workers takes {percent(min(others)).removesuffix(' %')} to {percent(max(others))}"
         )
     return f"{shares}, up to {factor(hot_ratio)} an even share (chance alone explains up to {factor(floor)})"
 
@@ -191,7 +191,7 @@ def _harmless(shares: str, load: float, cost: float | None, mapped: bool | None)
         code="unevenness_harmless",
         severity="info",
         title="Requests are spread unevenly; no impact.",
-        evidence=f"{shares}. The most loaded interpreter uses {load:.2f} of a CPU{saved}.",
+        evidence=f"{shares}. The busiest interpreter uses {load:.2f} of a CPU{saved}.",
         meaning=f"{_cause(mapped)} Uneven shares are harmless here: {why}.",
     )
 
@@ -223,8 +223,8 @@ def _slow(server: ServerRecord, shares: str, slow: WorkerFigures, rest: float) -
         code="uneven",
         severity="info",
         title=f"Requests of worker {slow.worker_id} take much longer than requests of other workers.",
-        evidence=f"{duration(slow.response_time or 0.0)}, against {duration(rest)} of the others: "
-        f"{factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
+        evidence=f"Requests of this worker take {duration(slow.response_time or 0.0)} on average, and requests of the "
+        f"other workers take {duration(rest)}: {factor((slow.response_time or 0.0) / rest)} the time. {shares}.",
         meaning="Either this worker served other kinds of requests, or something in this worker makes requests wait, "
         "such as a lock or a broken connection.",
         change=f"Run {show_calls(server, slow.worker_id)} to see what the requests of worker "
@@ -249,22 +249,28 @@ def _fast(shares: str, fast: WorkerFigures, rest: float) -> Finding:
         code="uneven",
         severity="info",
         title=f"Worker {fast.worker_id} takes more requests than the others, and answers much faster.",
-        evidence=f"{duration(fast.response_time or 0.0)}, against {duration(rest)} in the others. {shares}.",
-        meaning="A worker that answers at once is free for the next request at once. If a worker fails every request, "
-        "as after it has lost its connection to a database, it takes most requests. Or this worker served other "
-        "requests than the rest. uWSGI does not count the status of its answers, so it is not known which is the case.",
+        evidence=f"Requests of this worker take {duration(fast.response_time or 0.0)} on average, and requests of the "
+        f"other workers take {duration(rest)}. {shares}.",
+        meaning="A worker that answers sooner is sooner free for the next request. If every request of a worker fails, "
+        "for example because the worker has lost its connection to a database, this worker takes most of the requests. "
+        "Or this worker served other kinds of requests. uWSGI does not count the status of its answers, so the cause "
+        "is not known.",
         change=f"See in the access log of the web server whether some requests fail, and in uWSGI's log what worker "
-        f"{fast.worker_id} writes. If they do, restart that worker: `kill -HUP` its PID.",
+        f"{fast.worker_id} writes. If requests of this worker fail, restart the worker: send `kill -HUP` to its PID.",
     )
 
 
 def _undecided(shares: str, hottest: WorkerFigures, load: float | None, route: str) -> Finding:
-    known = "is not known" if load is None else f"is at {load:.2f} of a CPU at most"
+    known = (
+        "How much CPU the interpreters use is not known"
+        if load is None
+        else f"The busiest interpreter uses {load:.2f} of a CPU"
+    )
     return Finding(
         code="uneven",
         severity="info",
         title=f"Worker {hottest.worker_id} takes more requests than the others.",
-        evidence=f"{shares}. Interpreter load {known}.{route}",
+        evidence=f"{shares}. {known}.{route}",
         meaning="Whether uneven shares make requests slower is not known, because the response times or the "
         "interpreter loads of the workers are not known.",
         change="Compare the workers again under more load, or for a longer time.",

@@ -66,8 +66,8 @@ def _see_or_restart(figures: Figures, worst: int, *, are_many: bool) -> str:
 def _what_they_hold(figures: Figures) -> str:
     if name_slots(figures.server) != ASYNC:
         return (
-            "Each stuck request holds a thread that other requests need. uWSGI's response times do not include a "
-            "request until it ends."
+            "Each stuck request holds a thread that other requests need. uWSGI's response times include a request only "
+            "after it has ended."
         )
     if fill_cores(figures):
         return "Each stuck request holds an async core, and hardly any async core is free."
@@ -102,10 +102,10 @@ def _bound_memory(options: Options) -> str:
     """What to do about memory that grows: uWSGI may replace the workers already before they fill the memory."""
     if limit := options.reload_on_rss or options.evil_reload_on_rss:
         return (
-            "If the memory goes on growing, find out what the application keeps in memory after each request. Until "
+            "If the memory keeps growing, find out what the application keeps in memory after each request. Until "
             f"then, uWSGI replaces a worker above {limit} MB (`reload-on-rss`)."
         )
-    return "If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the leak."
+    return "If the memory keeps growing, set `reload-on-rss` or `max-requests` until you have found the leak."
 
 
 def _growing(figures: Figures) -> Iterator[Finding]:
@@ -123,8 +123,9 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             code="memory_growing",
             severity="warning",
             title=f"The memory of {numbered('worker', [worker.worker_id for worker in growing])} is growing.",
-            evidence=f"Worker {most.worker_id} takes {byte_size(most.resident_growth or 0)} more than "
-            f"{duration(figures.window.seconds)} ago, {byte_size(most.resident_bytes or 0)} now.",
-            meaning="After a start, caches of the application may fill. If the memory goes on growing, it is a leak.",
+            evidence=f"Worker {most.worker_id} now takes {byte_size(most.resident_bytes or 0)}, which is "
+            f"{byte_size(most.resident_growth or 0)} more than {duration(figures.window.seconds)} ago.",
+            meaning="After a start, the application may still fill its caches. If the memory keeps growing, the "
+            "application has a leak.",
             change=_bound_memory(figures.server.setup.options),
         )

@@ -48,8 +48,8 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), all at once "
-        f"{percent(full)} of the time; {waiting_clause(figures.flow)}.",
+        evidence=f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), and all of "
+        f"them at once for {percent(full)} of the time; {waiting_clause(figures.flow)}.",
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
         **advise_capacity(figures)._asdict(),
         clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
@@ -92,10 +92,9 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             severity="warning",
             title="Requests wait while cheaper mode keeps workers in reserve.",
             evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. Every thread that is up was "
-            f"busy {percent(full)} of the time, no worker was spawned, and "
-            f"{waiting_clause(figures.flow)}.",
-            meaning="By default, cheaper mode checks every second whether a worker is idle. After `cheaper-overload` "
-            "(3) checks in a row without an idle worker, cheaper mode spawns a worker. If bursts are shorter, or "
+            f"busy for {percent(full)} of the time, no worker was spawned, and {waiting_clause(figures.flow)}.",
+            meaning="By default, cheaper mode checks every second whether a worker is idle. If three checks in a row "
+            "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker. During shorter bursts, or when "
             "memory is at its limit (`cheaper-rss-limit-soft`), cheaper mode spawns no worker.",
             clause="cheaper mode keeps workers in reserve",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",

@@ -67,7 +67,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
         evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and can "
-        f"use one at most; such a worker has up to {mean_count(most)} requests at once; "
+        f"use one at most; up to {mean_count(most)} requests are in one worker at once; "
         f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
@@ -99,7 +99,8 @@ def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
 
 def _cpu_wait_clause(figures: Figures) -> str:
     """How much of their time requests wait for a CPU, as the end of a clause; empty if that is not measured."""
-    return f", which wait for a CPU {percent(figures.waits.share('cpu_wait'))} of their time" if figures.waits else ""
+    waits = figures.waits
+    return f", which wait for a CPU for {percent(waits.share('cpu_wait'))} of their time" if waits else ""
 
 
 THROTTLED = (0.1, 0.25)
@@ -141,12 +142,13 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         title="Requests wait for the CPU quota of their container."
         if quota.cgroup == "/"
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
-        evidence=f"The quota stopped the workers in {percent(part)} of its periods, {throttled} of {periods}, for "
-        f"{duration(window.throttled_seconds or 0.0)} in all; {used:.2f} of {quota.cpus:g} CPUs are in use on average; "
-        f"{mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}; "
+        evidence=f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
+        f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
+        f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}; "
         f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
-        meaning="When the CPU quota of a period (0.1 s by default) is used up, all processes stop until the next "
-        "period, even if CPUs are idle. More threads or processes use the quota up sooner.",
+        meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, "
+        "all processes stop until the next period, even if CPUs are idle. More threads or processes would use this "
+        "time up sooner.",
         clause="they wait for the CPU quota of "
         + ("their container" if quota.cgroup == "/" else f"the cgroup {quota.cgroup}"),
         change=_raise_quota(figures),
@@ -187,9 +189,9 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         code="cpu_wait",
         severity="warning",
         title="Requests wait for a CPU for most of their time.",
-        evidence=f"An average request waits {duration(each)} of {duration(sum((waits.per_request or {}).values()))} "
-        f"for a CPU, {percent(waits.share('cpu_wait'))}; {idle}; {waiting_clause(figures.flow)}."
-        f"{describe_busy(figures)}",
+        evidence=f"An average request waits {duration(each)} of its "
+        f"{duration(sum((waits.per_request or {}).values()))} for a CPU ({percent(waits.share('cpu_wait'))}); {idle}; "
+        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
         meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
         "wait.",
         change=GET_CPU,
@@ -240,13 +242,13 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
-        title="The programs that requests start use all the CPU there is."
+        title="The programs that requests start use all CPUs."
         if by_children
         else "The workers use all the CPU that they can get."
         if alone
-        else f"The workers and uWSGI's own {name_role(role)} use all the CPU there is."
+        else f"The workers and uWSGI's own {name_role(role)} use all CPUs."
         if role
-        else "The workers and other programs use all the CPU there is.",
+        else "The workers and other programs use all CPUs.",
         evidence=f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
         f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}; "
         f"{waiting_clause(figures.flow)}." + ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
@@ -261,7 +263,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         "and move this work to another host, or add CPUs."
         if role
         else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
-        clause="the programs that requests start use all the CPU there is"
+        clause="the programs that requests start use all CPUs"
         if by_children
         else OWN_THREADS_COMPUTE
         if alone and find_cpu_of_own_threads(figures)
@@ -281,6 +283,6 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             f"time is {duration(figures.flow.response_time or 0)}.",
             meaning="Workers that compute at the same time share the CPUs. More workers take more memory, and are not "
             "faster.",
-            change=f"Use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} `processes` for work that "
-            "mostly computes.",
+            change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
+            "`processes`.",
         )

@@ -59,7 +59,8 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
         code="requests_rejected",
         severity=_severity(number, part, is_proven=is_proven),
         title=_title(code, message, is_proven=is_proven),
-        evidence=f"{counted(number, 'request')} in the last {duration(figures.window.seconds)}, {some} of all. "
+        evidence=f"uWSGI's log reports {counted(number, 'request')} in the last {duration(figures.window.seconds)} "
+        f"({some} of all requests). "
         + (_WHAT_AGREES.get(BY_CODE[code].agrees or "", "") if is_proven else _UNPROVEN)
         + _others(rejected),
         meaning=BY_CODE[code].harm,
@@ -99,7 +100,7 @@ def _setting(figures: Figures, messages: Messages) -> Finding:
 
 
 _WHAT_AGREES = {
-    "unaccounted": "uWSGI accepted as many connections without a request.",
+    "unaccounted": "uWSGI's counters agree: uWSGI accepted connections, but counted no request on them.",
     "instant": "uWSGI's workers spent no time on these requests.",
 }
 
@@ -112,8 +113,9 @@ def _title(code: str, message: LogMessage, *, is_proven: bool) -> str:
 
 
 def _evidence(figures: Figures, message: LogMessage) -> str:
-    lines = f"{counted(message.count, 'line')} of uWSGI's log in the last {duration(figures.window.seconds)}."
-    return f"{lines} uWSGI's counters or its processes agree." if message.agreed else f"{lines} {_UNPROVEN}"
+    lines, seconds = counted(message.count, "line"), duration(figures.window.seconds)
+    agrees = "uWSGI's counters or its processes agree with the log." if message.agreed else _UNPROVEN
+    return f"uWSGI's log has {lines} about this problem from the last {seconds}. {agrees}"
 
 
 def _others(messages: Messages) -> str:

@@ -53,8 +53,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     worst = held[0]
     alike = sorted(each.worker.worker_id for each in held if each.activity == worst.activity)
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
-    loops, verb = ("loops", "are") if len(alike) > 1 else ("loop", "is")
-    title = f"The event {loops} of {numbered('worker', alike)} {verb} held up{worst.doing}"
+    loops = "loops" if len(alike) > 1 else "loop"
+    title = f"Calls block the event {loops} of {numbered('worker', alike)}{worst.doing}"
     yield Finding(
         code="loop_held",
         severity=_judge(figures, held),
@@ -62,7 +62,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         evidence=_describe(figures, worst, [each for each in held if each.worker.worker_id not in alike]),
         meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
         "requests of the worker stop.",
-        clause=f"t{title[1:]}" if makes_wait else "",
+        clause=f"c{title[1:]}" if makes_wait else "",
         change=_advise(figures, held),
     )
 
@@ -149,8 +149,8 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
     if hold.state in ("cpu", "cpu_wait", "interpreter_lock"):
         return (
             f"{find_it}, and move its work out of the event loop into another process, such as a spooler or a mule. If "
-            "you cannot move the work, let the call yield between steps (`gevent.sleep(0)`). More async cores would "
-            "also wait."
+            "you cannot move the work, let the call give way to other requests between its steps (`gevent.sleep(0)`). "
+            "More async cores would also wait."
         )
     if hold.how == "file" or hold.state in ("lock", "disk", "child"):
         return (
@@ -159,11 +159,11 @@ def _advise(figures: Figures, held: list[_Held]) -> str:
         )
     if options.gevent is None and options.complete:
         return (
-            f"{find_it}, and replace it by a call that yields while it waits, from a library for the event loop that "
-            "uWSGI runs. More async cores would also wait."
+            f"{find_it}, and replace the call by one that gives way to other requests while it waits, from a library "
+            "for the event loop that uWSGI runs. More async cores would also wait."
         )
     return (
-        f"{find_it}, and make this call yield. `gevent-early-monkey-patch` patches Python's own sockets, locks and "
-        "sleeps before uWSGI imports the application. A client library in C needs a patch of its own (`psycogreen` for "
-        "psycopg2). More async cores would also wait."
+        f"{find_it}, and make this call give way to other requests while it waits. `gevent-early-monkey-patch` patches "
+        "Python's own sockets, locks and sleeps before uWSGI imports the application. A client library that is written "
+        "in C needs a patch of its own (`psycogreen` for psycopg2). More async cores would also wait."
     )

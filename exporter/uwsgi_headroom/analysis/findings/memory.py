@@ -45,7 +45,7 @@ def _large_roles(figures: Figures) -> Iterator[Finding]:
             evidence=f"The {name_role(use)} {'takes' if one else 'take'} {byte_size(use.resident_bytes)}, the workers "
             f"take {byte_size(memory.together)}; {byte_size(memory.available)} are available.",
             meaning="A router takes memory for each file descriptor that it is allowed to open. In containers, this "
-            "limit may be a billion."
+            "number may be a billion."
             if use.role == "router"
             else f"The workers cannot use the memory that the {name_role(use)} {'takes' if one else 'take'}.",
             change="Set `max-fd` to the number of connections that the router needs, such as 100000."
@@ -117,14 +117,15 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
         title=f"{numbered('Worker', numbers)} {have} no file descriptors left."
         if full
         else f"{numbered('Worker', numbers)} {have} few file descriptors left.",
-        evidence=f"{worst.open_fds} of {worst.most_fds} are open in worker {worst.worker_id} "
-        f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); "
-        f"{counted(len(near), 'worker')} of {len(figures.server.workers)} above {percent(NEAR_DESCRIPTORS)}.",
+        evidence=f"Worker {worst.worker_id} has {worst.open_fds} of {worst.most_fds} file descriptors open "
+        f"({percent((worst.open_fds or 0) / (worst.most_fds or 1))}); {counted(len(near), 'worker')} of "
+        f"{len(figures.server.workers)} {'has' if len(near) == 1 else 'have'} more than {percent(NEAR_DESCRIPTORS)} of "
+        "the descriptors open.",
         meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker "
         "accepts no request, and the application gets `Too many open files` when it opens a file or a connection.",
         clause=f"{numbered('worker', numbers)} {have} no file descriptors left" if full else "",
-        change=(f"Restart {numbered('worker', every)} to buy time: {end(figures.server, workers)}. " if full else "")
-        + f"See with `ls -l /proc/{pid}/fd` what is open: if the number of open files only grows, "
-        f"this is a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} (and "
-        "LimitNOFILE of its service manager).",
+        change=(f"To gain time, restart {numbered('worker', every)}: {end(figures.server, workers)}. " if full else "")
+        + f"Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, "
+        f"the application has a leak. If the worker needs all of its descriptors, raise `max-fd` from {worst.most_fds} "
+        "(and LimitNOFILE of its service manager).",
     )

@@ -82,8 +82,8 @@ def _evidence(burn: Burn) -> str:
         if round(number)
     )
     return (
-        f"the last {duration(burn.seconds)}, {burn.slow:.0f} of {burn.requests} requests too slow{other} "
-        f"(burn rate {burn.rate:.1f})"
+        f"the last {duration(burn.seconds)}, {burn.slow:.0f} of {burn.requests} requests were too slow{other} (burn "
+        f"rate {burn.rate:.1f})"
     )
 
 
@@ -93,8 +93,8 @@ def _advise(figures: Figures, burn: Burn) -> str:
     most = reasons[0] if reasons else "slow"
     if most == "waited":
         return (
-            "Do what the finding about the listen queue says, or the finding about busy threads. Without the wait in "
-            "the listen queue, the requests were fast enough. A larger `listen` would make requests wait longer."
+            "Do what the finding about the listen queue, or about busy threads, says: the requests were slow only "
+            "because they waited in the listen queue. A larger `listen` would make requests wait longer."
         )
     if most == "refused":
         return "Do what the finding about the full listen queue says: no thread was free in time."
@@ -111,5 +111,5 @@ def _advise(figures: Figures, burn: Burn) -> str:
         )
     return (
         "Do what the finding about threads, interpreters, CPU or a backend says: most requests that missed the "
-        "objective were slow in service. If no finding is about these, see what the slow requests wait for."
+        "objective were slow in service. If you see none of these findings, find out what the slow requests wait for."
     )

@@ -39,12 +39,11 @@ def find(figures: Figures) -> Iterator[Finding]:
         if own
         else "Other programs use more CPU than the workers do.",
         evidence=f"Of {_number(capacity)} CPUs, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
-        f"and {cpu.idle:.2f} are idle; "
-        f"CPU headroom {factor(room)}.{describe_busy(figures)}",
+        f"and {cpu.idle:.2f} are idle; the CPU headroom is {factor(room)}.{describe_busy(figures)}",
         meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
         "mules, spoolers and routers count as other programs.",
         change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "
-        "and move this work to another host or limit it."
+        "and move this work to another host, or limit its CPU."
         if own
         else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
         of_host=own is None and is_full_host(figures),

@@ -46,8 +46,8 @@ def _full_caches(figures: Figures) -> Iterator[Finding]:
         evidence=f"In the last {duration(figures.window.seconds)}, the cache had no room for "
         f"{'at most ' if options.purging_caches else ''}{counted(refused, 'item')}; "
         f"{'; '.join(map(_describe, caches[:MOST_NAMED]))}.",
-        meaning="uWSGI does not store an item for which there is no room, so the application computes this item again "
-        "each time."
+        meaning="If there is no room for an item, uWSGI does not store it, and the application computes it again each "
+        "time."
         + (
             ""
             if is_sure

@@ -42,8 +42,8 @@ def find(figures: Figures) -> Iterator[Finding]:
                 severity="info",
                 title=f"The listen queue of {name} cannot be measured.",
                 evidence=f"{(backlog.reason or '')[:1].upper()}{(backlog.reason or '')[1:]}.",
-                meaning="Nobody sees requests that wait in this queue: for such a queue, uWSGI itself always reports "
-                "0.",
+                meaning="Nobody can see whether requests wait in this queue: for this kind of queue, uWSGI itself "
+                "always reports 0.",
             )
 
 
@@ -64,9 +64,9 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         title="The kernel may drop new connections: its table of tracked connections is full."
         if is_full
         else "The kernel's table of tracked connections is nearly full.",
-        evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; "
-        f"{counted(dropped, 'packet')} dropped in the last {duration(figures.window.seconds)}, over all programs of "
-        "the network namespace.",
+        evidence=f"{tracked.entries:,} of {tracked.most:,} entries are in use, {percent(used)}; in the last "
+        f"{duration(figures.window.seconds)}, the kernel dropped {counted(dropped, 'packet')} of all programs in the "
+        "network namespace.",
         meaning="While the table is full, the kernel drops the first packet of each new connection. Clients send this "
         "packet again after one second, and then after two. New connections to backends also wait. Entries of closed "
         "connections stay in the table for two minutes.",
@@ -94,7 +94,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
             "gets its answer late, or not at all."
         )
     else:
-        counted_ = "how many were refused is unknown"
+        counted_ = "refusals are not counted"
         title = f"Clients are refused at {name}, whose listen queue is full."
         meaning = (
             "A web server in front gets `Resource temporarily unavailable` and answers 502. The kernel does not count "
@@ -104,9 +104,9 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue{of} was at its limit of {backlog.limit} for {percent(full)} of the last "
-        f"{duration(window.seconds)}, {in_queue(mean, backlog.limit)} waiting on average, "
-        f"{in_queue(backlog.queue or 0, backlog.limit)} now; {counted_}.",
+        evidence=f"The queue was full ({backlog.limit} connections) for {percent(full)} of the last "
+        f"{duration(window.seconds)}; on average, {in_queue(mean, backlog.limit)} waited, and "
+        f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
     )
@@ -131,8 +131,8 @@ def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Find
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"The queue is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of "
-        f"{backlog.limit} connections, {backlog.queue} now.",
+        evidence=f"The queue is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of at most "
+        f"{backlog.limit} connections wait, and {backlog.queue} wait now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to try again.",
         **_add_to_queue(figures, backlog)._asdict(),
@@ -158,7 +158,7 @@ def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     smaller."""
     somaxconn = figures.server.setup.somaxconn
     if somaxconn is None or backlog.limit is None:
-        now = "" if backlog.limit is None else f" (the limit now is {backlog.limit})"
+        now = "" if backlog.limit is None else f" (the limit is now {backlog.limit})"
         how = f"raise `listen` and net.core.somaxconn, which limits `listen`{now}"
     elif backlog.limit < somaxconn:
         how = f"raise `listen`, which is {backlog.limit}; net.core.somaxconn is {somaxconn}"
@@ -181,7 +181,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     at = f"at {socket}, " if socket else ""
     over, reloaded = f"{at}over the last {duration(figures.window.seconds)}", waits_for_a_reload(figures)
     title, evidence = (
-        "Requests wait, and none is completed.",
+        "Requests wait, and no request is completed.",
         f"{mean_count(flow.queue_length or 0)} requests wait on average {over}.",
     )
     if flow.queue_wait is not None:

@@ -182,10 +182,11 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         title="Workers are replaced too often: the application's memory grows with every request.",
         evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
         f"{waiting_clause(figures.flow)}.",
-        meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
+        meaning="Each worker soon reaches `reload-on-rss`. The worker that replaces it has to load the application "
+        "first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
-        "minutes. Then find out what the application keeps in memory after each request.",
+        change=f"Raise `reload-on-rss` (now {leak.limit} MB) as far as the memory allows, so that a worker lives for "
+        "some minutes. Then find out what the application keeps in memory after each request.",
     )
 
 

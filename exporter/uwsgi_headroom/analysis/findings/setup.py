@@ -29,8 +29,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             evidence="The affinity mask of each of these workers has only one CPU, and another worker has the same "
             "CPU.",
             meaning="These workers wait for one another even if other CPUs are idle.",
-            change="Remove `cpu-affinity`, or choose it so that `processes` x `cpu-affinity` is at most the number of "
-            "CPUs. In a container, uWSGI counts the host's CPUs, not the container's.",
+            change="Remove `cpu-affinity`, or choose its value so that `processes` x `cpu-affinity` is at most the "
+            "number of CPUs. In a container, uWSGI counts the host's CPUs, not the container's.",
         )
     if figures.server.processes_off:
         yield Finding(
@@ -56,8 +56,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             title="The stats document is larger than a UNIX socket holds.",
             evidence=f"The stats document is {figures.server.document_bytes // 1000} kB long; the buffer of a UNIX "
             f"socket has room for {UNIX_SOCKET_ROOM // 1000} kB.",
-            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader: it "
-            "does not respawn workers or reload uWSGI.",
+            meaning="If a reader stops in the middle of the document, uWSGI's master process waits for this reader, "
+            "and meanwhile neither restarts workers nor reloads uWSGI.",
             change="Set `stats-minified` and `stats-no-metrics`. Or serve `stats` on 127.0.0.1: a TCP socket holds 4 "
             "MB.",
         )
@@ -85,7 +85,7 @@ def _settings(figures: Figures) -> Iterator[Finding]:
             title="Some settings of this uWSGI will cause trouble later.",
             evidence=" ".join(advice.title for advice in warnings[:_MOST_SETTINGS]),
             change=f"Run `uwsgi-headroom review{f' {server.address}' if server.address else ''}`: it prints the lines "
-            "to write.",
+            "to add to uWSGI's configuration.",
         )
 
 

@@ -37,13 +37,13 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="static_files",
         severity="warning" if waits else "info",
-        title="Most requests are static files, which uWSGI's workers serve themselves.",
-        evidence=f"{percent(files / requests)} of {counted(requests, 'request')} are static files"
+        title="Most requests are for static files, which uWSGI's workers serve themselves.",
+        evidence=f"{percent(files / requests)} of {counted(requests, 'request')} are for static files"
         + ("" if held is None else f", and hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
         + f"; {waiting_clause(figures.flow)}.",
         meaning="uWSGI does not measure the time of static files: "
         + (
-            f"response times are those of the {counted(others, 'other request')}."
+            f"the response times shown are those of the {counted(others, 'other request')}."
             if others
             else "there are no response times."
         ),
@@ -51,7 +51,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         change=""
         if few_threads
         else "Let the web server in front serve the files. Or set `offload-threads` to 2: offload threads then send "
-        "the files, and a client that reads slowly holds no thread of a worker.",
+        "the files, and a slow client does not hold a thread of a worker.",
         settings=() if few_threads else (("offload-threads", 2),),
     )
 

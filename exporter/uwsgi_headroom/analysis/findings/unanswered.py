@@ -30,11 +30,12 @@ def find(figures: Figures) -> Iterator[Finding]:
         code="requests_unanswered",
         severity="critical",
         title="uWSGI closes requests at once, without an answer: no application gets them.",
-        evidence=f"At least {unanswered} of {counted(requests, 'request')} in the last "
-        f"{duration(figures.window.seconds)}: uWSGI sent no answer, counted no exception, and spent less than "
-        f"{duration(INSTANT)} on a request on average.",
-        meaning="Clients get a closed connection, or status 502 from the web server. uWSGI closes a request at once if "
-        "the plugin for its modifier is not loaded.",
+        evidence=f"uWSGI sent no answer to at least {unanswered} of {counted(requests, 'request')} in the last "
+        f"{duration(figures.window.seconds)}, counted no exception, and spent less than {duration(INSTANT)} on a "
+        "request on average.",
+        meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
+        "sends a number, the modifier, which selects a plugin of uWSGI. If this plugin is not loaded, uWSGI closes the "
+        "request at once.",
         change="Compare the modifier that the web server sends (`uwsgi_modifier1`: 0 for Python, 5 for Perl, 14 for "
         "PHP) with "
         f"the `plugins` that uWSGI loads. {see_log(figures.server, 'the modifier that is unavailable', CAUSES)}",

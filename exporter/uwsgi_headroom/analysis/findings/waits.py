@@ -85,7 +85,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
     used = (figures.flow.observed or 0.0) / figures.ceiling if figures.ceiling else 0.0
     if not (used >= THREADS_BUSY or shows_a_limit(figures.flow)) or not lacks_evidence(figures):
         return
-    gaps = list_gaps(figures.server) or ("it is known for a part of this time only",)
+    gaps = list_gaps(figures.server) or ("what the threads wait for is known for only a part of the time",)
     why, _, remedy = (gaps[0], "", "") if figures.server.processes_off else gaps[0].partition(": ")
     yield Finding(
         code="waits_not_known",
@@ -93,7 +93,7 @@ def _not_known(figures: Figures) -> Iterator[Finding]:
         title="What the threads wait for is not known, so more threads may not help.",
         evidence=f"{why[0].upper()}{why[1:]}.",
         meaning="More threads help if requests wait for a backend that can take more requests at once. If requests "
-        "wait for one lock, for a backend at its limit or for slow clients, more threads would wait as well.",
+        "wait for one lock, for a backend at its limit or for slow clients, more threads would also wait.",
         change=f"To see permanently what the threads wait for: {remedy}." if remedy else "",
     )
 
@@ -121,14 +121,15 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         code="output_blocked",
         severity="critical" if stands else "warning",
         title=f"Workers are blocked writing to a pipe (their {what}).",
-        evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} threads in service wait to write to the "
-        f"pipe, and {mean_count(waits.threads.get('lock', 0.0))} wait for a lock, which such a thread holds; "
+        evidence=f"{mean_count(waits.output)} of {mean_count(waits.total)} busy threads wait to write to the pipe, and "
+        f"{mean_count(waits.threads.get('lock', 0.0))} wait for a lock that one of these threads holds; "
         f"{say_completed(figures.flow.requests)}.",
         meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
         "end (a log collector or the service manager) reads from the pipe.",
         clause=f"the workers are blocked writing to a pipe (their {what})",
-        change=f"Make the program at the other end of the pipe read: `lsof +E -a -p {pid or 'PID'} -d 1,2` names this "
-        "program. If the program cannot read, write the log to a file (`logto`), and log less.",
+        change="Restart the program at the other end of the pipe, so that it reads again: "
+        f"`lsof +E -a -p {pid or 'PID'} -d 1,2` names this program. If "
+        "the program cannot read, write the log to a file (`logto`), and log less.",
     )
 
 
@@ -149,8 +150,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"average{_each(waits, 'backend')}.",
         meaning="The application opened the connection before uWSGI forked the workers. "
         + (
-            "Several requests wait for an answer at the same time, and each takes the one that comes first: users "
-            "get wrong data, or data of other users, unless the protocol numbers its answers."
+            "Several requests wait for an answer at the same time, and each request takes the answer that comes first: "
+            "users get wrong data, or data of other users, unless the protocol numbers its answers."
             if mixes
             else "If two of these workers use it at once, a worker may read the answer to another worker's request."
         ),
@@ -171,11 +172,11 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         title="Threads wait for slow clients.",
         evidence=f"On average, {mean_count(threads)} of {mean_threads(available)} threads wait for clients: busy "
         f"threads spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
-        f"them{_each(waits, 'client')}.",
+        f"clients{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
         clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
-        change="Let the web server in front buffer requests and responses, as nginx does by default. Slow clients "
-        "would also hold more threads.",
+        change="Let the web server in front buffer requests and responses, as nginx does by default. If you add "
+        "threads, slow clients will also hold the new threads.",
     )
 
 
@@ -205,15 +206,15 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads of all processes wait for one lock of the application."
         if of_all
         else "Threads wait for a lock of the application.",
-        evidence=f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait on average, {percent(share)}"
-        f"{_each(waits, 'lock')}. "
-        f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
-        meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
-        "fixed number."
+        evidence=f"On average, {mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(share)}) wait "
+        f"for the lock{_each(waits, 'lock')}. This lock is not Python's interpreter lock."
+        f"{_describe_lock(figures.lock)}",
+        meaning="Requests wait for each other: a lock lets one request at a time run the code that it protects, and a "
+        "semaphore lets a fixed number of requests run it."
         if of_all
-        else "Requests wait for each other: only one at a time can run the code that holds the lock."
+        else "Requests wait for each other: only one request at a time can run the code that the lock protects."
         if figures.lock is not None
-        else "Requests wait for each other, as for a lock, or for what a thread has to finish for them.",
+        else "Requests wait for a lock that another request holds, or for work that another thread does for them.",
         clause=""
         if not is_cause
         else "the threads of all processes wait for the lock of one file"
@@ -222,7 +223,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        "roll the deploy back. Then hold the lock for less time. "
+        "roll the deploy back. Then change the code so that it holds the lock for less time. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
@@ -242,7 +243,7 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
         return (
             f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "
-            "which thread is past that line: it holds the lock"
+            "which thread has passed that line: this thread holds the lock"
         )
     return f"See with {show_calls(server)} at which line the threads wait, and what the thread that holds the lock does"
 
@@ -265,9 +266,9 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
         if worker.ages and all((age or 0.0) >= seconds for age in worker.ages.values())
     ]
     evidence = (
-        f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait as for a lock, "
-        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}, while no other request of their worker is at work: "
-        "none holds what they wait for."
+        f"{mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(waits.share('lock'))}) wait as if "
+        f"for a lock{_each(waits, 'lock')}. No other request of their worker is running, so no request holds what they "
+        "wait for."
     )
     if standing:
         which = numbered("worker", standing)
@@ -276,24 +277,24 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
-            meaning="Either this is a deadlock: two requests each hold a lock that the other one waits for, and "
-            "neither ends. Or a thread of the application hangs, with the same effect. More threads would hang as "
-            "well. Requests that wait for news, as long polls do, end later.",
+            meaning="There are two possible causes. In a deadlock, two requests each hold a lock that the other "
+            "request waits for. Or a thread of the application hangs. More threads would also hang. Requests that wait "
+            "on purpose, such as long polls, end later.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"{_see_or_end(figures, standing)}. If they wait for each other, take locks in the same order "
-            "everywhere, and give each wait a timeout: until then, the same requests stop new workers, too.",
+            change=f"{_see_or_end(figures, standing)}. If requests wait for each other, take the locks in the same "
+            "order everywhere, and give each wait a timeout: until then, the same requests also stop new workers.",
         )
     return Finding(
         code="waits_for_threads",
         severity="warning" if _are_scarce(figures) else "info",
-        title="Requests wait for other threads of their worker, which serve no request.",
+        title="Requests wait for other threads of their worker that serve no requests.",
         evidence=evidence,
-        meaning="Their answer comes from a thread that the application, or a library, has started: an executor, the "
-        "event loop of a client library, as of gRPC or Cassandra, the consumer of a queue. What that thread does is "
+        meaning="These requests wait for a thread that the application or a library has started, such as an executor, "
+        "the consumer of a queue, or the event loop of a client library (gRPC, Cassandra). What this thread does is "
         "not known here.",
         clause=WAIT_FOR_THREADS if is_lock_bound(figures) else "",
-        change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make that faster, or let "
-        "more of it run at once (`max_workers` of an executor). More `threads` would wait as well.",
+        change=f"See with {show_calls(figures.server)} what the worker's other threads do. Make this work faster, or "
+        "let more of it run at once (`max_workers` of an executor). More `threads` would also wait.",
     )
 
 
@@ -318,14 +319,15 @@ def _own_answers(figures: Figures, waits: WaitFigures) -> Finding:
     return Finding(
         code="application_lock",
         severity="warning" if is_cause else "info",
-        title="Threads wait as for a lock, and not for the same one.",
-        evidence=f"{mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads wait on average, "
-        f"{percent(waits.share('lock'))}{_each(waits, 'lock')}; no two of a worker wait at the same address.",
-        meaning="Each waits for something of its own, as in a condition variable: for an answer of gRPC, for "
-        "an item of a queue, or for a place in a pool.",
-        clause="the threads wait as for a lock, and not for the same one" if is_cause else "",
-        change=f"See with {show_calls(figures.server)} at which line the threads wait. Make what they wait for faster, "
-        "or let more of it run at once. Until you know what it is, more `threads` may wait as well.",
+        title="Threads wait as if for a lock, each thread at a different place.",
+        evidence=f"On average, {mean_count(waits.threads['lock'])} of {mean_count(waits.total)} busy threads "
+        f"({percent(waits.share('lock'))}) wait{_each(waits, 'lock')}; no two threads of a worker wait at the same "
+        "address.",
+        meaning="Each thread waits for something of its own (a condition variable), such as an answer of gRPC, an item "
+        "of a queue, or a place in a pool.",
+        clause="the threads wait as if for a lock, each thread at a different place" if is_cause else "",
+        change=f"See with {show_calls(figures.server)} at which line the threads wait. Make this work faster, or let "
+        "more of it run at once. Until you know what the threads wait for, do not add `threads`: they may also wait.",
     )
 
 
@@ -336,10 +338,10 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         code="pool_exhausted",
         severity="warning" if is_cause else "info",
         title=f"Threads wait for a pool of {size}.",
-        evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait "
-        f"for a backend, or sleep; {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} busy "
-        f"threads wait for the lock on average, {percent(waits.share('lock'))}{_each(waits, 'lock')}.",
-        meaning=f"Only {size} requests of a worker work at once, and the other requests wait. Pools of connections, "
+        evidence=f"While threads of a worker wait for a lock, exactly {size} other threads of this worker wait for a "
+        f"backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} "
+        f"busy threads ({percent(waits.share('lock'))}) wait for the lock{_each(waits, 'lock')}.",
+        meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
         "such as those of SQLAlchemy and of HTTP clients, have this effect. More threads would also wait.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
         change=f"Raise the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: `pool_size` and "
@@ -356,14 +358,14 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         code="sleeps_again",
         severity="warning" if waits.threads["sleep"] >= USED * (figures.available or 0) else "info",
         title="Requests sleep, try something again, and sleep again.",
-        evidence=f"{mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads sleep on average, "
-        f"{percent(waits.share('sleep'))}{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
+        evidence=f"On average, {mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads "
+        f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again "
-        "whether it is free. Event streams, which wait for news, also sleep and check again.",
+        "file, a lock in Redis or a rate limit. While this thing is in use, the other requests sleep, and check again "
+        "and again whether it is free. Event streams also sleep and check again while they wait for news.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
-        change=f"Find the line that sleeps with {show_calls(figures.server)}. Let each request hold what the others "
-        "wait for a shorter time (in SQLite: short transactions that write), or avoid this wait. More threads or "
+        change=f"Find the line that sleeps with {show_calls(figures.server)}. Then shorten the time for which one "
+        "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. More threads or "
         "processes would only try more often.",
     )
 
@@ -410,23 +412,22 @@ def _held(figures: Figures) -> Iterator[Finding]:
         severity="warning" if figures.waits.share("interpreter_lock") >= LOCKED else "info",
         title="Threads wait for the interpreter lock of a worker that uses little CPU.",
         evidence=f"In worker {worst.worker_id}, {mean_count(worst.lock_waiters or 0.0)} threads wait for the lock, and "
-        f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, this wait is "
-        f"{percent(figures.waits.share('interpreter_lock'))} of the busy threads' time"
-        f"{_each(figures.waits, 'interpreter_lock')}."
-        f"{describe_own_threads(figures)}",
-        meaning="A thread that computes keeps the lock for 5 ms after another thread has asked for it. A request waits "
-        "as long each time that it needs the lock again."
+        f"the worker uses {worst.interpreter_load:.2f} of a CPU; in all workers, busy threads spend "
+        f"{percent(figures.waits.share('interpreter_lock'))} of their time in this "
+        f"wait{_each(figures.waits, 'interpreter_lock')}.{describe_own_threads(figures)}",
+        meaning="A thread that computes keeps the lock for 5 ms after another thread has asked for it. Each time a "
+        "request needs the lock again, it waits for these 5 ms."
         if by_own
-        else "The thread that holds the interpreter lock itself waits for something. The usual cause is an "
-        "extension module that does not release the lock.",
+        else "The thread that holds the interpreter lock waits for something, and keeps the lock meanwhile. The usual "
+        "cause is an extension module that does not release the lock.",
         clause=(OWN_THREADS_COMPUTE if by_own else "a call that does not compute holds the interpreter lock")
         if figures.waits.share("interpreter_lock") >= LOCKED
         else "",
         change=find_computing_thread(figures)
         if by_own
-        else f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: "
-        "it is a call of an extension module. Until you have solved this, more processes help, because each process "
-        f"has its own interpreter lock. {more.change}.",
+        else f"Find the call that holds the lock with {show_calls(figures.server, worst.worker_id)[:-1]} --native`: an "
+        "extension module makes this call. Until you have corrected the call, more processes help, because each "
+        f"process has its own interpreter lock. {more.change}.",
         settings=() if by_own else more.settings,
     )
 
@@ -446,9 +447,9 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
         code="computes_outside_the_lock",
         severity="info",
         title="Threads use most of a CPU, and do not wait for the interpreter lock.",
-        evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; "
-        f"{mean_count(worst.concurrency or 0)} "
-        f"requests in service, {worst.lock_waiters:.2f} of them wait for the lock.",
+        evidence=f"Worker {worst.worker_id} uses {worst.interpreter_load:.2f} of a CPU; of "
+        f"{mean_count(worst.concurrency or 0)} requests in service, {worst.lock_waiters:.2f} wait for the interpreter "
+        "lock.",
         meaning="The threads compute in a library that releases the interpreter lock, such as numpy or a compression "
         "library. The interpreter is therefore not saturated, although the worker uses much CPU.",
         change="Add CPUs for such work, not `processes`.",
@@ -464,4 +465,4 @@ def _each(waits: WaitFigures, state: State) -> str:
     times = waits.per_request
     if times is None or state not in times:
         return ""
-    return f", {duration(times[state])} of a request's {duration(sum(times.values()))}"
+    return f", which takes {duration(times[state])} of a request's {duration(sum(times.values()))}"

@@ -55,8 +55,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             code="reloaded",
             severity="info",
             title="uWSGI was reloaded.",
-            evidence=f"This happened {repeated(figures.window.reloads)} in the last "
-            f"{duration(figures.window.seconds)}, and uWSGI's counters restarted.",
+            evidence=f"uWSGI was reloaded {repeated(figures.window.reloads)} in the last "
+            f"{duration(figures.window.seconds)}, and its counters began again at 0.",
         )
 
 
@@ -85,8 +85,8 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
         code="harakiri",
         severity=_severity(figures, lost),
         title=f"uWSGI kills workers for requests over `harakiri`{_set_to(figures, 'harakiri', ' s')}.",
-        evidence=f"This happened {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at least "
-        f"{counted(lost, 'request')} in service"
+        evidence=f"uWSGI killed workers {repeated(window.harakiris)} in the last {duration(window.seconds)}, with at "
+        f"least {counted(lost, 'request')} in service"
         + (f"; workers also ended {repeated(other)} for other reasons." if other else "."),
         meaning="All requests in a killed worker are lost, and uWSGI counts none of them."
         + (
@@ -131,7 +131,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             "or add memory to the host"
         )
         + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss`: uWSGI then replaces a "
-        f"large worker between two requests.{_say_too_young(figures, number)}",
+        f"worker that has grown too large, between two of its requests.{_say_too_young(figures, number)}",
     )
 
 
@@ -141,8 +141,8 @@ def _say_too_young(figures: Figures, ends: int) -> str:
     if life > 2 * least:
         return ""
     return (
-        f" Also set `min-worker-lifetime` to 0: uWSGI replaces no worker that is younger than `min-worker-lifetime` "
-        f"({least} s), and these workers exit after {duration(life)} on average."
+        " Also set `min-worker-lifetime` to 0: uWSGI replaces a worker only when it is older than "
+        f"`min-worker-lifetime` ({least} s), but these workers exit after {duration(life)} on average."
     )
 
 
@@ -162,11 +162,12 @@ def _reloaded_brutally(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="requests_lost",
         severity=_severity(figures, lost),
-        title="uWSGI was reloaded brutally, most likely by SIGTERM without `die-on-term`, and requests were lost."
+        title="A reload lost requests, most likely because of SIGTERM without `die-on-term`."
         if by_signal
         else "uWSGI was reloaded, and requests that were still in service were lost.",
-        evidence=f"This happened {repeated(figures.window.reloads)} in the last {duration(figures.window.seconds)}, "
-        f"with at least {counted(lost, 'request')} in service: {_part_of(figures, lost)} of all.",
+        evidence=f"uWSGI was reloaded {repeated(figures.window.reloads)} in the last "
+        f"{duration(figures.window.seconds)}, with at least {counted(lost, 'request')} in service "
+        f"({_part_of(figures, lost)} of all requests).",
         meaning=(
             "Without `die-on-term`, SIGTERM does not stop uWSGI. SIGTERM makes uWSGI reload, and the requests in "
             "service are lost. SIGHUP makes uWSGI complete its requests before it reloads"
@@ -198,10 +199,11 @@ def _lost(figures: Figures) -> Iterator[Finding]:
         severity=_severity(figures, max(lost, ends)),
         title=f"Workers ended{proven_signal(figures.server)} with requests in service.",
         evidence=f"{numbered('Worker', sorted(ended))} lost at least {counted(lost, 'request')} in the last "
-        f"{duration(figures.window.seconds)}, {_part_of(figures, lost)} of all, and not by `harakiri`."
+        f"{duration(figures.window.seconds)} ({_part_of(figures, lost)} of all requests), and `harakiri` was not the "
+        "cause."
         + (
             f" In all, workers ended {counted(ends, 'time')}, and no uWSGI option explains this: if each end lost one "
-            f"request, {_part_of(figures, ends)} of all."
+            f"request, {_part_of(figures, ends)} of all requests were lost."
             if ends > lost
             else ""
         ),
@@ -227,7 +229,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
         why = see_log(
             figures.server,
-            "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
+            "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
             ENDS,
         )
         down = [each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping]
@@ -241,8 +243,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             + (f", and {repeated(window.harakiris)} by `harakiri`" if window.harakiris else "")
             + f", and served {counted_or_no(sum(requests for _, _, requests in ended), 'request')} meanwhile"
             + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
-            meaning="Until the next worker is there, its threads serve no request; with `lazy-apps`, it first loads "
-            "the application.",
+            meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker "
+            "first loads the application.",
             change=after_deploy(figures, [each for each in figures.server.workers if each.worker_id in looping], why)
             if all(requests < times for worker_id, times, requests in ended if worker_id in looping)
             else why,
@@ -261,7 +263,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             evidence=f"{numbered('Worker', [worker_id for worker_id, _, _ in ended])} ended {repeated(respawns)} in "
             f"the last {duration(window.seconds)}"
             + (f", each after {duration(seconds)} on average." if short else "."),
-            meaning="uWSGI replaced the workers as in a reload of the workers, and no request was lost."
+            meaning="The workers were reloaded, and no request was lost."
             if are_reloaded(figures, ended)
             else f"uWSGI replaces a worker that reaches `max-requests`{_set_to(figures, 'max_requests')} or "
             f"`reload-on-rss`{_set_to(figures, 'reload_on_rss', ' MB')}, and a worker that exits.",
@@ -284,8 +286,8 @@ def _ended(figures: Figures, ended: Sequence[int], ends: int) -> Finding:
         title=f"Workers ended unexpectedly{proven_signal(figures.server)}.",
         evidence=f"{numbered('Worker', ended)} ended {repeated(ends)} in the last "
         f"{duration(figures.window.seconds)}, and no uWSGI option explains this.",
-        meaning="Either a chain reload is under way, or the workers crashed, exited, or were killed. The kernel kills "
-        "a process if memory runs out. A request in such a worker is lost.",
+        meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel "
+        "kills a process if memory runs out. The requests in a worker that crashed or was killed are lost.",
         change=_see_why(figures),
     )
 

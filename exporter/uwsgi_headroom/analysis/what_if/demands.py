@@ -103,7 +103,7 @@ def _known(measured: Measured) -> tuple[float, float]:
     if not measured.window.throughput > 0:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     if measured.window.response_time is None or not measured.window.response_time > 0:
-        raise CannotPredictError("The response time is not known, so it is not known what a request needs.")
+        raise CannotPredictError("The response time is not known, so nobody knows what a request needs.")
     if measured.cpu_per_request is None or not measured.cpu_per_request >= 0 or not measured.cpus > 0:
         raise CannotPredictError(
             "The CPU time of the workers is not known, so it is not known what a request needs. Run the exporter on "

@@ -127,14 +127,15 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
     cpus, off = figures.server.cpus, figures.server.processes_off
     if cpus is None:
-        why = f": {off}" if off else ", so what CPU time does to requests is not known."
+        why = f": {off}" if off else ", so it is not known how requests share the CPUs."
         raise CannotPredictError(f"The number of CPUs is not known{why}")
     if figures.saturation is not None:
         raise CannotPredictError(
-            f"{_which(figures.saturation)} is saturated: in any other setting, requests would wait in it as well."
+            f"{_which(figures.saturation)} is saturated: in any other setting, requests would also wait in this "
+            "backend."
         )
     if unknown := _find_unknown(figures):
-        raise CannotPredictError(f"{unknown}: how many of them could go on at once in another setting is not known.")
+        raise CannotPredictError(f"{unknown}: how many of them could run at once in another setting is not known.")
     workers = figures.window.workers
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
     observed = figures.window.observed_seconds

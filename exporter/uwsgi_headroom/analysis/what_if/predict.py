@@ -156,9 +156,9 @@ def _about_demand(measured: Measured) -> list[str]:
     completed = amount((measured.peak or measured.window).throughput)
     at_once = f", with at least {offered:.0f} requests at once for {measured.setting.in_all} threads" if offered else ""
     return [
-        f"The {completed} requests/s are what was completed, not what was asked for: all threads were busy or a listen "
-        f"queue was full{at_once}. So it is not known how long requests would take in another setting, and no "
-        "time is predicted. The most throughput holds."
+        f"uWSGI completed {completed} requests/s, but more may have arrived: all threads were busy or a listen queue "
+        f"was full{at_once}. So it is not known how long requests would take in another setting, and no time is "
+        "predicted. The predicted highest throughput is valid."
     ]
 
 
@@ -170,23 +170,23 @@ def _about_waits(measured: Measured, calibrated: Calibrated) -> list[str]:
             return []
         return [
             f"What requests wait for is not measured: {percent(min(1.0, waiting / whole))} of the response time counts "
-            "as waiting that no setting changes. A saturated backend, or a lock of the application, makes the "
-            "predictions too good."
+            "as waiting that no setting changes. If a backend is saturated, or requests wait for a lock, the "
+            "predictions are too good."
         ]
     total = fsum(waits.values())
     network = fsum(waits.get(state, 0.0) for state in NETWORK) / total
     found = []
     if network >= NOTABLE:
         found.append(
-            f"Requests wait {percent(network)} of their time for backends. The predictions hold if these answer as "
-            "fast with more requests at once; whether a backend is itself saturated cannot be seen from here."
+            f"Requests wait for backends for {percent(network)} of their time. The predictions hold if the backends "
+            "answer as fast with more requests at once; whether a backend is saturated cannot be seen from here."
         )
     for state, what in QUEUES.items():
         share = waits.get(state, 0.0) / total
         if share >= NOTABLE and not (state == "lock" and measured.lock):
             found.append(
-                f"Requests wait {percent(share)} of their time for {what}. The model takes that as fixed, but it grows "
-                "with the requests at once."
+                f"Requests wait for {what} for {percent(share)} of their time. In the model, this wait stays the same, "
+                "but in fact it grows with the number of requests at once."
             )
     return found
 
@@ -198,8 +198,8 @@ def _about_lock(measured: Measured, calibrated: Calibrated) -> list[str]:
     observed = waits.get("interpreter_lock", 0.0)
     if observed >= NOTABLE * whole and observed >= 2 * calibrated.lock_wait:
         return [
-            f"A request waits {duration(observed)} for the interpreter lock, and {duration(calibrated.lock_wait)} by "
-            "the model: something holds the lock without computing. Predictions with several threads are too good."
+            f"A request waits {duration(observed)} for the interpreter lock, but only {duration(calibrated.lock_wait)} "
+            "in the model: something holds the lock without computing. Predictions with several threads are too good."
         ]
     work = calibrated.server.work
     if work.unlocked > NOTABLE * (work.locked + work.unlocked):
@@ -213,17 +213,17 @@ def _about_lock_of_application(measured: Measured) -> list[str]:
     if lock is None:
         return []
     whose = "its process" if lock.scope == "worker" else "a file"
-    more = "only more processes raise it" if lock.scope == "worker" else "neither threads nor processes raise it"
+    raises = "only more processes raise" if lock.scope == "worker" else "neither threads nor processes raise"
     between = (
         ""
         if lock.most_limit - lock.least_limit < NOTABLE * lock.limit
         else (
-            f" (between {lock.least_limit:.3g} and {lock.most_limit:.3g}, since it may not be read if the lock is held)"
+            f" (between {lock.least_limit:.3g} and {lock.most_limit:.3g}, because the lock is not read at every moment)"
         )
     )
     return [
         f"A mean request holds a lock of {whose} for {duration(lock.seconds)}, so the present setting serves at most "
-        f"{lock.limit:.3g} requests/s{between}: {more}."
+        f"{lock.limit:.3g} requests/s{between}: {raises} this limit."
     ]
 
 
@@ -231,8 +231,8 @@ def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
     found = []
     if measured.shares:
         found.append(
-            f"One worker takes {percent(max(measured.shares))} of the requests. The present setting is predicted with "
-            "these shares, and every other one with workers that share evenly."
+            f"One worker takes {percent(max(measured.shares))} of the requests. The prediction for the present "
+            "setting has these shares; for every other setting, all workers take the same share."
         )
     if measured.cheaper:
         found.append("Cheaper mode starts and stops workers. Each prediction is for all processes of the setting.")
@@ -244,18 +244,21 @@ def _about_server(measured: Measured, settings: Sequence[Setting]) -> list[str]:
     if measured.setting.threads == 1 and any(setting.threads > 1 for setting in settings):
         found.append("Settings with several threads need an application that is safe to run in several threads.")
     if measured.others >= NOTABLE * measured.cpus:
-        use = "grow with the requests" if measured.others_follow else "stay as they are"
-        found.append(f"Other programs use {measured.others:.1f} of {measured.cpus:g} CPUs, which is taken to {use}.")
+        use = "need more CPU with more requests" if measured.others_follow else "need the same CPU"
+        found.append(
+            f"Other programs use {measured.others:.1f} of {measured.cpus:g} CPUs. The predictions assume that "
+            f"these programs {use}."
+        )
     return found
 
 
 def _about_observation(measured: Measured, highest: float) -> list[str]:
     found = []
     if measured.window.requests is not None and measured.window.requests < FEW_REQUESTS:
-        found.append(f"Only {measured.window.requests} requests were observed: what a request needs is uncertain.")
+        found.append(f"Only {measured.window.requests} requests were observed, so what a request needs is uncertain.")
     if highest > FAR * measured.window.throughput:
         found.append(
-            f"The predictions are for up to {highest:.4g} requests/s, and demands were observed at "
-            f"{measured.window.throughput:.3g}."
+            f"The predictions are for up to {highest:.4g} requests/s, but what a request needs was observed at only "
+            f"{measured.window.throughput:.3g} requests/s."
         )
     return found
