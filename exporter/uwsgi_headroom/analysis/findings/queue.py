@@ -104,7 +104,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         code="clients_refused",
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
-        evidence=f"The queue was full ({backlog.limit} connections) for {percent(full)} of the last "
+        evidence=f"The queue{of} was full ({backlog.limit} connections) for {percent(full)} of the last "
         f"{duration(window.seconds)}; on average, {in_queue(mean, backlog.limit)} waited, and "
         f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
         meaning=meaning,
