@@ -354,12 +354,12 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         evidence=f"{mean_count(waits.threads['sleep'])} of {mean_count(waits.total)} busy threads sleep on average, "
         f"{percent(waits.share('sleep'))}{_each(waits, 'sleep')}, for {duration(waits.nap)} at a time.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
-        "file, a lock in Redis or a rate limit. Requests that wait for this thing sleep, and check again and again "
-        "whether it is free. Event streams, which wait for news, also sleep and check again.",
+        "file, a lock in Redis or a rate limit; or a backend fails, and they try again after a pause. Event streams, "
+        "which wait for news, also sleep and check again.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Let each request hold what the others "
-        "wait for a shorter time (in SQLite: short transactions that write), or avoid this wait. More threads or "
-        "processes would only try more often.",
+        "wait for a shorter time (in SQLite: short transactions that write), or avoid this wait. If a backend fails, "
+        "bring it back, and try fewer times. More threads or processes would only try more often.",
     )
 
 

@@ -203,6 +203,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     unexplained = find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
+    leak = _find_leak(figures)
+    is_evil = leak is not None and leak.option == EVIL
     if ends > lost:
         ended.update(worker_id for worker_id, _, _ in unexplained)
     yield Finding(
@@ -217,8 +219,10 @@ def _lost(figures: Figures) -> Iterator[Finding]:
             if ends > lost
             else ""
         ),
-        meaning="The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
-        change=_see_why(figures),
+        meaning=f"Above the limit of `{EVIL}`, uWSGI kills a worker at once (SIGKILL), with all of its requests."
+        if is_evil
+        else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
+        change=_advise_on_leak(figures, leak) if leak and is_evil else _see_why(figures),
     )
 
 
@@ -237,10 +241,15 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
-        why = see_log(
-            figures.server,
-            "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
-            ENDS,
+        leak = _find_leak(figures)
+        why = (
+            _advise_on_leak(figures, leak)
+            if leak
+            else see_log(
+                figures.server,
+                "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
+                ENDS,
+            )
         )
         down = [each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping]
         yield Finding(
@@ -252,7 +261,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             f"{duration(window.seconds)}"
             + (f", and {repeated(window.harakiris)} by `harakiri`" if window.harakiris else "")
             + f", and served {counted_or_no(sum(requests for _, _, requests in ended), 'request')} meanwhile"
-            + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
+            + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else ".")
+            + (f" {_describe_leak(figures, leak)}." if leak else ""),
             meaning="Until the next worker is there, its threads serve no request; with `lazy-apps`, it first loads "
             "the application.",
             change=after_deploy(figures, [each for each in figures.server.workers if each.worker_id in looping], why)
@@ -396,11 +406,16 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     )
 
 
+EVIL = "evil-reload-on-rss"
+"""The option whose limit ends a worker in the middle of its requests, by SIGKILL."""
+
+
 class _Leak(NamedTuple):
     """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
-    a process; limit: megabytes at which a worker is replaced; life: seconds that it lives on average."""
+    a process; option, limit: what ends a worker, at so many megabytes; life: seconds that it lives on average."""
 
     each: float
+    option: str
     limit: int
     respawns: int
     processes: int
@@ -410,6 +425,7 @@ class _Leak(NamedTuple):
 def _find_leak(figures: Figures) -> _Leak | None:
     """The leak that ends workers by a limit of memory; None if there is none, or if uWSGI reports no memory."""
     options, window = figures.server.setup.options, figures.window
+    option = "reload-on-rss" if options.reload_on_rss else EVIL
     limit = options.reload_on_rss or options.evil_reload_on_rss
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
     respawns = sum(times for _, times, _ in find_ends(figures)) - window.harakiris
@@ -418,7 +434,7 @@ def _find_leak(figures: Figures) -> _Leak | None:
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
     each = grown / max(1, figures.flow.requests - processes)
-    return _Leak(each, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+    return _Leak(each, option, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
 
 
 def _describe_leak(figures: Figures, leak: _Leak) -> str:
@@ -426,6 +442,20 @@ def _describe_leak(figures: Figures, leak: _Leak) -> str:
         f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
         f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
         f"on average, above {leak.limit} MB"
+    )
+
+
+def _advise_on_leak(figures: Figures, leak: _Leak) -> str:
+    instead = (
+        f"Set `reload-on-rss` instead of `{EVIL}`, which kills a worker in the middle of its requests."
+        f"{_say_too_young(figures, leak.respawns)} "
+        if leak.option == EVIL
+        else ""
+    )
+    return (
+        f"{instead}Raise {'this limit' if instead else f'`{leak.option}`'} ({leak.limit} MB) as far as the memory "
+        "allows, so that a worker lives for some minutes. Then find out what the application keeps in memory after "
+        "each request."
     )
 
 
@@ -439,10 +469,11 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         title="Workers are replaced too often: the application's memory grows with every request.",
         evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
         f"{waiting_clause(figures.flow)}.",
-        meaning="Each worker soon reaches `reload-on-rss`, and its replacement has to load the application first.",
-        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Raise `reload-on-rss` ({leak.limit} MB) as far as the memory allows, so that a worker lives for some "
-        "minutes. Then find out what the application keeps in memory after each request.",
+        meaning=f"Each worker soon reaches `{leak.option}`, and its replacement has to load the application first.",
+        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often"
+        if leak.option != EVIL
+        else "the application's memory grows with every request, and `evil-reload-on-rss` kills the workers",
+        change=_advise_on_leak(figures, leak),
     )
 
 
@@ -450,17 +481,19 @@ def _memory_recycled(figures: Figures) -> Iterator[Finding]:
     """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
     of them looks well, and only the sum over their lives shows the leak."""
     leak = _find_leak(figures)
-    if leak is None or list(find_recycling(figures)):
+    if leak is None or find_looping(figures) or list(find_recycling(figures)):
         return
     lost = _lost_count(figures)
     yield Finding(
         code="memory_recycled",
         severity="info",
-        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
+        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers."
+        if leak.option != EVIL
+        else "The application's memory grows with every request, and `evil-reload-on-rss` kills its workers.",
         evidence=f"{_describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each restart, a worker has to load "
-        "the application again.",
+        meaning=f"With `{leak.option}`, the leak does not fill the memory. But after each restart, a worker has to "
+        "load the application again.",
     )
 
 
@@ -501,8 +534,14 @@ def _see_why(figures: Figures) -> str:
 
 
 def _ended_by(figures: Figures) -> str:
-    """What ends workers, as the end of a clause, if the log says so and their processes agree."""
-    signal, place = proven_signal(figures.server), proven_place(figures.server, ENDS)
+    """What ends workers, as the end of a clause: a limit of memory that a leak reaches, or what the log says, if their
+    processes agree."""
+    signal, place, leak = proven_signal(figures.server), proven_place(figures.server, ENDS), _find_leak(figures)
+    if leak:
+        is_evil = leak.option == EVIL
+        return (
+            ", because memory reaches `evil-reload-on-rss`" if is_evil else ", because memory reaches `reload-on-rss`"
+        )
     return f", killed{signal}" if signal else f": {place}" if place else ""
 
 

@@ -258,9 +258,7 @@ class WaitSampler:
         pools, holder, nap = self._pools.sizes(), self._holders.find(), self._naps.length
         last = self._no_thread
         if (locks, file_lock, pools, holder, nap) != (last.locks, last.file_lock, last.pools, last.holder, last.nap):
-            self._no_thread = replace(
-                last, locks=locks, file_lock=file_lock, pools=pools, holder=holder, nap=nap
-            )
+            self._no_thread = replace(last, locks=locks, file_lock=file_lock, pools=pools, holder=holder, nap=nap)
         return self._no_thread
 
     def _look_at_locks(
