@@ -204,8 +204,8 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
             return Explanation(
                 "uWSGI is reloaded again and again",
                 f"Find out what reloads uWSGI, {times} times in the last {duration(figures.window.seconds)}: something "
-                "touches the file of `touch-reload` (or of `py-autoreload`), writes to `master-fifo`, or sends SIGHUP. "
-                "At each reload, requests wait until the application is loaded.",
+                "touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to `master-fifo`, "
+                "or sends SIGHUP. At each reload, requests wait until the application is loaded.",
             )
         return Explanation(
             "uWSGI was reloaded",

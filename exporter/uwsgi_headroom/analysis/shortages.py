@@ -110,10 +110,9 @@ def find_holder(figures: Figures) -> Holder | None:
     return figures.server.waits.holder if figures.server.waits else None
 
 
-NAPS = 3.0
-"""From so many naps of a request on, it tries something again. The last one ends with the request and is hardly ever
-counted: a request that pauses five times between its tries has four. Of one or two sleeps, two are counted at most, if
-the end of a request is noticed late."""
+NAPS = 4.0
+"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
+preempted, counts as a nap too."""
 
 
 def mostly_sleeps(figures: Figures) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.advice import find_blocking_call
 from uwsgi_headroom.analysis.figures import Figures
@@ -48,17 +48,17 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else f"{_see_or_restart(figures, worst, are_many=are_many)}. Then set timeouts on the calls that the "
-            f"application makes{_last_resort(figures)}",
+            else f"{_see_or_restart(figures, worst, affected, are_many=are_many)}. Then set timeouts on the calls that "
+            f"the application makes{_last_resort(figures)}",
         )
 
 
-def _see_or_restart(figures: Figures, worst: int, *, are_many: bool) -> str:
+def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, are_many: bool) -> str:
     """What to do first: where stuck requests hold many threads, users wait for those."""
     see = show_calls(figures.server, worst)
     if not are_many:
         return f"Run {see} to see what the stuck request waits for"
-    restart = f"Restart the stuck workers with the command that {print_pids(figures.server)} prints"
+    restart = f"Restart the stuck workers with the command that {print_pids(figures, affected)} prints"
     return f"{restart}; before the restart, {see} shows what the stuck requests wait for"
 
 
