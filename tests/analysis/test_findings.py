@@ -666,6 +666,12 @@ def test_growing_memory() -> None:
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
+    for options, words in (
+        ({}, "set `reload-on-rss` or `max-requests` until"),
+        ({"max_requests": 9000}, "set `reload-on-rss` until"),
+        ({"reload_on_rss": 400}, "uWSGI ends a worker that reaches 400 MB (`reload-on-rss`): "),
+    ):
+        assert words in findings_by_code(window_, host=with_setup(Server(), **options))["memory_growing"].change
 
 
 def test_workers_pinned_to_one_cpu() -> None:

@@ -19,6 +19,7 @@ from uwsgi_headroom.analysis.worker_states import (
     print_pids,
     show_calls,
 )
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
 
 GROWTH = (0.10, 16e6)
@@ -115,6 +116,18 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             evidence=f"Worker {most.worker_id} takes {byte_size(most.resident_growth or 0)} more than "
             f"{duration(figures.window.seconds)} ago, {byte_size(most.resident_bytes or 0)} now.",
             meaning="After a start, caches of the application may fill. If the memory goes on growing, it is a leak.",
-            change="If the memory goes on growing, set `reload-on-rss` or `max-requests` until you have found the "
-            "leak.",
+            change=_bound_growth(figures.server.setup.options),
         )
+
+
+def _bound_growth(options: Options) -> str:
+    """What bounds a leak: a limit of memory that is set already, or one to set."""
+    limit = options.reload_on_rss or options.evil_reload_on_rss
+    if not limit:
+        either = "`reload-on-rss`" if options.max_requests else "`reload-on-rss` or `max-requests`"
+        return f"If the memory goes on growing, set {either} until you have found the leak."
+    option = "reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss"
+    return (
+        f"uWSGI ends a worker that reaches {limit} MB (`{option}`): make sure that all workers fit into memory at this "
+        "size. If each new process grows as well, find out what the application keeps."
+    )

@@ -481,7 +481,7 @@ def _memory_recycled(figures: Figures) -> Iterator[Finding]:
     """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
     of them looks well, and only the sum over their lives shows the leak."""
     leak = _find_leak(figures)
-    if leak is None or find_looping(figures) or list(find_recycling(figures)):
+    if leak is None or list(find_recycling(figures)) or find_looping(figures):
         return
     lost = _lost_count(figures)
     yield Finding(
