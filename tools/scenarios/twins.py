@@ -109,6 +109,7 @@ TWINS: Mapping[str, str | Changes] = {
     "requests that sleep once, in every thread": ONE_CLIENT,
     "a semaphore of two, held while asleep": _with(Load(clients=2, io_ms=200, path="/two")),
     "requests that start programs which compute": "requests that start few programs",
+    "a rate limit that requests sleep for": _with(Load(rate=3, path="/limited")),
     "an executor of two threads": "an executor with room",
     "a lock that all processes share": _with(Load(clients=3, io_ms=30)),
     "two locks, taken in both orders": _with(Load(rate=20, io_ms=50)),

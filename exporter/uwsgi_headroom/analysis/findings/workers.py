@@ -537,12 +537,10 @@ def _ended_by(figures: Figures) -> str:
     """What ends workers, as the end of a clause: a limit of memory that a leak reaches, or what the log says, if their
     processes agree."""
     signal, place, leak = proven_signal(figures.server), proven_place(figures.server, ENDS), _find_leak(figures)
-    if leak:
-        is_evil = leak.option == EVIL
-        return (
-            ", because memory reaches `evil-reload-on-rss`" if is_evil else ", because memory reaches `reload-on-rss`"
-        )
-    return f", killed{signal}" if signal else f": {place}" if place else ""
+    if not leak:
+        return f", killed{signal}" if signal else f": {place}" if place else ""
+    is_evil = leak.option == EVIL
+    return ", because memory reaches `evil-reload-on-rss`" if is_evil else ", because memory reaches `reload-on-rss`"
 
 
 def _how_to_read(figures: Figures) -> str:
