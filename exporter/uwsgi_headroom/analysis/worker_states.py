@@ -210,7 +210,7 @@ def _is_unexplained(options: Options) -> bool:
     if not options.complete:
         return False
     ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
-    return not any((*ends, options.evil_reload_on_rss))
+    return not any((*ends, options.evil_reload_on_rss, options.ends_workers))
 
 
 ASYNC = "async cores"

@@ -25,6 +25,7 @@ from uwsgi_headroom.analysis.shortages import (
     WAIT_FOR_THREADS,
     find_cpu_of_own_threads,
     find_holder,
+    find_wait_of_holder,
     is_lock_bound,
     tries_again,
     waits_for_cpu,
@@ -202,7 +203,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "nobody":
         yield _own_answers(figures, waits)
         return
-    is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
+    behind, of_all = find_wait_of_holder(figures), find_holder(figures) == "processes"
+    is_cause = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
     is_file |= holder is not None
@@ -216,7 +218,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads wait for a lock of the application.",
         evidence=f"{mean_count(threads)} of {mean_count(waits.total)} busy threads wait on average, {percent(share)}"
         f"{_each(waits, 'lock')}. "
-        f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}",
+        f"This lock is not Python's interpreter lock.{_describe_lock(figures.lock)}"
+        + (f" The thread that holds the lock waits for {behind.label}." if behind else ""),
         meaning="Requests wait for each other: a lock lets one at a time run the code that holds it, a semaphore a "
         "fixed number."
         if of_all
@@ -231,7 +234,7 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        "roll the deploy back. Then hold the lock for less time. "
+        f"roll the deploy back. Then {'do not wait with the lock' if behind else 'hold the lock for less time'}. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 

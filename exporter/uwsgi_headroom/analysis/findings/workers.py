@@ -21,7 +21,16 @@ from uwsgi_headroom.analysis.worker_states import (
     part_away,
     scales,
 )
-from uwsgi_headroom.words.formats import byte_size, counted, counted_or_no, duration, numbered, percent, repeated
+from uwsgi_headroom.words.formats import (
+    byte_size,
+    counted,
+    counted_or_no,
+    duration,
+    listed,
+    numbered,
+    percent,
+    repeated,
+)
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -245,7 +254,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         why = (
             _advise_on_leak(figures, leak)
             if leak
-            else see_log(
+            else _check_options(figures)
+            + see_log(
                 figures.server,
                 "what ends the worker: an import error, `died, killed by signal`, or the application itself exits",
                 ENDS,
@@ -528,9 +538,19 @@ def _set_to(figures: Figures, option: str, unit: str = "") -> str:
     return "" if value is None else f" ({value}{unit})"
 
 
+def _check_options(figures: Figures) -> str:
+    """The options that may end the workers, as a sentence before what else is to be seen; empty if none is set."""
+    names = figures.server.setup.options.ends_workers
+    if not names:
+        return ""
+    return f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets this. "
+
+
 def _see_why(figures: Figures) -> str:
     """Where to find why workers ended, or what the log says of it."""
-    return see_log(figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS)
+    return _check_options(figures) + see_log(
+        figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS
+    )
 
 
 def _ended_by(figures: Figures) -> str:
