@@ -120,6 +120,9 @@ TWINS: Mapping[str, str | Changes] = {
     "a leak reaches the cgroup's memory limit": "a memory limit that nobody reaches",
     "2x4, two backends, one of them slow": "2x4, two backends that answer",
     "2x4, a backend that does not answer": "2x4, a backend that answers to new connections",
+    "2x4, a lock around a backend that does not answer": _with(
+        Load(rate=20, path="/locked?n=0&timeout=1"), beside=("answer:0.02",)
+    ),
     "2x4, slow DNS": "2x4, DNS that answers",
     "clients leave before the answer": "clients that have time for the answer",
     "clients leave, and the application fails": "clients that have time for the answer",

@@ -527,8 +527,10 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least; None where requests sleep, because the model takes a rate limit for a sleep."""
-    return None if mostly_sleeps(figures) else step.most
+    """What a step serves at least, if that is more than now; None where requests sleep, because the model takes a rate
+    limit for a sleep."""
+    promised = None if mostly_sleeps(figures) else step.most
+    return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 
 
 def _say_unless(figures: Figures) -> str:
