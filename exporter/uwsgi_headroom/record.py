@@ -106,6 +106,8 @@ class Options:
     """Whether one of the options that name an application is known to be set, to any value."""
     can_reload_workers: bool = False
     """Whether an option is known to be set with which the workers can be reloaded while the master stays."""
+    ends_workers: tuple[str, ...] = ()
+    """The options without a field here that end workers while uWSGI runs, such as `reload-on-exception`."""
     purging_caches: tuple[str, ...] = ()
     """The names of caches that drop an old item when they are full (`purge_lru`)."""
     application: str = ""

@@ -50,7 +50,7 @@ def test_the_lines_of_a_wait() -> None:
     finding = judged(of_16_threads({"backend": 12.0}), code)["waits_for_backend"]
     where = "Where in the code: query_orders (shop/orders.py:3) 80 %, render (shop/orders.py:9) 20 %."
     assert finding.evidence.endswith(where)
-    assert finding.clause.endswith(", most of them in query_orders (shop/orders.py:3)")
+    assert finding.clause.endswith(", mostly in query_orders (shop/orders.py:3)")
     few = judged(of_16_threads({"backend": 12.0}), history(3, *backend))["waits_for_backend"]
     assert "in the code" not in few.evidence, "a few looks say nothing"
 

@@ -559,6 +559,18 @@ def test_the_age_of_a_stuck_request_is_a_setting() -> None:
         assert titles.get("request_stuck") == ("Requests are in service for longer than 4 min 50 s." if found else None)
 
 
+def test_the_workers_to_restart_are_those_that_are_stuck() -> None:
+    """`pids --stuck` knows only the usual age, so with another one their numbers are in the command."""
+    server = Server(threads=1)
+    for number in (1, 3):
+        server[number].request_starts = (int(EPOCH + AT) - 40,)
+    reading = describe_server(server.read(AT))
+    for seconds, which in ((30.0, "--stuck"), (10.0, "--worker 1,3")):
+        findings = collect_findings(compute_figures(idle(), reading, stuck_seconds=seconds))
+        change = next(finding.change for finding in findings if finding.code == "request_stuck")
+        assert f" {which}` prints" in change
+
+
 def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:
     """Findings about four gevent workers, of which the first has so many event streams, a minute old; the others have
     none. cores: of each worker, of which all but those of the streams are free."""
@@ -633,10 +645,22 @@ def test_saturated_interpreters_are_named(saturated: list[int], title: str, evid
     assert finding.evidence.startswith(evidence)
 
 
-@pytest.mark.parametrize(("raised", "severity"), [(1, "info"), (27, "info"), (28, "warning"), (40, "warning")])
+@pytest.mark.parametrize(
+    ("raised", "severity"),
+    [(1, "info"), (27, "info"), (28, "warning"), (40, "warning"), (1040, "warning"), (1050, "critical")],
+)
 def test_exceptions(raised: int, severity: str) -> None:
-    """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000."""
-    assert findings_by_code(replace(idle(), exceptions=raised))["exceptions"].severity == severity
+    """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000.
+    If most requests fail, hardly anybody is served."""
+    finding = findings_by_code(replace(idle(), exceptions=raised))["exceptions"]
+    assert finding.severity == severity
+    assert finding.title.startswith("Most requests") == (severity == "critical")
+
+
+def test_most_requests_fail_after_a_deploy() -> None:
+    """To roll it back comes before the tracebacks are read."""
+    finding = findings_by_code(replace(idle(), exceptions=2000, reloads=1))["exceptions"]
+    assert finding.change.startswith("Roll back what was deployed with the last reload. Then see uWSGI's log")
 
 
 def test_growing_memory() -> None:
@@ -652,6 +676,12 @@ def test_growing_memory() -> None:
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))
+    for options, words in (
+        ({}, "set `reload-on-rss` or `max-requests` until"),
+        ({"max_requests": 9000}, "set `reload-on-rss` until"),
+        ({"reload_on_rss": 400}, "uWSGI ends a worker that reaches 400 MB (`reload-on-rss`): "),
+    ):
+        assert words in findings_by_code(window_, host=with_setup(Server(), **options))["memory_growing"].change
 
 
 def test_workers_pinned_to_one_cpu() -> None:
@@ -674,6 +704,13 @@ def test_cheaper_that_never_scales() -> None:
         "Cheaper mode keeps 2 workers in reserve. "
     )
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
+    for options, words in (
+        ({}, "`cheaper-overload` (3) checks"),
+        ({"cheaper_overload": 9}, "`cheaper-overload` (9) checks"),
+        ({"cheaper_overload": 30, "cheaper_algo": "busyness"}, "once in `cheaper-overload` (30 s)"),
+    ):
+        finding = alone(full, server, host=with_setup(server, **options))["cheaper_does_not_scale"]  # type: ignore[arg-type]
+        assert words in finding.meaning
 
 
 def test_options_that_hide_figures_or_cost() -> None:

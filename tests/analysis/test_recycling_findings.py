@@ -133,6 +133,24 @@ def test_a_leak_over_the_lives_of_workers() -> None:
     )
 
 
+def test_a_leak_that_ends_workers_again_and_again() -> None:
+    """Its limit is why they keep restarting, and no import error. One that kills workers is replaced first, by one
+    that has to be allowed to end such young workers."""
+    killed = leak(leaking(150_000, respawns=6), reload_on_rss=None, evil_reload_on_rss=70)
+    finding = killed["respawn_loop"]
+    assert finding.title == "Workers 1 and 2 keep restarting, because memory reaches `evil-reload-on-rss`."
+    assert finding.change.startswith("Set `reload-on-rss` instead of `evil-reload-on-rss`, which kills ")
+    assert "`min-worker-lifetime` to 0: " in finding.change
+    assert "Memory grows by at least " in finding.evidence
+    assert "memory_recycled" not in killed
+    rows = (msgspec.structs.replace(each, lost=1) for each in leaking(150_000, respawns=6).workers)
+    lost = leak(replace(leaking(), workers=tuple(rows)), reload_on_rss=None, evil_reload_on_rss=70)["requests_lost"]
+    assert lost.change == finding.change
+    gentle = leak(leaking(150_000, respawns=6))["respawn_loop"]
+    assert gentle.title.endswith(", because memory reaches `reload-on-rss`.")
+    assert gentle.change.startswith("Raise `reload-on-rss` (70 MB) as far as the memory allows")
+
+
 @pytest.mark.parametrize(
     ("window_", "options"),
     [

@@ -206,6 +206,14 @@ def test_cpus_stop_processes() -> None:
     assert step.most == pytest.approx(0.93 * 80, rel=0.05)
 
 
+def test_a_step_that_serves_no_more_has_no_figure() -> None:
+    """One worker gets nearly as much as other programs leave: that two serve at least less than now is no promise."""
+    full = replace(minute(1, 8.0, 40.0, cpu=0.022, full_seconds=60.0), cpu=window(60, cpu=(0.88, 0.0, 1.12)).cpu)
+    result = figures(full, Server(processes=1, threads=8, cpus=2.0))
+    assert 0 < (more_processes(result).most or 0.0) < (result.flow.throughput or 0.0)
+    assert "serves at least" not in add_capacity(result)
+
+
 def test_interpreters_stop_threads() -> None:
     """With 20 ms of CPU a worker serves 50 a second. Where CPUs are idle, processes help more than threads; where none
     are, the threads stop where the CPUs do."""

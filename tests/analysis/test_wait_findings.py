@@ -68,6 +68,16 @@ def test_slow_clients(threads: float, severity: str | None) -> None:
         assert "in front buffer" in finding.change
 
 
+def test_clients_of_which_none_gets_an_answer() -> None:
+    """Slow ones are not the first thing to think of: the web server may speak another protocol."""
+    none = window(
+        60, *(worker(number, 0, busy=60 * 8.0) for number in (1, 2)), waits={"client": 16.0}, **{"app.sock": 480.0}
+    )
+    finding = findings(none)["queue_wait"]
+    assert finding.title == "Requests wait, and none is completed: the threads wait for their clients."
+    assert finding.change.startswith("Check that the web server in front, or the router, speaks the protocol ")
+
+
 @pytest.mark.parametrize(
     ("waits", "severity"),
     [
@@ -189,6 +199,29 @@ def test_a_backend_that_does_not_answer(threads: float, is_one: bool) -> None:
         assert found.severity == "warning"
         assert "wait for a connection to 10.0.0.9:80, which does not answer." in found.title
         assert "connect timeout" in found.change
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_silent", "cause"),
+    [(0.1, True, "waits_for_backend"), (0.1, False, "application_lock"), (1.0, True, "application_lock")],
+)
+def test_the_holder_of_a_lock_waits_for_a_backend(beside: float, is_silent: bool, cause: str) -> None:
+    """Where hardly any thread does anything else, the holder, which does not wait for the lock, waits for the backend:
+    one that does not answer is the cause then, however few threads wait for it, and no lock."""
+    host = replace(Server(processes=2, threads=8).read(1000.0).host, waits=Waits(holder="request"))
+    reading = replace(Server(processes=2, threads=8, cpus=8.0).read(1000.0), host=host)
+    waits = of_16_threads({"lock": 11.0, "backend": 2.0, "sleep": beside})
+    place = Destination("backend", ("10.0.0.9:80",), connecting=is_silent)
+    figures = compute_figures(waits, describe_server(reading), destinations={place: 2.0})
+    by_code = {finding.code: finding for finding in collect_findings(figures)}
+    assert next(iter(by_code.values())).code == cause
+    known = " The thread that holds the lock waits for 10.0.0.9:80." in by_code["application_lock"].evidence
+    assert known == (beside < 0.2)
+    if cause == "waits_for_backend":
+        assert by_code[cause].title.endswith("wait for a connection to 10.0.0.9:80, which does not answer.")
+        assert by_code[cause].change.startswith("Find out why 10.0.0.9:80 does not answer")
+        assert by_code[cause].evidence.endswith(" 11.0 wait for a lock, which such a thread holds.")
+        assert by_code["application_lock"].severity == "info"
 
 
 def test_slow_connections_are_no_silence() -> None:

@@ -82,6 +82,15 @@ def test_ends_that_are_no_reload(
     assert {"workers_ended", "requests_lost"} & set(by_code)
 
 
+def test_an_option_that_ends_workers() -> None:
+    """It may be the reason, so nothing is unexplained, and it is the first thing to check."""
+    known = {"ends_workers": ("reload-on-exception", "reload-on-pss")}
+    assert "workers_ended" not in judged(ended((0, 1, 1, 1)), (1, 65, 60, 70), **known)
+    lost = judged(ended((0, 3, 1, 1), lost=1), **known)["requests_lost"]
+    assert "no uWSGI option explains this" not in lost.evidence
+    assert lost.change.startswith("Check whether `reload-on-exception` and `reload-on-pss` should end workers: ")
+
+
 @pytest.mark.parametrize("reserve", [0, 2])
 def test_cheaper_mode_ends_and_spawns_workers(reserve: int) -> None:
     """It does so also when all of its workers happen to be up at the end of the window, and however often."""

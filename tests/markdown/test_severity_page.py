@@ -83,7 +83,7 @@ ROWS = {
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
     "workers_missing": Row("worker is away|workers? (is|are) missing", (1 - causes.UP, causes.START_SECONDS)),
-    "exceptions": Row("exceptions", clients.EXCEPTIONS),
+    "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "clients_left": Row("clients (that )?left|disconnect", clients.LEFT),
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),

@@ -1,8 +1,9 @@
 """The application of the scenarios in `rows.outside`: asks other servers, as clients of databases and of HTTP do.
 
 OUTSIDE lists their addresses, `HOST:PORT,HOST:PORT`. `/ask?n=0` asks the first one over a connection of its thread,
-`/new?n=0` over a new one, `/lookup?n=0` with a datagram; `timeout=SECONDS` gives the socket a timeout, as most clients
-do. Each thread writes into the working directory for how many seconds, and how often, it asked each address.
+`/new?n=0` over a new one, `/locked?n=0` does so one request at a time, `/lookup?n=0` with a datagram; `timeout=SECONDS`
+gives the socket a timeout, as most clients do. Each thread writes into the working directory for how many seconds, and
+how often, it asked each address.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs
 
 ADDRESSES = [address.rpartition(":") for address in os.environ["OUTSIDE"].split(",")]
 OWN = threading.local()
+LOCK = threading.Lock()
 
 
 def connect(number: int, timeout: "float | None") -> socket.socket:
@@ -33,6 +35,9 @@ def ask(path: str, number: int, timeout: "float | None") -> None:
     elif path == "/new":
         with connect(number, timeout) as connection:
             exchange(connection)
+    elif path == "/locked":
+        with LOCK:
+            ask("/new", number, timeout)
     else:
         host, _, port = ADDRESSES[number]
         with socket.socket(type=socket.SOCK_DGRAM) as question:

@@ -71,7 +71,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
 )
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import numbered, percent, rate
+from uwsgi_headroom.words.formats import duration, numbered, percent, rate
 
 INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
@@ -191,6 +191,10 @@ def _bring_workers_back(figures: Figures) -> Explanation | None:
     return None
 
 
+AGAIN_AND_AGAIN = 3
+"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
+
+
 def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     """What to do if requests wait although threads are free, for a known reason."""
     if not waits_while_threads_are_free(figures):
@@ -198,6 +202,13 @@ def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
     if _is_mapped_to_a_full_worker(figures):
         return Explanation("a worker with sockets of its own is full", SPREAD)
     if waits_for_a_reload(figures):
+        if (times := figures.window.reloads) >= AGAIN_AND_AGAIN:
+            return Explanation(
+                "uWSGI is reloaded again and again",
+                f"Find out what reloads uWSGI, {times} times in the last {duration(figures.window.seconds)}: something "
+                "touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to `master-fifo`, "
+                "or sends SIGHUP. At each reload, requests wait until the application is loaded.",
+            )
         return Explanation(
             "uWSGI was reloaded",
             "Use a chain reload (`lazy-apps` and `touch-chain-reload`) if requests waited while a full reload loaded "
@@ -519,8 +530,10 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least; None where requests sleep, because the model takes a rate limit for a sleep."""
-    return None if mostly_sleeps(figures) else step.most
+    """What a step serves at least, if that is more than now; None where requests sleep, because the model takes a rate
+    limit for a sleep."""
+    promised = None if mostly_sleeps(figures) else step.most
+    return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 
 
 def _say_unless(figures: Figures) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.record import Holder
@@ -133,6 +134,21 @@ def tries_again(figures: Figures) -> bool:
     ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
     age = waits.share("sleep") * sum(ages) / len(ages) if ages else 0.0
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
+
+
+SOLE = 0.9
+"""The part of the threads beside those that wait for a lock from which on one thing is all that they do."""
+
+
+def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
+    """What the thread waits for that holds the lock of a worker for which others wait: it is none of these, so if all
+    the rest wait for one backend, it does, too. None if that is not known."""
+    waits = figures.waits
+    rest = waits.total - waits.threads.get("lock", 0.0) if waits else 0.0
+    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request" or not waits.destinations:
+        return None
+    main = waits.destinations[0]
+    return main if main.address and main.threads >= SOLE * rest else None
 
 
 def is_lock_bound(figures: Figures) -> bool:

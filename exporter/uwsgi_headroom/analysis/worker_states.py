@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 
 AWAY = 0.15
@@ -56,9 +57,12 @@ def find_outside_holder(server: ServerRecord) -> int | None:
     return None if holder in pids or None in pids else holder
 
 
-def print_pids(server: ServerRecord) -> str:
-    """The command that prints how to restart the workers with stuck requests, in backticks."""
-    return f"`uwsgi-headroom pids {shlex.quote(server.address.removeprefix('unix://') or 'NAME')} --stuck`"
+def print_pids(figures: Figures, workers: Sequence[int]) -> str:
+    """The command that prints how to restart these workers, which have stuck requests, in backticks. They are named
+    where another age than the default counts as stuck, which the command does not know."""
+    server = shlex.quote(figures.server.address.removeprefix("unix://") or "NAME")
+    which = "--stuck" if figures.stuck_seconds == STUCK_SECONDS else f"--worker {','.join(map(str, workers))}"
+    return f"`uwsgi-headroom pids {server} {which}`"
 
 
 def part_away(figures: Figures) -> float | None:
@@ -206,7 +210,7 @@ def _is_unexplained(options: Options) -> bool:
     if not options.complete:
         return False
     ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
-    return not any((*ends, options.evil_reload_on_rss))
+    return not any((*ends, options.evil_reload_on_rss, options.ends_workers))
 
 
 ASYNC = "async cores"

@@ -253,6 +253,13 @@ _WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", 
 """Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
 
+_END_WORKERS = (
+    *("reload-on-exception", "reload-on-exception-type", "reload-on-exception-value", "reload-on-exception-repr"),
+    *("reload-on-uss", "reload-on-pss", "evil-reload-on-as"),
+)
+"""Options that end workers while uWSGI runs, of which no value is kept (core/uwsgi.c of uWSGI 2.0.31)."""
+
+
 def read_options(
     pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc"), patience: Patience | None = None
 ) -> Options:
@@ -299,6 +306,7 @@ class _Reading:
         self._complete = True
         self._names_application = self._can_reload_workers = False
         self._application = ""
+        self._ends_workers: list[str] = []
         self._purging_caches: list[str] = []
         self._configuration_files: list[str] = []
         self._log_files: list[str] = []
@@ -318,6 +326,7 @@ class _Reading:
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
             can_reload_workers=self._can_reload_workers,
+            ends_workers=tuple(dict.fromkeys(self._ends_workers)),
             purging_caches=tuple(self._purging_caches),
             application=self._application,
             configuration_files=tuple(self._configuration_files),
@@ -377,6 +386,8 @@ class _Reading:
         key, value = resolve_set(key, value)
         self._keep_names(key, value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
+        if key in _END_WORKERS and not self._conditional:
+            self._ends_workers.append(key)
         if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):
             self._name_configuration_file(value)
         name = FIELDS.get(key)

@@ -534,7 +534,8 @@ MESSAGES: tuple[Message, ...] = (
         "failed",
         "a process got no memory",
         "The request, or the start of the worker, failed.",
-        "Find what limits its memory (`limit-as`, the cgroup, the machine), and run fewer workers or raise it.",
+        "Find what limits its memory, and raise it: `limit-as` (of each process), the cgroup or the machine. Fewer "
+        "workers help with the last two.",
     ),
     Message(
         "fork_failed",

@@ -53,6 +53,13 @@ def test_whether_workers_can_be_reloaded(words: str, can: bool, tmp_path: Path) 
     assert options_of(tmp_path, *words.split()).can_reload_workers is can
 
 
+def test_options_that_end_workers(tmp_path: Path) -> None:
+    """Their names are kept, once each, and no value."""
+    words = "--reload-on-exception --evil-reload-on-as 300 --reload-on-exception --if-env X --reload-on-pss 9 --endif"
+    options = options_of(tmp_path, *words.split())
+    assert options.ends_workers == ("reload-on-exception", "evil-reload-on-as")
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [

@@ -503,6 +503,24 @@ def test_nothing_in_service(machine: Callable[..., None]) -> None:
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
 
 
+def test_between_two_bursts(machine: Callable[..., None]) -> None:
+    """A sample that finds nobody at work still knows who had what the last requests waited for: the window before it
+    is about these."""
+    semaphore: Blocked = (202, (0x9000, 0x189, 0, 0, 0, 0, 0x7FFF0000))
+    machine(lambda _, thread: semaphore if thread % 16 < 8 else IDLE)
+    hands = MovableClock()
+    server, of = busy_server(2), WaitSampler(WaitSetting(), hands.clock.monotonic)
+    for _ in range(4):
+        hands.move(1)
+        assert sampled(of, server).threads == {"lock": 16}
+    server.busy(0, 0)
+    hands.move(1)
+    sampled(of, server)
+    resting = sampled(of, server)
+    assert (resting.threads, resting.holder) == ({}, "thread")
+    assert sampled(of, server) is resting
+
+
 @pytest.mark.parametrize("is_equal", [True, False])
 def test_locks_of_the_application(
     machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_equal: bool

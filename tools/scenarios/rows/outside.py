@@ -63,6 +63,21 @@ ROWS = (
         why="The same requests, and a server that takes their connections.",
     ),
     Scenario(
+        "2x4, a lock around a backend that does not answer",
+        Server(2, 4, app=APP, beside=("hole",)),
+        Expected(
+            "critical",
+            ("waits_for_backend",),
+            words=("does not answer", "127.0.0.1:", "which such a thread holds", "timeout"),
+            not_words=(*NO_MORE, "hold the lock for less time"),
+        ),
+        (Load(clients=12, path="/locked?n=0&timeout=1", vary=(1.0, 1.0)),),
+        seconds=15.0,
+        fixed=True,
+        why="As with a log handler whose host is gone: one thread of each worker waits for its connection, with the "
+        "lock that the other three wait for. What ends the wait ends both.",
+    ),
+    Scenario(
         "2x4, slow DNS",
         Server(2, 4, app=APP, beside=("dns:0.5",)),
         Expected(

@@ -37,6 +37,28 @@ ROWS = (
         why="The healthy twin, with the setting that is advised.",
     ),
     Scenario(
+        "the http router sends to an http-socket",
+        Server(2, 2, ("--http", "{tcp}")),
+        Expected(
+            "critical",
+            ("slow_clients",),
+            words=("none is completed", "the threads wait for their clients", "speaks the protocol of the socket"),
+            not_words=("raise `threads`", "raise `processes`"),
+        ),
+        (Load(clients=12, io_ms=100, socket="tcp", vary=(1.0, 1.0)),),
+        fixed=True,
+        why="The router speaks uwsgi to the first socket, and that one expects HTTP: each thread waits for the end of "
+        "a head that never comes, until `socket-timeout`.",
+    ),
+    Scenario(
+        "the http router sends to a socket",
+        Server(2, 2, ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")),
+        Expected("ok"),
+        (Load(clients=1, io_ms=100, socket="tcp"),),
+        fixed=True,
+        why="The healthy twin: the protocol of the socket is the router's.",
+    ),
+    Scenario(
         "a modifier without a plugin",
         Server(2, 2, NO_PLUGIN),
         Expected(

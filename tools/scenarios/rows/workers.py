@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tools.scenarios import actions
 from tools.scenarios.scenario import Event, Expected, Load, Scenario, Server
 
@@ -240,10 +242,33 @@ ROWS = (
         why="Workers are replaced between requests, each after some seconds: what the option is for.",
     ),
     Scenario(
+        "leak with evil-reload-on-rss",
+        Server(2, 1, ("--evil-reload-on-rss", "60")),
+        Expected(
+            "critical",
+            ("respawn_loop", "requests_lost"),
+            words=("because memory reaches `evil-reload-on-rss`", "set `reload-on-rss` instead", "min-worker-lifetime"),
+            not_words=("import error",),
+        ),
+        (replace(LEAK, rate=20),),
+        seconds=20.0,
+        fixed=True,
+        why="uWSGI kills each worker after some forty requests, in the middle of one if there is any. Its log would "
+        "only say that signal 9 did it.",
+    ),
+    Scenario(
         "leak without a limit",
         Server(2),
         Expected("warning", ("memory_growing",), words=("reload-on-rss",)),
         (LEAK,),
+    ),
+    Scenario(
+        "every request raises an exception",
+        Server(2, 2),
+        Expected("critical", ("exceptions",), words=("most requests", "tracebacks"), limits=(None,)),
+        (Load(rate=10, io_ms=50, path="/error"),),
+        fixed=True,
+        why="Nobody is served, and nothing else shows it: threads are free, the queue is empty, and requests are fast.",
     ),
     Scenario(
         "9 % exceptions",

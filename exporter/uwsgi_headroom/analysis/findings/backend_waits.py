@@ -19,6 +19,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import duration, mean_count, percent, rate
@@ -36,7 +37,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     available, slots = figures.threads or 0, name_slots(figures.server)
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     are_most = waits.outside >= MOSTLY and is_used
-    hanging = list_hanging(waits.destinations, available)
+    behind = find_wait_of_holder(figures)
+    holds_a_lock = behind is not None and behind.is_silent  # for which all others wait
+    hanging = [behind] if behind and holds_a_lock else list_hanging(waits.destinations, available)
     own = find_own(waits.destinations)
     if own:
         yield _calls_itself(figures, waits, own)
@@ -50,12 +53,13 @@ def find(figures: Figures) -> Iterator[Finding]:
     if not hanging and not are_most:
         return
     what = describe(main)
-    is_cause = are_most or sum(each.threads for each in hanging) >= MOSTLY * waits.total
+    is_cause = are_most or holds_a_lock or sum(each.threads for each in hanging) >= MOSTLY * waits.total
     yield Finding(
         code="waits_for_backend",
         severity="warning" if hanging else "info",
         title=f"Requests wait for {what}." if hanging else f"Requests wait for {what} for most of their time.",
-        evidence=f"{_by_destination(waits, slots)}.",
+        evidence=f"{_by_destination(waits, slots)}."
+        + (f" {mean_count(waits.threads['lock'])} wait for a lock, which such a thread holds." if holds_a_lock else ""),
         meaning="A request that waits for a backend holds a thread, but uses no CPU."
         + ("" if hanging else " Until the load changes, a slow backend looks the same as a backend at its limit."),
         clause=f"the {slots} wait for {what}" if is_cause else "",

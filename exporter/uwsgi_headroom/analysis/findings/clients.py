@@ -19,6 +19,8 @@ from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.log_words import see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import after_deploy
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.words.formats import counted, duration, percent
 
@@ -29,7 +31,8 @@ application decides what is an error."""
 SURELY = 1.5
 """By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
 3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
-chance brings several times a day where one request in 1,000 raises one."""
+chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
+of nine on, hardly anybody is served, which is critical."""
 
 LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
@@ -112,13 +115,17 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
     if raised <= 0:
         return
     part = raised / max(raised, requests)
-    is_warning = raised >= EXCEPTIONS[0] and raised - SURELY * sqrt(raised) >= EXCEPTIONS[1] * requests
+    see = see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
+    surely = raised - SURELY * sqrt(raised)
+    is_warning, are_most = raised >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
     some = f", {percent(part)}" if part >= 0.005 else ""
     are_known = all(worker.write_errors is not None for worker in figures.window.workers)
     yield Finding(
         code="exceptions",
-        severity="warning" if is_warning else "info",
-        title="Requests raise exceptions that the application does not catch.",
+        severity="critical" if are_most else "warning" if is_warning else "info",
+        title="Most requests raise exceptions that the application does not catch."
+        if are_most
+        else "Requests raise exceptions that the application does not catch.",
         evidence=f"{raised} of {counted(requests, 'request')}{some} raised an exception.",
         meaning="uWSGI counts each exception that the application does not catch. "
         + (
@@ -126,7 +133,5 @@ def _exceptions(figures: Figures) -> Iterator[Finding]:
             if are_known
             else "uWSGI also counts an exception for each client that disconnects before the answer ends."
         ),
-        change=see_log(figures.server, "the tracebacks", ("traceback", "client_left", "write_error"))
-        if is_warning
-        else "",
+        change=after_deploy(figures, figures.server.workers, see) if are_most else see if is_warning else "",
     )

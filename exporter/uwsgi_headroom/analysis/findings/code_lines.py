@@ -76,7 +76,7 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
         where += _describe_holder(code)
     line, share = lines[0]
     is_one = share >= MOSTLY and line.line > 0
-    most = f", most of them in {_describe(line, callee=False)}" if finding.clause and is_one else ""
+    most = f", mostly in {_describe(line, callee=False)}" if finding.clause and is_one else ""
     return replace(finding, evidence=f"{finding.evidence}{where}", clause=f"{finding.clause}{most}")
 
 

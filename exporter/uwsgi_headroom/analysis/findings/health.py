@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.advice import find_blocking_call
 from uwsgi_headroom.analysis.figures import Figures
@@ -49,17 +49,17 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
             clause="stuck requests hold the " + slots if are_many else "",
             change=find_blocking_call(figures.server)
             if slots == ASYNC and not fill_cores(figures)
-            else f"{_see_or_restart(figures, worst, are_many=are_many)}. Then set timeouts on the calls that the "
-            f"application makes{_last_resort(figures)}",
+            else f"{_see_or_restart(figures, worst, affected, are_many=are_many)}. Then set timeouts on the calls that "
+            f"the application makes{_last_resort(figures)}",
         )
 
 
-def _see_or_restart(figures: Figures, worst: int, *, are_many: bool) -> str:
+def _see_or_restart(figures: Figures, worst: int, affected: Sequence[int], *, are_many: bool) -> str:
     """What to do first: where stuck requests hold many threads, users wait for those."""
     see = show_calls(figures.server, worst)
     if not are_many:
         return f"Run {see} to see what the stuck request waits for"
-    restart = f"Restart the stuck workers with the command that {print_pids(figures.server)} prints"
+    restart = f"Restart the stuck workers with the command that {print_pids(figures, affected)} prints"
     return f"{restart}; before the restart, {see} shows what the stuck requests wait for"
 
 
@@ -99,13 +99,16 @@ def _last_resort(figures: Figures) -> str:
 
 
 def _bound_memory(options: Options) -> str:
-    """What to do about memory that grows: uWSGI may replace the workers already before they fill the memory."""
-    if limit := options.reload_on_rss or options.evil_reload_on_rss:
-        return (
-            "If the memory keeps growing, find out what the application keeps in memory after each request. Until "
-            f"then, uWSGI replaces a worker above {limit} MB (`reload-on-rss`)."
-        )
-    return "If the memory keeps growing, set `reload-on-rss` or `max-requests` until you have found the leak."
+    """What bounds a leak: a limit of memory that is set already, or one to set."""
+    limit = options.reload_on_rss or options.evil_reload_on_rss
+    if not limit:
+        either = "`reload-on-rss`" if options.max_requests else "`reload-on-rss` or `max-requests`"
+        return f"If the memory keeps growing, set {either} until you have found the leak."
+    option = "reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss"
+    return (
+        f"uWSGI ends a worker that reaches {limit} MB (`{option}`): make sure that all workers fit into memory at this "
+        "size. If each new process also grows, find out what the application keeps."
+    )
 
 
 def _growing(figures: Figures) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.record import Options
 from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, numbered, percent
 
 THREADS_BUSY = 0.75
@@ -93,9 +94,28 @@ def _cheaper(figures: Figures) -> Iterator[Finding]:
             title="Requests wait while cheaper mode keeps workers in reserve.",
             evidence=f"Cheaper mode keeps {counted(len(reserve), 'worker')} in reserve. Every thread that is up was "
             f"busy for {percent(full)} of the time, no worker was spawned, and {waiting_clause(figures.flow)}.",
-            meaning="By default, cheaper mode checks every second whether a worker is idle. If three checks in a row "
-            "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker. During shorter bursts, or when "
-            "memory is at its limit (`cheaper-rss-limit-soft`), cheaper mode spawns no worker.",
+            meaning=_describe_cheaper(figures.server.setup.options)
+            + " During shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`), cheaper mode spawns "
+            "no worker.",
             clause="cheaper mode keeps workers in reserve",
             change="Raise `cheaper` and `cheaper-initial`, lower `cheaper-overload`, or turn cheaper mode off.",
         )
+
+
+def _describe_cheaper(options: Options) -> str:
+    """When cheaper mode spawns a worker, as a sentence: with `busyness`, `cheaper-overload` is the seconds of a cycle
+    (plugins/cheaper_busyness of uWSGI 2.0.31); with the other algorithms, a number of checks (core/master_utils.c)."""
+    checks = options.cheaper_overload or DEFAULT_OVERLOAD
+    if options.cheaper_algo == "busyness":
+        return (
+            f"The algorithm `busyness` decides once in `cheaper-overload` ({checks} s) whether to spawn a worker, by "
+            "how busy the workers were."
+        )
+    return (
+        "By default, cheaper mode checks every second whether a worker is idle. After "
+        f"`cheaper-overload` ({checks}) checks in a row without an idle worker, cheaper mode spawns a worker."
+    )
+
+
+DEFAULT_OVERLOAD = 3
+"""uWSGI's default of `cheaper-overload`."""

@@ -139,20 +139,26 @@ def _stagger(figures: Figures, most: int, served: int) -> Advice:
     )
 
 
-class _Leak(NamedTuple):
+EVIL = "evil-reload-on-rss"
+"""The option whose limit ends a worker in the middle of its requests, by SIGKILL."""
+
+
+class Leak(NamedTuple):
     """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
-    a process; limit: megabytes at which a worker is replaced; life: seconds that it lives on average."""
+    a process; option, limit: what ends a worker, at so many megabytes; life: seconds that it lives on average."""
 
     each: float
+    option: str
     limit: int
     respawns: int
     processes: int
     life: float
 
 
-def _find_leak(figures: Figures) -> _Leak | None:
+def find_leak(figures: Figures) -> Leak | None:
     """The leak that ends workers by a limit of memory; None if there is none, or if uWSGI reports no memory."""
     options, window = figures.server.setup.options, figures.window
+    option = "reload-on-rss" if options.reload_on_rss else EVIL
     limit = options.reload_on_rss or options.evil_reload_on_rss
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
     respawns = sum(times for _, times, _ in find_ends(figures)) - window.harakiris
@@ -161,10 +167,10 @@ def _find_leak(figures: Figures) -> _Leak | None:
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
     each = grown / max(1, figures.flow.requests - processes)
-    return _Leak(each, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
+    return Leak(each, option, limit, respawns, processes, window.seconds * len(window.workers) / respawns)
 
 
-def _describe_leak(figures: Figures, leak: _Leak) -> str:
+def describe_leak(figures: Figures, leak: Leak) -> str:
     return (
         f"Memory grows by at least {byte_size(round(leak.each))} per request, summed over {leak.processes:,} processes "
         f"of {counted(len(figures.window.workers), 'worker')}; uWSGI replaces each process after {duration(leak.life)} "
@@ -172,42 +178,71 @@ def _describe_leak(figures: Figures, leak: _Leak) -> str:
     )
 
 
+def advise_on_leak(figures: Figures, leak: Leak) -> str:
+    """What to do about a leak that ends workers, as sentences."""
+    instead = (
+        f"Set `reload-on-rss` instead of `{EVIL}`, which kills a worker in the middle of its requests."
+        f"{say_too_young(figures, leak.respawns)} "
+        if leak.option == EVIL
+        else ""
+    )
+    return (
+        f"{instead}Raise {'this limit' if instead else f'`{leak.option}`'} (now {leak.limit} MB) as far as the memory "
+        "allows, so that a worker lives for some minutes. Then find out what the application keeps in memory after "
+        "each request."
+    )
+
+
 def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
-    leak, away = _find_leak(figures), part_away(figures)
+    leak, away = find_leak(figures), part_away(figures)
     if leak is None or leak.respawns < OFTEN or leak.life >= SHORT_LIFE or away is None or away < AWAY:
         return
     yield Finding(
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title="Workers are replaced too often: the application's memory grows with every request.",
-        evidence=f"{_describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
+        evidence=f"{describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
         f"{waiting_clause(figures.flow)}.",
-        meaning="Each worker soon reaches `reload-on-rss`. The worker that replaces it has to load the application "
+        meaning=f"Each worker soon reaches `{leak.option}`. The worker that replaces it has to load the application "
         "first.",
-        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often",
-        change=f"Raise `reload-on-rss` (now {leak.limit} MB) as far as the memory allows, so that a worker lives for "
-        "some minutes. Then find out what the application keeps in memory after each request.",
+        clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often"
+        if leak.option != EVIL
+        else "the application's memory grows with every request, and `evil-reload-on-rss` kills the workers",
+        change=advise_on_leak(figures, leak),
     )
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
     """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
     of them looks well, and only the sum over their lives shows the leak."""
-    leak = _find_leak(figures)
+    leak = find_leak(figures)
     if leak is None or list(find_recycling(figures)):
         return
     lost = sum(worker.lost for worker in figures.window.workers)
     yield Finding(
         code="memory_recycled",
         severity="info",
-        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers.",
-        evidence=f"{_describe_leak(figures, leak)}; "
+        title="The application's memory grows with every request, and `reload-on-rss` replaces its workers."
+        if leak.option != EVIL
+        else "The application's memory grows with every request, and `evil-reload-on-rss` kills its workers.",
+        evidence=f"{describe_leak(figures, leak)}; "
         + (f"at least {counted(lost, 'request')} lost." if lost else "no request was lost."),
-        meaning="With `reload-on-rss`, the leak does not fill the memory. But after each restart, a worker has to load "
-        "the application again.",
+        meaning=f"With `{leak.option}`, the leak does not fill the memory. But after each restart, a worker has to "
+        "load the application again.",
     )
 
 
 def min_lifetime(figures: Figures) -> int:
     known = figures.server.setup.options.min_worker_lifetime
     return DEFAULT_MIN_LIFETIME if known is None else known
+
+
+def say_too_young(figures: Figures, ends: int) -> str:
+    """What else to set, if workers end before `min-worker-lifetime` lets uWSGI replace them; empty if they do not."""
+    least, life = min_lifetime(figures), figures.window.seconds * len(figures.window.workers) / ends
+    if life > 2 * least:
+        return ""
+    return (
+        " Also set `min-worker-lifetime` to 0: uWSGI replaces a worker only when it is older than "
+        f"`min-worker-lifetime` ({least} s), but these workers exit after {duration(life)} on average."
+    )

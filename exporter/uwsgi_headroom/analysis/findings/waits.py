@@ -25,6 +25,7 @@ from uwsgi_headroom.analysis.shortages import (
     WAIT_FOR_THREADS,
     find_cpu_of_own_threads,
     find_holder,
+    find_wait_of_holder,
     is_lock_bound,
     tries_again,
     waits_for_cpu,
@@ -174,10 +175,24 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"threads spend {percent(waits.share('client'))} of their time sending to clients and receiving from "
         f"clients{_each(waits, 'client')}.",
         meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
-        clause="slow clients hold the threads" if waits.share("client") >= MOSTLY else "",
-        change="Let the web server in front buffer requests and responses, as nginx does by default. If you add "
-        "threads, slow clients will also hold the new threads.",
+        clause=""
+        if waits.share("client") < MOSTLY
+        else "slow clients hold the threads"
+        if figures.flow.requests
+        else "the threads wait for their clients",
+        change=("" if figures.flow.requests else _PROTOCOL)
+        + "Let the web server in front buffer requests and responses, as nginx does by default. If you add threads, "
+        "slow clients will also hold the new threads.",
     )
+
+
+_PROTOCOL = (
+    "Check that the web server in front, or the router, speaks the protocol of the socket: `uwsgi_pass` and `http-to` "
+    "need a `socket`, `proxy_pass` needs an `http-socket`. With the wrong one, a worker waits for the rest of each "
+    "request until a timeout. "
+)
+"""Of what clients may wait for as well if no request is completed: with an `http-socket` behind uWSGI's router, all
+threads read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
 
 
 def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -194,7 +209,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if find_holder(figures) == "nobody":
         yield _own_answers(figures, waits)
         return
-    is_cause, of_all = is_lock_bound(figures), find_holder(figures) == "processes"
+    behind, of_all = find_wait_of_holder(figures), find_holder(figures) == "processes"
+    is_cause = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
     is_file = figures.lock is not None and figures.lock.scope == "file" and figures.lock.is_known
     holder = figures.server.waits.file_lock_holder if figures.server.waits and (is_file or of_all) else None
     is_file |= holder is not None
@@ -208,7 +224,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         else "Threads wait for a lock of the application.",
         evidence=f"On average, {mean_count(threads)} of {mean_count(waits.total)} busy threads ({percent(share)}) wait "
         f"for the lock{_each(waits, 'lock')}. This lock is not Python's interpreter lock."
-        f"{_describe_lock(figures.lock)}",
+        f"{_describe_lock(figures.lock)}"
+        + (f" The thread that holds the lock waits for {behind.label}." if behind else ""),
         meaning="Requests wait for each other: a lock lets one request at a time run the code that it protects, and a "
         "semaphore lets a fixed number of requests run it."
         if of_all
@@ -223,7 +240,8 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        "roll the deploy back. Then change the code so that it holds the lock for less time. "
+        "roll the deploy back. Then change the code so that it "
+        f"{'does not wait while it holds the lock' if behind else 'holds the lock for less time'}. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
@@ -362,11 +380,13 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         f"({percent(waits.share('sleep'))}) sleep, for {duration(waits.nap)} at a time{_each(waits, 'sleep')}.",
         meaning="Requests wait for something that only one request at a time can use, such as a SQLite file, a lock "
         "file, a lock in Redis or a rate limit. While this thing is in use, the other requests sleep, and check again "
-        "and again whether it is free. Event streams also sleep and check again while they wait for news.",
+        "and again whether it is free. Or a backend fails, and requests try again after a pause. Event streams also "
+        "sleep and check again while they wait for news.",
         clause="requests sleep and try again" if waits.threads["sleep"] >= USED * (figures.available or 0) else "",
         change=f"Find the line that sleeps with {show_calls(figures.server)}. Then shorten the time for which one "
-        "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. More threads or "
-        "processes would only try more often.",
+        "request keeps the others waiting (in SQLite: short write transactions), or avoid the wait. If a backend "
+        "fails, repair the backend, and let requests try fewer times. More threads or processes would only try more "
+        "often.",
     )
 
 

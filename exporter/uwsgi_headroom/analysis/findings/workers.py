@@ -8,13 +8,17 @@ from uwsgi_headroom.analysis.advice import killed_fill_threads
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, Severity
 from uwsgi_headroom.analysis.findings.recycling import (
+    EVIL,
     OFTEN,
     RECYCLED,
     SERVED,
     SHORT_LIFE,
+    advise_on_leak,
+    describe_leak,
+    find_leak,
     find_memory_recycled,
     find_recycling,
-    min_lifetime,
+    say_too_young,
 )
 from uwsgi_headroom.analysis.log_words import ENDS, proven_place, proven_signal, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
@@ -25,7 +29,16 @@ from uwsgi_headroom.analysis.worker_states import (
     find_unexplained_ends,
     scales,
 )
-from uwsgi_headroom.words.formats import byte_size, counted, counted_or_no, duration, numbered, percent, repeated
+from uwsgi_headroom.words.formats import (
+    byte_size,
+    counted,
+    counted_or_no,
+    duration,
+    listed,
+    numbered,
+    percent,
+    repeated,
+)
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -49,7 +62,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     yield from killed or _lost(figures)
     if not killed and not list(find_recycling(figures)):
         yield from _respawns(figures)
-    yield from find_memory_recycled(figures)
+    if not find_looping(figures):
+        yield from find_memory_recycled(figures)
     if figures.window.reloads and not lost_in_a_reload(figures):
         yield Finding(
             code="reloaded",
@@ -131,18 +145,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
             "or add memory to the host"
         )
         + ", or use fewer `processes`. If the memory of the workers grows, set `reload-on-rss`: uWSGI then replaces a "
-        f"worker that has grown too large, between two of its requests.{_say_too_young(figures, number)}",
-    )
-
-
-def _say_too_young(figures: Figures, ends: int) -> str:
-    """What else to set, if workers end before `min-worker-lifetime` lets uWSGI replace them; empty if they do not."""
-    least, life = min_lifetime(figures), figures.window.seconds * len(figures.window.workers) / ends
-    if life > 2 * least:
-        return ""
-    return (
-        " Also set `min-worker-lifetime` to 0: uWSGI replaces a worker only when it is older than "
-        f"`min-worker-lifetime` ({least} s), but these workers exit after {duration(life)} on average."
+        f"worker that has grown too large, between two of its requests.{say_too_young(figures, number)}",
     )
 
 
@@ -192,6 +195,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     unexplained = find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
+    leak = find_leak(figures)
+    is_evil = leak is not None and leak.option == EVIL
     if ends > lost:
         ended.update(worker_id for worker_id, _, _ in unexplained)
     yield Finding(
@@ -207,8 +212,10 @@ def _lost(figures: Figures) -> Iterator[Finding]:
             if ends > lost
             else ""
         ),
-        meaning="The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
-        change=_see_why(figures),
+        meaning=f"Above the limit of `{EVIL}`, uWSGI kills a worker at once (SIGKILL), with all of its requests."
+        if is_evil
+        else "The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.",
+        change=advise_on_leak(figures, leak) if leak and is_evil else _see_why(figures),
     )
 
 
@@ -227,10 +234,16 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
         lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
         lose_many = lost > 0 and _severity(figures, lost) == "critical"
         is_many = lose_many or 2 * len(looping) >= len(window.workers)
-        why = see_log(
-            figures.server,
-            "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
-            ENDS,
+        leak = find_leak(figures)
+        why = (
+            advise_on_leak(figures, leak)
+            if leak
+            else _check_options(figures)
+            + see_log(
+                figures.server,
+                "what ends the worker: an import error, `died, killed by signal`, or an exit of the application itself",
+                ENDS,
+            )
         )
         down = [each.worker_id for each in figures.server.workers if each.state == "down" and each.worker_id in looping]
         yield Finding(
@@ -242,7 +255,8 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
             f"{duration(window.seconds)}"
             + (f", and {repeated(window.harakiris)} by `harakiri`" if window.harakiris else "")
             + f", and served {counted_or_no(sum(requests for _, _, requests in ended), 'request')} meanwhile"
-            + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else "."),
+            + (f"; {numbered('worker', down)} {'is' if len(down) == 1 else 'are'} down now." if down else ".")
+            + (f" {describe_leak(figures, leak)}." if leak else ""),
             meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker "
             "first loads the application.",
             change=after_deploy(figures, [each for each in figures.server.workers if each.worker_id in looping], why)
@@ -305,15 +319,29 @@ def _set_to(figures: Figures, option: str, unit: str = "") -> str:
     return "" if value is None else f" ({value}{unit})"
 
 
+def _check_options(figures: Figures) -> str:
+    """The options that may end the workers, as a sentence before what else is to be seen; empty if none is set."""
+    names = figures.server.setup.options.ends_workers
+    if not names:
+        return ""
+    return f"Check whether {listed([f'`{name}`' for name in names])} should end workers: the configuration sets this. "
+
+
 def _see_why(figures: Figures) -> str:
     """Where to find why workers ended, or what the log says of it."""
-    return see_log(figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS)
+    return _check_options(figures) + see_log(
+        figures.server, "`died, killed by signal`, and `dmesg` for `Out of memory`", ENDS
+    )
 
 
 def _ended_by(figures: Figures) -> str:
-    """What ends workers, as the end of a clause, if the log says so and their processes agree."""
-    signal, place = proven_signal(figures.server), proven_place(figures.server, ENDS)
-    return f", killed{signal}" if signal else f": {place}" if place else ""
+    """What ends workers, as the end of a clause: a limit of memory that a leak reaches, or what the log says, if their
+    processes agree."""
+    signal, place, leak = proven_signal(figures.server), proven_place(figures.server, ENDS), find_leak(figures)
+    if not leak:
+        return f", killed{signal}" if signal else f": {place}" if place else ""
+    is_evil = leak.option == EVIL
+    return ", because memory reaches `evil-reload-on-rss`" if is_evil else ", because memory reaches `reload-on-rss`"
 
 
 def _how_to_read(figures: Figures) -> str:

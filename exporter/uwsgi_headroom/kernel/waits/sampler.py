@@ -252,11 +252,13 @@ class WaitSampler:
         return waits
 
     def _at_rest(self, now: float) -> Waits:
-        """What is known while no thread serves a request: the same object as long as no lock is known."""
-        locks = self._rest(self._threads.list_with_locks(), now)
-        file_lock = self._file_locks.rest()
-        if (locks, file_lock) != (self._no_thread.locks, self._no_thread.file_lock):
-            self._no_thread = replace(self._no_thread, locks=locks, file_lock=file_lock)
+        """What is known while no thread serves a request: the same object as long as no lock is known. What requests
+        waited for remains known: a window that ends between two bursts of them is about these."""
+        locks, file_lock = self._rest(self._threads.list_with_locks(), now), self._file_locks.rest()
+        pools, holder, nap = self._pools.sizes(), self._holders.find(), self._naps.length
+        last = self._no_thread
+        if (locks, file_lock, pools, holder, nap) != (last.locks, last.file_lock, last.pools, last.holder, last.nap):
+            self._no_thread = replace(last, locks=locks, file_lock=file_lock, pools=pools, holder=holder, nap=nap)
         return self._no_thread
 
     def _look_at_locks(
