@@ -284,7 +284,7 @@ def test_nothing_is_promised_to_requests_that_sleep() -> None:
     first = judge(full({"sleep": 8.0}))[0]
     assert first.serves is None
     assert "serves at least" not in first.change
-    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless requests sleep for a rate limit: ")
+    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless a rate limit slows requests: ")
 
 
 def test_cheaper_mode_that_keeps_workers_in_reserve() -> None:

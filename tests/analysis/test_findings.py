@@ -672,7 +672,7 @@ def test_growing_memory() -> None:
     assert "40 MB more" in findings_by_code(window_)["memory_growing"].evidence
     assert "set `reload-on-rss`" in findings_by_code(window_)["memory_growing"].change
     bounded = findings_by_code(window_, host=with_setup(Server(), reload_on_rss=400))["memory_growing"].change
-    assert "replaces a worker above 400 MB" in bounded
+    assert "ends a worker that reaches 400 MB" in bounded
     assert "memory_growing" not in findings_by_code(replace(window_, respawns=1))
     little = msgspec.structs.replace(grown, resident_growth=15_000_000)
     assert "memory_growing" not in findings_by_code(replace(window_, workers=(little, *window_.workers[1:])))

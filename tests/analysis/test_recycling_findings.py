@@ -148,7 +148,7 @@ def test_a_leak_that_ends_workers_again_and_again() -> None:
     assert lost.change == finding.change
     gentle = leak(leaking(150_000, respawns=6))["respawn_loop"]
     assert gentle.title.endswith(", because memory reaches `reload-on-rss`.")
-    assert gentle.change.startswith("Raise `reload-on-rss` (70 MB) as far as the memory allows")
+    assert gentle.change.startswith("Raise `reload-on-rss` (now 70 MB) as far as the memory allows")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_clients_of_which_none_gets_an_answer() -> None:
         60, *(worker(number, 0, busy=60 * 8.0) for number in (1, 2)), waits={"client": 16.0}, **{"app.sock": 480.0}
     )
     finding = findings(none)["queue_wait"]
-    assert finding.title == "Requests wait, and none is completed: the threads wait for their clients."
+    assert finding.title == "Requests wait, and no request is completed: the threads wait for their clients."
     assert finding.change.startswith("Check that the web server in front, or the router, speaks the protocol ")
 
 

@@ -117,7 +117,7 @@ def test_since_the_reload() -> None:
 
         def fail(_second: int) -> None:
             server.serve(1, 5)
-            server[1].exceptions += 3
+            server[1].exceptions += 2
 
         def work(_second: int) -> None:
             server.serve(1, 5)

@@ -172,7 +172,7 @@ def test_refused_clients_and_their_cause_are_one_recommendation() -> None:
         "application."
     )
     assert any("at its limit for 5.6 % of the time" in harm for harm in lock.harms)
-    assert "hold the lock for less time" in lock.action
+    assert "holds the lock for less time" in lock.action
     assert "Raise `threads`" not in lock.action
 
 

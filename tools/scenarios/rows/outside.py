@@ -69,7 +69,7 @@ ROWS = (
             "critical",
             ("waits_for_backend",),
             words=("does not answer", "127.0.0.1:", "which such a thread holds", "timeout"),
-            not_words=(*NO_MORE, "hold the lock for less time"),
+            not_words=(*NO_MORE, "holds the lock for less time"),
         ),
         (Load(clients=12, path="/locked?n=0&timeout=1", vary=(1.0, 1.0)),),
         seconds=15.0,

@@ -52,7 +52,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            words=("unless requests sleep for a rate limit",),
+            words=("unless a rate limit slows requests",),
             not_words=("serves at least",),
         ),
         (Load(clients=16, path="/limited", vary=(1.0, 1.0)),),

@@ -105,7 +105,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
         severity="critical" if full >= FULL[0] else "warning",
         title=title,
         evidence=f"The queue{of} was full ({backlog.limit} connections) for {percent(full)} of the last "
-        f"{duration(window.seconds)}; on average, {in_queue(mean, backlog.limit)} waited, and "
+        f"{duration(window.seconds)}: on average, {in_queue(mean, backlog.limit)} waited, and "
         f"{in_queue(backlog.queue or 0, backlog.limit)} wait now; {counted_}.",
         meaning=meaning,
         **_add_to_queue(figures, backlog)._asdict(),
