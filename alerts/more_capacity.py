@@ -19,9 +19,9 @@ _UNSEEN = (
 _BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} "
     "wait for this lock. Change the code so that it holds the lock for less time, or make the pool of connections "
-    "larger. More threads would also wait.",
-    "client": "Let the web server in front buffer requests and responses: {} wait for slow clients. More threads would "
-    "also wait.",
+    "larger. Do not add threads: they would also wait.",
+    "client": "Let the web server in front of uWSGI buffer requests and responses: {} wait for slow clients. Do not "
+    "add threads: they would also wait.",
     "backend": "Find out whether the backend (a database or another service) is full: {} wait for it. If this backend "
     "is full, make it faster, or let it take more requests at once. If the backend is not full, raise ",
     "pipe": "Make the program read to which the workers write: {} wait for a full pipe.",
@@ -74,5 +74,5 @@ def _more() -> str:
     """What to raise: a worker with one thread may have an application that is not thread-safe."""
     return (
         f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}`processes`, and `threads` only if the "
-        "application is thread-safe.{{ else }}`threads` or `processes`, one at a time.{{ end }}"
+        "application is thread-safe.{{ else }}`threads` or `processes`, but only one of the two at first.{{ end }}"
     )

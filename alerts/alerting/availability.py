@@ -167,8 +167,9 @@ up{{job=~"{t.exporter_job}"}} == 0""",
         acts=(
             "Check that the host is up. Restart the exporter on this host with `systemctl restart uwsgi-headroom`, and "
             "read its log: `journalctl -u uwsgi-headroom -n 50`.",
-            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If the exporter answers, Prometheus cannot "
-            "reach it: check firewalls, and `--web.listen-address`, which is 127.0.0.1 by default.",
+            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If the exporter answers there, "
+            "Prometheus cannot reach it over the network: check firewalls, and `--web.listen-address`, which is "
+            "127.0.0.1 by default.",
             f"Until the exporter runs again, {CHECK} shows the state of each server.",
         ),
         evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The page Status, Targets of "

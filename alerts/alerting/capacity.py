@@ -93,7 +93,8 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: load can hardly grow",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: with a little more load, "
+        "requests wait",
         acts=(
             f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
             '{{ $limit := . | first | label "limit" }}'

@@ -203,7 +203,7 @@ def _lock_bound(t: Thresholds) -> Alert:
                 "Change the code so that it holds the lock for less time, and calls no database or service while it "
                 "holds the lock.",
                 "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
-                "has its own lock, more `processes` help. More threads would also wait.",
+                "has its own lock, more `processes` help. Do not add threads: they would also wait.",
             ),
             evidence="Only one request at a time can run the code that this lock protects. This lock is not Python's "
             "interpreter lock.",
@@ -227,8 +227,8 @@ def _clients_slow(t: Thresholds) -> Alert:
             summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} of {answer('uwsgi_threads_available{$self}')} "
             "threads wait for slow clients",
             acts=(
-                "Let the web server in front buffer requests and responses, as nginx does by default: look for "
-                "`buffering off` in `nginx -T`.",
+                "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default: look "
+                "for `buffering off` in `nginx -T`.",
                 "If clients reach uWSGI directly, put a web server in front.",
                 "If a few clients are slow on purpose, limit the connections of each client in the web server "
                 "(`limit_conn`).",

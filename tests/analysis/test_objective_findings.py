@@ -55,7 +55,7 @@ def test_a_young_history_warns() -> None:
         (
             both(waited=900),
             ("90 %", "were slower than 1 s with the wait in the listen queue"),
-            "Do what the finding about the listen queue, or about busy threads, says",
+            "follow the advice of the finding about the listen queue, or about busy threads",
         ),
         (both(lost=61), ("6.1 %", "were lost"), "Read in uWSGI's log"),
         (both(refused=500), ("50 %", "were refused"), "the full listen queue"),

@@ -65,7 +65,7 @@ def test_slow_clients(threads: float, severity: str | None) -> None:
     if finding:
         assert finding.title == "Threads wait for slow clients."
         assert finding.evidence.startswith(f"On average, {threads:.1f} of 16 threads wait for clients: ")
-        assert "in front buffer" in finding.change
+        assert "in front of uWSGI buffer" in finding.change
 
 
 def test_clients_of_which_none_gets_an_answer() -> None:
@@ -323,7 +323,7 @@ def test_a_single_thread_saturates_its_interpreter_without_waiting() -> None:
     ("waits", "word"),
     [
         ({"backend": 15.0, "cpu": 0.5}, "More `threads` help only if postgres can take more requests at once"),
-        ({"client": 15.0, "cpu": 0.5}, "in front buffer"),
+        ({"client": 15.0, "cpu": 0.5}, "in front of uWSGI buffer"),
         ({"lock": 15.0, "sleep": 0.5}, "See with `py-spy dump"),
         ({"sleep": 15.5}, "Raise `threads` from 8 to 16"),
     ],

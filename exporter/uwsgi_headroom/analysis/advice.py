@@ -310,8 +310,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
             )
         return Explanation(
             "slow clients hold the threads",
-            "Let the web server in front buffer requests and responses. If you add threads, slow clients will also "
-            "hold the new threads.",
+            "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
+            "also hold the new threads.",
         )
     if tries_again(figures):
         return Explanation(
@@ -416,7 +416,7 @@ def _find_scarce_cpus(figures: Figures) -> Explanation | None:
             f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of their CPUs.",
         )
     if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
-        return Explanation("the programs that requests start use all CPUs", LESS_CHILDREN)
+        return Explanation("programs that the application starts use all CPUs", LESS_CHILDREN)
     if cpus and lacks_cpu(figures, cpus.count):
         return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
     if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
@@ -459,8 +459,8 @@ def _see_waits_first(figures: Figures) -> str:
         f"Run {how} to see what the threads wait for. If threads wait for a lock of the application, change the code "
         "so that it holds the lock for less time; more processes help only if each process has its own lock. If "
         "threads wait for a backend, make the backend faster, or let it take more requests at once. If threads wait "
-        "for slow clients, let the web server in front buffer requests and responses. Until you know what the threads "
-        "wait for, do not change `threads` or `processes`: more threads would perhaps also wait."
+        "for slow clients, let the web server in front of uWSGI buffer requests and responses. Until you know what the "
+        "threads wait for, do not change `threads` or `processes`: more threads would perhaps also wait."
     )
 
 

@@ -102,7 +102,7 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-WAIT_FOR_THREADS = "the threads wait for other threads of their worker that serve no requests"
+WAIT_FOR_THREADS = "the threads wait for background threads of their worker"
 """The cause of waits for which no request is responsible, as a clause."""
 
 

@@ -227,7 +227,7 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause "
         "such a large change in at most one of 200 comparisons.",
     )
-    parser.add_argument("server", metavar="SERVER", help="the name of a server, or the URL of its page on an exporter")
+    parser.add_argument("server", metavar="SERVER", help="the name of a uWSGI server, or its URL on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
     parser.add_argument(
         "--around",

@@ -87,8 +87,8 @@ def _add_load(parser: Parser) -> None:
         "--clients",
         metavar="NUMBER",
         type=whole_between(*CLIENTS_RANGE),
-        help="the number of clients; each waits for an answer, then sends its next request at once (default: as many "
-        f"as the present setting has threads, at least {LEAST_CLIENTS})",
+        help="the number of simulated clients; each sends its next request as soon as it has an answer (default: the "
+        f"number of threads in the present setting, but at least {LEAST_CLIENTS})",
     )
     parser.add_argument(
         "--rate",

@@ -173,7 +173,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         metavar="NAME",
         help="a host name that URLs of the page and the API may contain, in addition to IP addresses, localhost and "
         "this machine's name; repeatable. On loopback, the exporter refuses requests for other host names. With this "
-        "flag, the exporter refuses other host names on every address",
+        "flag, the exporter refuses such requests on all of its addresses",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,

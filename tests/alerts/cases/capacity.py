@@ -102,7 +102,7 @@ PROCESSES = (
     "their interpreter."
 )
 SEE_FIRST = "If the threads wait for a lock, a backend at its limit or slow clients, fix this first. Otherwise raise "
-MORE = SEE_FIRST + "`threads` or `processes`, one at a time."
+MORE = SEE_FIRST + "`threads` or `processes`, but only one of the two at first."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
 NOT_SEEN = (
     "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
@@ -112,12 +112,12 @@ NOT_SEEN = (
 BY_STATE = {
     "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
     "7.5 threads in service wait for this lock. Change the code so that it holds the lock for less time, or make the "
-    "pool of connections larger. More threads would also wait.",
-    "client": "Let the web server in front buffer requests and responses: 4.5 of 7.5 threads in service wait for slow "
-    "clients. More threads would also wait.",
+    "pool of connections larger. Do not add threads: they would also wait.",
+    "client": "Let the web server in front of uWSGI buffer requests and responses: 4.5 of 7.5 threads in service wait "
+    "for slow clients. Do not add threads: they would also wait.",
     "backend": "Find out whether the backend (a database or another service) is full: 4.5 of 7.5 threads in service "
     "wait for it. If this backend is full, make it faster, or let it take more requests at once. If the backend is "
-    "not full, raise `threads` or `processes`, one at a time.",
+    "not full, raise `threads` or `processes`, but only one of the two at first.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""
@@ -167,7 +167,14 @@ def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
     factor = re.findall(r"load ([0-9.]+) times", description)[0]
-    return _of(LOW, "warning", f": headroom is down to {factor}x: load can hardly grow", description, "01:01", **labels)
+    return _of(
+        LOW,
+        "warning",
+        f": headroom is down to {factor}x: with a little more load, requests wait",
+        description,
+        "01:01",
+        **labels,
+    )
 
 
 def interpreter(**labels: str) -> Firing:

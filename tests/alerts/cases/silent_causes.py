@@ -265,7 +265,7 @@ CASES = [
             "Change the code so that it holds the lock for less time, and calls no database or service while it holds "
             "the lock.",
             "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
-            "its own lock, more `processes` help. More threads would also wait.",
+            "its own lock, more `processes` help. Do not add threads: they would also wait.",
         )
         + "Only one request at a time can run the code that this lock protects. This lock is not Python's interpreter "
         "lock. An average request spends 300 ms of its 400 ms in this wait.",
@@ -303,8 +303,8 @@ CASES = [
         waits("client", 5, 2),
         "uWSGI api on INSTANCE: 5.0 of 16 threads wait for slow clients",
         acts(
-            "Let the web server in front buffer requests and responses, as nginx does by default: look for `buffering "
-            "off` in `nginx -T`.",
+            "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default: look for "
+            "`buffering off` in `nginx -T`.",
             "If clients reach uWSGI directly, put a web server in front.",
             "If a few clients are slow on purpose, limit the connections of each client in the web server "
             "(`limit_conn`).",

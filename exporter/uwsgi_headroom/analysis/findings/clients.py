@@ -92,8 +92,8 @@ def _title(is_many: bool) -> str:
 def _advise(figures: Figures, *, uploads: bool) -> str:
     if uploads:
         return (
-            "Let the web server in front buffer requests (`proxy_request_buffering`, `uwsgi_request_buffering`). If "
-            "clients send their requests slowly, raise `socket-timeout`."
+            "Let the web server in front of uWSGI buffer requests (`proxy_request_buffering`, "
+            "`uwsgi_request_buffering`). If clients send their requests slowly, raise `socket-timeout`."
         )
     shorter = (
         "shorten the wait in the listen queue first"

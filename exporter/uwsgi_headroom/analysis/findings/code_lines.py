@@ -100,8 +100,8 @@ def _describe_holder(code: CodeWindow) -> str:
     doing = name_activity(state, address if state in ("backend", "dns") else "")
     often = "" if use.looks >= MOSTLY * _count_held(lock) else " most often"
     return (
-        f" While threads wait at {code_place(*lock.waited[:3])}, another thread of the same worker has passed this "
-        f"line of the function: this thread holds the lock, and is{often} in {_describe(use.line)}"
+        f" While threads wait at {code_place(*lock.waited[:3])}, another thread of the same worker is already past "
+        f"this line: that other thread holds the lock, and is{often} in {_describe(use.line)}"
         f"{f' {doing}' if doing else ''}."
     )
 

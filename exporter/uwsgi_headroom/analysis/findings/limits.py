@@ -112,8 +112,8 @@ def _describe_cheaper(options: Options) -> str:
             "how busy the workers were."
         )
     return (
-        "By default, cheaper mode checks every second whether a worker is idle. After "
-        f"`cheaper-overload` ({checks}) checks in a row without an idle worker, cheaper mode spawns a worker."
+        "By default, cheaper mode checks every second whether a worker is idle. If "
+        f"{checks} checks in a row (`cheaper-overload`) find no idle worker, cheaper mode spawns a worker."
     )
 
 

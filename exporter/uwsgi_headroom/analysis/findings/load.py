@@ -242,7 +242,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     yield Finding(
         code="cpu_bound",
         severity="critical" if (waits if alone else is_hurt) else "warning",
-        title="The programs that requests start use all CPUs."
+        title="Programs that the application starts use all CPUs."
         if by_children
         else "The workers use all the CPU that they can get."
         if alone
@@ -263,7 +263,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         "and move this work to another host, or add CPUs."
         if role
         else f"Move the other programs to another host, or add CPUs.{_see_own_threads(figures)}",
-        clause="the programs that requests start use all CPUs"
+        clause="programs that the application starts use all CPUs"
         if by_children
         else OWN_THREADS_COMPUTE
         if alone and find_cpu_of_own_threads(figures)

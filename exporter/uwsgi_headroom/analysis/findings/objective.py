@@ -34,8 +34,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         title=_title(objective, objective.windows[-1]),
         evidence=f"{fine_percent(objective.windows[-1].share or 0.0)} of the requests missed the objective; in "
         f"{'; in '.join(dict.fromkeys(map(_evidence, objective.windows)))}.",
-        meaning="The error budget is the share of requests that may miss the objective. The budget is used up "
-        f"{mean_count(rates[-1])} times as fast as the objective permits: the budget of a month lasts "
+        meaning="The error budget is the share of requests that may miss the objective. This budget is used up "
+        f"{mean_count(rates[-1])} times as fast as the objective permits: the error budget of a month lasts "
         f"{duration(30 * 86400 / rates[-1])}.",
         change=_advise(figures, objective.windows[0]),
     )
@@ -93,8 +93,8 @@ def _advise(figures: Figures, burn: Burn) -> str:
     most = reasons[0] if reasons else "slow"
     if most == "waited":
         return (
-            "Do what the finding about the listen queue, or about busy threads, says: the requests were slow only "
-            "because they waited in the listen queue. A larger `listen` would make requests wait longer."
+            "Requests were slow only because they waited in the listen queue: follow the advice of the finding about "
+            "the listen queue, or about busy threads. A larger `listen` would make requests wait longer."
         )
     if most == "refused":
         return "Do what the finding about the full listen queue says: no thread was free in time."

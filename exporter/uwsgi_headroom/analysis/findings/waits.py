@@ -130,7 +130,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         clause=f"the workers are blocked writing to a pipe (their {what})",
         change="Restart the program at the other end of the pipe, so that it reads again: "
         f"`lsof +E -a -p {pid or 'PID'} -d 1,2` names this program. If "
-        "the program cannot read, write the log to a file (`logto`), and log less.",
+        "this program hangs or is too slow, let uWSGI write its log to a file (`logto`), and log less.",
     )
 
 
@@ -181,8 +181,8 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if figures.flow.requests
         else "the threads wait for their clients",
         change=("" if figures.flow.requests else _PROTOCOL)
-        + "Let the web server in front buffer requests and responses, as nginx does by default. If you add threads, "
-        "slow clients will also hold the new threads.",
+        + "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default. If you add "
+        "threads, slow clients will also hold the new threads.",
     )
 
 
@@ -297,7 +297,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
             meaning="There are two possible causes. In a deadlock, two requests each hold a lock that the other "
             "request waits for. Or a thread of the application hangs. More threads would also hang. Requests that wait "
-            "on purpose, such as long polls, end later.",
+            "on purpose, such as long polls, are no fault: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
             change=f"{_see_or_end(figures, standing)}. If requests wait for each other, take the locks in the same "
             "order everywhere, and give each wait a timeout: until then, the same requests also stop new workers.",
@@ -305,7 +305,7 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
     return Finding(
         code="waits_for_threads",
         severity="warning" if _are_scarce(figures) else "info",
-        title="Requests wait for other threads of their worker that serve no requests.",
+        title="Requests wait for background threads of their worker.",
         evidence=evidence,
         meaning="These requests wait for a thread that the application or a library has started, such as an executor, "
         "the consumer of a queue, or the event loop of a client library (gRPC, Cassandra). What this thread does is "
@@ -360,7 +360,7 @@ def _pool(figures: Figures, waits: WaitFigures, size: int) -> Finding:
         f"backend, or sleep; on average, {mean_count(waits.threads.get('lock', 0.0))} of {mean_count(waits.total)} "
         f"busy threads ({percent(waits.share('lock'))}) wait for the lock{_each(waits, 'lock')}.",
         meaning=f"Only {size} requests of a worker run at once, and the other requests wait. Pools of connections, "
-        "such as those of SQLAlchemy and of HTTP clients, have this effect. More threads would also wait.",
+        "such as those of SQLAlchemy and of HTTP clients, have this effect. Do not add threads: they would also wait.",
         clause=f"the threads wait for a pool of {size}" if is_cause else "",
         change=f"Raise the pool from {size} to the {threads} `threads` of a worker (in SQLAlchemy: `pool_size` and "
         f"`max_overflow`), if the backend can take {threads * len(figures.server.workers)} connections without getting "
