@@ -706,7 +706,7 @@ def test_cheaper_that_never_scales() -> None:
     assert "cheaper_does_not_scale" not in findings_by_code(replace(full, respawns=1), server)
     for options, words in (
         ({}, "If 3 checks in a row (`cheaper-overload`)"),
-        ({"cheaper_overload": 9}, "`cheaper-overload` (9) checks"),
+        ({"cheaper_overload": 9}, "If 9 checks in a row (`cheaper-overload`)"),
         ({"cheaper_overload": 30, "cheaper_algo": "busyness"}, "once in `cheaper-overload` (30 s)"),
     ):
         finding = alone(full, server, host=with_setup(server, **options))["cheaper_does_not_scale"]  # type: ignore[arg-type]
