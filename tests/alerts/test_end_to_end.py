@@ -193,7 +193,6 @@ def test_a_standstill_pages(tmp_path: Path) -> None:
         assert prometheus.servers() == {"shop"}
 
 
-@pytest.mark.slow
 def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> None:
     """No alert fires while the load is even, nor after it is even again. The page names the worker, the part of the
     requests that is slower, and by how much; it mutes the ticket about the same.

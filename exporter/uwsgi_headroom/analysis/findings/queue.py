@@ -127,12 +127,13 @@ def _count_drops(window: Window) -> str:
 
 
 def _filling(figures: Figures, name: str, mean: float, backlog: Backlog) -> Finding:
+    of = f" of {name}" if len(figures.server.queues) > 1 else ""
     return Finding(
         code="queue_filling",
         severity="warning",
         title=f"The listen queue of {name} is filling.",
-        evidence=f"The queue is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of at most "
-        f"{backlog.limit} connections wait, and {backlog.queue} wait now.",
+        evidence=f"The queue{of} is {percent(mean / (backlog.limit or 1))} full on average: {mean_count(mean)} of at "
+        f"most {backlog.limit} connections wait, and {backlog.queue} wait now.",
         meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have "
         "to try again.",
         **_add_to_queue(figures, backlog)._asdict(),
