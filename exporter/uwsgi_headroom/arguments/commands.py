@@ -193,8 +193,8 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
     parser.add_argument(
         "server",
         metavar="NAME|ADDRESS|URL",
-        help="the name of a server on this machine, the address of its stats server, or the URL of its page on an "
-        "exporter",
+        help="the name of a uWSGI server on this machine, the address of its stats server, or the URL of the uWSGI "
+        "server's page on an exporter",
     )
     parser.add_argument(
         "--worker",

@@ -66,8 +66,8 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else OWN_THREADS_COMPUTE
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
-        evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and can "
-        f"use one at most; up to {mean_count(most)} requests are in one worker at once; "
+        evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and "
+        f"cannot use more than one CPU; up to {mean_count(most)} requests are in one worker at once; "
         f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
