@@ -78,7 +78,9 @@ def test_what_existed_earlier_is_shown(chromium: Browser, port: int) -> None:
         names = shown.text("main")
         assert stored_days.OLD_BACKEND in names
         assert stored_days.BACKEND in names
-        rows = shown.page.locator("canvas[aria-label^='Busy threads by worker']").get_attribute("aria-label") or ""
+        strip = "canvas[aria-label^='Busy threads by worker']"
+        shown.until(f"/\\d/.test(document.querySelector(\"{strip}\")?.getAttribute('aria-label'))")  # it is drawn
+        rows = shown.page.locator(strip).get_attribute("aria-label") or ""
         assert re.findall(r"(\d+) \S+ busy|(\d+) \S+ ", rows)[-1][0] == str(stored_days.EARLIER_WORKERS)
         assert shown.problems == []
 
