@@ -109,13 +109,13 @@ Waiting = Literal["none", "shown", "noticed", "severe"]
 
 
 class Flow(Struct, frozen=True, kw_only=True):
-    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
-    static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
-    a request waited in a listen queue; wait_is_floor: whether that is a lower bound, because many of the requests still
-    wait: then the mean over those served and those that wait, up to now; total_time: response_time and queue_wait, what
-    users wait without the network;
-    waiting: whether users notice the wait in the queue, or that at one of several sockets. refused: connections per
-    second that the kernel turned away at a full TCP queue, retries included; null if unknown, as at UNIX sockets."""
+    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service,
+    without static files; littles_law, observed: mean requests in service, by Little's law and in samples;
+    queue_wait: mean time a request waited in a listen queue; wait_is_floor: whether that is a lower bound, because
+    many of the requests still wait: then the mean over those served and those that wait, up to now; total_time:
+    response_time and queue_wait, what users wait without the network; waiting: whether users notice the wait in the
+    queue, or that at one of several sockets. refused: connections per second that the kernel turned away at a full
+    TCP queue, retries included; null if unknown, as at UNIX sockets."""
 
     requests: int
     throughput: float | None
@@ -154,12 +154,11 @@ class Occupancy(Struct, frozen=True, kw_only=True):
 
 
 class Balance(Struct, frozen=True, kw_only=True):
-    """How evenly the active workers share the requests. active: number of active workers; even_share: the
-    part of the requests that they served / active;
-    hot_ratio: largest share / even share, among active workers; noise_floor: the hot_ratio that chance alone explains;
-    fairness: Jain's index, 1 is even; cost: the share of the response time that balancing would save;
-    calm_response_time: of the half of the workers with the smaller shares; hottest: id of the worker with the largest
-    share."""
+    """How evenly the active workers share the requests. active: number of active workers; even_share: the part of
+    the requests that they served / active; hot_ratio: largest share / even share, among active workers; noise_floor:
+    the hot_ratio that chance alone explains; fairness: Jain's index, 1 is even; cost: the share of the response time
+    that balancing would save; calm_response_time: of the half of the workers with the smaller shares; hottest: id of
+    the worker with the largest share."""
 
     active: int
     even_share: float | None

@@ -67,10 +67,9 @@ class Minute(NamedTuple):
 
 
 def merge_records(records: Sequence[Record]) -> Record:
-    """One record of several, which must be in the order of time: sums, and the levels of the last one, but what limited
-    most of them. A figure of a
-    worker or a socket is known only if it is in every record; what threads wait for and the use of CPUs are known for
-    the time that was measured. Raises ValueError without records."""
+    """One record of several, which must be in the order of time: sums, and the levels of the last one, but what
+    limited most of them. A figure of a worker or a socket is known only if it is in every record; what threads wait
+    for and the use of CPUs are known for the time that was measured. Raises ValueError without records."""
     if not records:
         raise ValueError("no records to merge")
     if len(records) == 1:

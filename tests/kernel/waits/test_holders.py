@@ -61,7 +61,7 @@ def test_each_worker_has_its_own() -> None:
     [
         ([1, 2, 3, 4], "nobody"),
         ([1, 2, 1, 4], "request"),
-        ([None] * 4, "request"),  # CPython 3.14 lets threads wait for a lock on their own stacks
+        ([None] * 4, "request"),  # from CPython 3.13 on, threads wait for a Lock on their own stacks
         ([1], "request"),  # nobody else waits, so nothing is known of a queue
     ],
 )

@@ -1,10 +1,11 @@
 """Finds how much of the time the locks of an application are held: from outside, by the address that a waiter shows.
 
-A lock of CPython (`threading.Lock`, `RLock`, those of C extensions that take CPython's) is, up to CPython 3.13, a
-semaphore of the C library: its first four bytes are 1 while it is free and 0 while it is held, and the next four count
-the threads that wait (`struct new_sem` in glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the
-address in its system call. From then on, each sample of the worker reads these eight bytes, if that is allowed; and if
-it is not, who waits at the address still says when the lock is held for certain.
+A lock of CPython (`threading.Lock`, `RLock`, those of C extensions that take CPython's) is, up to CPython 3.12, a
+semaphore of the C library (of 3.13, only an `RLock`; a `Lock` is a PyMutex, and hides its address): its first four
+bytes are 1 while it is free and 0 while it is held, and the next four count the threads that wait (`struct new_sem` in
+glibc's sysdeps/nptl/internaltypes.h). A thread that waits for it shows the address in its system call. From then on,
+each sample of the worker reads these eight bytes, if that is allowed; and if it is not, who waits at the address still
+says when the lock is held for certain.
 
 Not every semaphore is a lock. `threading.Condition`, and with it queues, events and `threading.Semaphore`, makes one
 for each thread that waits: nobody else ever waits at its address. So an address counts once two threads wait at it at

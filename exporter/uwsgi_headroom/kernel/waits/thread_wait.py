@@ -57,14 +57,13 @@ GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
 class Wait:
     """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
     lock: identifies a lock that idle threads may wait for as well (see `IdleLocks`); None if they do not. epoll: the
-    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets. output:
-    what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can write to
-    sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
-    for `decide_polled`.
-    address: where it waits as for a lock of the application, if that says which lock it is; semaphore: the same, if it
-    is a semaphore of the C library. file: whether it waits for
-    a file's lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's
-    own namespace, for whose end it waits if that is a thread of this process."""
+    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets.
+    output: what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can
+    write to sockets, as for a connection. polled: the address and length of the array that says for which
+    descriptors it waits, for `decide_polled`. address: where it waits as for a lock of the application, if that says
+    which lock it is; semaphore: the same, if it is a semaphore of the C library. file: whether it waits for a file's
+    lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's own
+    namespace, for whose end it waits if that is a thread of this process."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -198,7 +197,7 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
         return _OF_REGIONS[region]
     if region == "heap" and memory.has_python:
         is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
-        # CPython 3.14 lets each thread wait on its own stack: that says nothing of the lock.
+        # From CPython 3.13 on, each thread waits for a Lock on its own stack: that says nothing of the lock.
         is_own = 0 <= address - arguments[6] < _FRAMES
         # pthread_join(3) waits until the kernel clears the thread's id, with a futex that is not private; locks of a
         # process are private, and the words of those that are not hold 2 at most.
