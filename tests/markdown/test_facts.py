@@ -83,8 +83,7 @@ def test_the_cost_in_the_readme_is_what_was_measured() -> None:
     for size, words in (
         (
             "8x8",
-            "8 processes with 8 threads each, the exporter takes {share:.1f} % of one CPU and {memory:.0f} MB of "
-            "memory",
+            "8 processes with 8 threads each, the exporter uses {share:.1f} % of one CPU and {memory:.0f} MB of memory",
         ),
         ("64x16", "64 processes with 16 threads each, {share:.1f} % of one CPU and {memory:.0f} MB"),
     ):

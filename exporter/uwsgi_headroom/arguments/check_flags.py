@@ -7,8 +7,8 @@ from uwsgi_headroom.check.request import FORMATS, UNSET, WATCH_SECONDS, parse_ma
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, STUCK_SECONDS
 
 DESCRIPTION = (
-    "Watch servers, then print a verdict and what to change. With several servers, print one line for each server, "
-    "the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
+    "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
+    "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
     "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
     "warning is worse than unknown, and unknown is worse than OK."
 )
@@ -20,8 +20,8 @@ def add_http_config_flag(parser: Parser) -> None:
         "--http.config.file",
         dest="http_config_file",
         metavar="FILE",
-        help="a file with the login, the certificates to trust or the client certificate for an exporter, in the "
-        "format of promtool's --http.config.file",
+        help="a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
+        "the format of promtool's --http.config.file",
     )
 
 
@@ -31,8 +31,8 @@ def add_check_flags(parser: Parser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="the address of a stats server, or a glob, as for `serve --stats`; or the URL of an exporter, or of one "
-        "server's page: the exporter then answers at once, from its history",
+        help="the address of a stats server, or a glob, as for `serve --stats`; or the URL of a running exporter, or "
+        "of one server's page on it: the exporter then answers at once, from its history",
     )
     add_http_config_flag(parser)
     parser.add_argument("--all", action="store_true", help="check every server found on this machine")
@@ -40,45 +40,46 @@ def add_check_flags(parser: Parser) -> None:
         "--seconds",
         metavar="SECONDS",
         type=seconds_between(2, HISTORY_SECONDS),
-        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). An exporter does not watch for this time: it "
-        "answers at once, for its shortest window (`serve --window`) that is at least this long",
+        help=f"how many seconds to watch (default {WATCH_SECONDS:g}). A running exporter answers at once instead, with "
+        "the figures of its shortest window (`serve --window`) that is at least this long",
     )
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="text; json prints one document, even after a failure; nagios prints one line with performance data "
-        "(default text)",
+        help="how to print the verdict: as text, as one JSON document (even after a failure), or as one line with "
+        "performance data for Nagios (default text)",
     )
     parser.add_argument(
         "--stuck",
         metavar="AGE",
-        help=f"a request that has been in service for this long counts as stuck, 1s to 24h (default "
+        help=f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",
     )
     parser.add_argument(
         "--read-locks",
         action="store_true",
-        help="read from the workers' memory, eight bytes for each lock of the application, whether the lock is held: "
-        "check then knows exactly how busy the lock is",
+        help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+        "so that check knows exactly how busy the lock is",
     )
     parser.add_argument(
         "--read-pollfds",
         choices=("true", "false"),
-        help="read from the workers' memory, eight bytes for each file descriptor, which descriptors a thread polls: "
-        "check then knows which backend the thread waits for (default true)",
+        help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+        "so that check knows which backend the thread waits for (default true)",
     )
     parser.add_argument(
         "--code",
         action="store_true",
-        help="also read from the workers' memory, ten times a second, which Python function and line each busy thread "
-        "runs, and print the functions that take the most time. Names, files and line numbers are read, values are not",
+        help="ten times a second, also read from the workers' memory which Python function and line each busy thread "
+        "runs, and print the functions that take the most time. check reads the names of functions and files, and line "
+        "numbers, but no values of variables",
     )
     parser.add_argument(
         "--code-prefix",
         metavar="PATH",
         action="append",
-        help="with --code: the path with which the application's files begin, such as /srv/shop/ (default: all files "
+        help="with --code: how the paths of the application's files begin, such as /srv/shop/ (default: all files "
         "except Python's own and those in site-packages); repeatable",
     )
     parser.add_argument(
@@ -92,8 +93,8 @@ def add_check_flags(parser: Parser) -> None:
         "--what-if",
         metavar="PROCESSESxTHREADS",
         action="append",
-        help="also predict throughput, response time and memory of a setting, such as 8x4: 8 processes with 4 threads "
-        "each; repeatable, or separated by commas",
+        help="also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
+        "threads each); repeatable, or separate several settings with commas",
     )
     parser.add_argument(
         "--since-reload",
@@ -113,36 +114,38 @@ def add_check_flags(parser: Parser) -> None:
         "--not-before",
         metavar="SECONDS",
         type=number_between(0, 1e12),
-        help="with --since-reload: ignore reloads before this time, in seconds since 1970, as `date +%%s` prints them",
+        help="with --since-reload: ignore reloads before this time, in seconds since 1970, such as `date +%%s` prints",
     )
     parser.add_argument(
         "--min-headroom",
         metavar="WARNING[:CRITICAL]",
         type=parse_minimum,
         default=UNSET,
-        help="warn if headroom is below this number, such as 2:1.2; headroom 2 means that the load can double",
+        help="the least headroom that is OK: 2:1.2 is a warning below 2, and critical below 1.2; headroom 2 means that "
+        "the load can double",
     )
     parser.add_argument(
         "--max-queue-wait",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if the average wait in the listen queue is longer than this time, such as 100ms:2s",
+        help="the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "
+        "above 2s",
     )
     parser.add_argument(
         "--max-response-time",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if the average response time is longer than this time, such as 500ms:2s",
+        help="the longest average response time that is OK: 500ms:2s is a warning above 500ms, and critical above 2s",
     )
     parser.add_argument(
         "--max-p95",
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if the 95th percentile of response times inside uWSGI, estimated from samples, is longer than this "
-        "time, such as 800ms:2s. The shortest time allowed is twice the time between samples: 50ms if check reads a "
+        help="the highest 95th percentile of response times inside uWSGI (estimated from samples) that is OK, such "
+        "as 800ms:2s. The shortest threshold allowed is twice the time between samples: 50ms if check itself reads the "
         "stats server",
     )
     parser.add_argument(
@@ -150,6 +153,6 @@ def add_check_flags(parser: Parser) -> None:
         metavar="WARNING[:CRITICAL]",
         type=parse_maximum,
         default=UNSET,
-        help="warn if the 99th percentile of response times is longer than this time; check needs at least 100 "
-        "requests to judge it. Your thresholds add to the checks that always apply, and never improve a verdict",
+        help="the highest 99th percentile of response times that is OK, such as 1s:3s; check needs at least 100 "
+        "requests to judge it. Your thresholds apply in addition to the built-in checks, and never improve a verdict",
     )

@@ -125,14 +125,14 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="export metrics over HTTP (the default)",
         description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
         "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
-        "--web.config.file, all data is unencrypted, and everybody can read it.",
+        "--web.config.file, all data is unencrypted, and anyone who can reach this address can read it.",
     )
     _add_version(parser)
     parser.add_argument(
         "--check-config",
         action="store_true",
-        help="check the flags, the environment and the configuration file; print the settings that result and what is "
-        "wrong with them, then exit without reading any uWSGI. Exit status: 0 if nothing is wrong, else 1",
+        help="check the flags, the environment and the configuration file; print the resulting settings and any "
+        "errors in them, then exit without reading any uWSGI. Exit status: 0 if nothing is wrong, else 1",
     )
     add_settings(parser)
     return parser
@@ -151,12 +151,13 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "top",
         summary="watch servers in a terminal",
-        description="Watch servers in a terminal. An argument may be the address of a stats server, in the form that "
-        "--stats takes: then uwsgi-headroom reads that stats server. If an argument is the URL of a running exporter "
-        "or of one of its pages, top reads the exporter, which answers from its history (the URL .../servers/NAME "
-        "opens the server NAME). top finds out whether an http:// address or a host:port is a stats server or an "
-        f"exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no exporter runs there, top "
-        "watches the servers found on this machine. If standard output is not a terminal, top prints one snapshot.",
+        description="Watch uWSGI servers in a terminal. If an argument is the address of a stats server, in the form "
+        "that `serve --stats` takes, top reads that stats server. If an argument is the URL of a running exporter or "
+        "of one of its pages, top reads the exporter, which answers from its history; the URL .../servers/NAME opens "
+        "the server NAME. If an argument is an http:// address or a host:port, top finds out by itself whether this is "
+        f"a stats server or an exporter. Without arguments, top watches the exporter on {LISTEN_ADDRESS}; if no "
+        "exporter runs there, top watches the servers found on this machine. If standard output is not a terminal, top "
+        "prints one snapshot.",
     )
     parser.add_argument("addresses", metavar="ADDRESS|URL", nargs="*", help="what to watch")
     add_http_config_flag(parser)
@@ -165,11 +166,13 @@ def _add_top(commands: argparse._SubParsersAction[Parser]) -> Parser:
         metavar="SECONDS",
         type=seconds_between(0.25, 60),
         default=1.0,
-        help="seconds between two refreshes, 0.25 to 60 (default 1)",
+        help="how many seconds to wait between two refreshes, from 0.25 to 60 (default 1)",
     )
     parser.add_argument("--once", action="store_true", help="print one snapshot and exit")
     parser.add_argument(
-        "--json", action="store_true", help="print the snapshot as JSON, with a list if there are several servers"
+        "--json",
+        action="store_true",
+        help="print the snapshot as JSON: an object, or a list of objects if there are several servers",
     )
     parser.add_argument(
         "--seconds",
@@ -187,8 +190,8 @@ def _add_pids(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "pids",
         summary="print the command that restarts some workers",
         description="Print the command that restarts some workers of a server, with the current PIDs of these workers. "
-        "Also print the age of the requests that each worker serves now: a restart loses these requests. `pids` "
-        "sends no signal and changes nothing. Without --worker and --stuck, `pids` lists all workers.",
+        "Also print the age of the requests that each worker is serving now: a restart loses these requests. `pids` "
+        "sends no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
     )
     parser.add_argument(
         "server",
@@ -222,22 +225,25 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "compare",
         summary="say what a deploy changed",
-        description="Compare requests before and after a reload, or before and after another moment: response time, "
+        description="Compare requests before and after a reload, or before and after any other time: response time, "
         "CPU time, errors, growth of memory, and what requests wait for. The figures come from a running exporter: "
-        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause "
-        "such a large change in at most one of 200 comparisons.",
+        "from its last hour, or from its history file. `compare` reports a change only if chance alone would cause an "
+        "equally large change in at most one of 200 comparisons.",
     )
     parser.add_argument("server", metavar="SERVER", help="the name of a uWSGI server, or its URL on an exporter")
     parser.add_argument("--exporter", metavar="URL", help=f"the exporter (default http://{LISTEN_ADDRESS})")
     parser.add_argument(
         "--around",
         metavar="TIME",
-        help="the moment to compare around, such as 14:02, 2026-11-26T14:02 or seconds since 1970 (default: the last "
+        help="the time to compare around, such as 14:02, 2026-11-26T14:02 or seconds since 1970 (default: the last "
         "reload)",
     )
     for name, words in (
-        ("before", "before the moment, 1m to 30d (default 20m)"),
-        ("after", "after the moment, 1m to 30d (default: an hour, or until now)"),
+        ("before", "before the reload or before --around, from 1m to 30d (default 20m)"),
+        (
+            "after",
+            "after the reload or after --around, from 1m to 30d (default: an hour, or up to now if that is less)",
+        ),
     ):
         parser.add_argument(
             f"--{name}",
@@ -309,9 +315,10 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "retire",
         summary="stop expecting a server that you removed",
         description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
-        "server that it found by a glob: without `retire`, it reports a removed server as down. Run `retire` as "
-        "root: it appends a line to a text file beside the exporter's history file. A running exporter reads this "
-        f"line. The history file is the one in the configuration file (--config), or else {SHIPPED_HISTORY}.",
+        "server that it found by a glob, so without `retire` it reports a removed server as down. Run `retire` as "
+        "root: it appends a line to a text file beside the exporter's history file. A running exporter reads this line "
+        "without a restart. The history file is that of --history, or else the one in the configuration file "
+        f"(--config), or else {SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
@@ -330,16 +337,19 @@ def _add_hash_password(commands: argparse._SubParsersAction[Parser]) -> Parser:
         "hash-password",
         summary="hash a password for the exporter's login",
         description="Ask for a password, and print its bcrypt hash. Write the hash under basic_auth_users in the file "
-        "of --web.config.file. Type the password twice; the terminal does not show it. If standard input is not a "
-        "terminal, the first line of standard input is the password. This command needs the extra `login`.",
+        "that you give to `serve --web.config.file`. Type the password twice; the terminal does not show it. If "
+        "standard input is not a terminal, the first line of standard input is the password. This command needs the "
+        "Python package bcrypt, which the extra `login` installs.",
     )
     parser.add_argument(
         "--cost",
         metavar="NUMBER",
         type=whole_between(*PASSWORD_COST_RANGE),
         default=DEFAULT_PASSWORD_COST,
-        help="how much work it is to check a password, {} to {}: each step doubles the time. The default {} takes a "
-        "quarter of a second, once for each client".format(*PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST),
+        help="the cost of the bcrypt hash, from {} to {}: each step doubles the time that the exporter takes to check "
+        "a password. At the default of {}, a check takes a quarter of a second, once for each client".format(
+            *PASSWORD_COST_RANGE, DEFAULT_PASSWORD_COST
+        ),
     )
     return parser
 
@@ -349,10 +359,10 @@ def _add_completion(commands: argparse._SubParsersAction[Parser]) -> Parser:
         commands,
         "completion",
         summary="print a shell completion script",
-        description="Print a script that completes the commands and options of uwsgi-headroom. Save the script as a "
-        "file that your shell reads. For bash, save it as ~/.local/share/bash-completion/completions/uwsgi-headroom. "
-        "For zsh, save it as _uwsgi-headroom in a directory of $fpath. For fish, save it as "
-        "~/.config/fish/completions/uwsgi-headroom.fish.",
+        description="Print a shell script that completes the commands and options of uwsgi-headroom when you press "
+        "Tab. Save the script where your shell looks for completions. For bash, save it as "
+        "~/.local/share/bash-completion/completions/uwsgi-headroom. For zsh, save it as _uwsgi-headroom in a directory "
+        "of $fpath. For fish, save it as ~/.config/fish/completions/uwsgi-headroom.fish.",
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return parser

@@ -12,18 +12,18 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
         (2, "critical"),
         (3, "unknown: no server could be read, an argument is wrong, or check was interrupted or failed"),
     ),
-    "compare": ((0, "the comparison is printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
+    "compare": ((0, "the comparison was printed"), (1, "no comparison is possible"), (2, "an argument is wrong")),
     "top": ((0, "you quit, or the snapshot shows every server"), (3, "a server could not be read")),
     "pids": (
-        (0, "the workers are listed, with the command that restarts the workers that you chose"),
+        (0, "the workers were listed, with the command that restarts those that you chose"),
         (1, "nothing can be restarted: no such worker, no stuck request, or the PIDs are not known"),
         (2, "an argument is wrong"),
     ),
     "report": (
-        (0, "the report is written"),
-        (1, "no report is written: the source has no data or cannot be read, or report was interrupted"),
+        (0, "the report was written"),
+        (1, "no report was written: the source has no data, it cannot be read, or report was interrupted"),
         (2, "an argument is wrong"),
-        (3, "a partial report is written, because the source failed halfway"),
+        (3, "a partial report was written, because the source failed halfway"),
     ),
     "tune": (
         (0, "tune recommends a setting, which may be the present setting"),
@@ -36,11 +36,11 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
     ),
     "review": (
         (0, "no setting is known to cause trouble"),
-        (1, "a setting will cause trouble, or no uWSGI or file was found to review"),
+        (1, "a setting will cause trouble, or there is no uWSGI or file to review"),
         (2, "an argument is wrong"),
     ),
     "hash-password": (
-        (0, "the hash is printed"),
+        (0, "the hash was printed"),
         (1, "the Python package bcrypt is missing"),
         (2, "an argument is wrong, or the password is longer than bcrypt can hash"),
     ),

@@ -7,8 +7,8 @@ from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, p
 
 DESCRIPTION = (
     "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
-    "what users feel, how the load grows, and what to change. The history is in a Prometheus that scrapes the "
-    "exporter, or in the file that `serve --history` writes. Needs the extra `report`."
+    "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
+    "exporter, or from the file that `serve --history` writes. Needs the extra `report`."
 )
 
 
@@ -22,8 +22,8 @@ def add_report_flags(parser: Parser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="a history file of an exporter. For several machines, give the file of each: servers with the same name "
-        "then count as one service",
+        help="a history file of an exporter. For several machines, give the history file of each: servers with the "
+        "same name then count as one service",
     )
     _add_choice(parser)
     _add_access(parser)
@@ -41,7 +41,7 @@ def _add_choice(parser: Parser) -> None:
         metavar="TIME",
         type=parse_range,
         default=DEFAULT_RANGE,
-        help="how much time to review, such as 36h, 30d or 12w, up to now or up to --until (default 30d)",
+        help="how much time to review, such as 36h, 30d or 12w; it ends now, or at --until (default 30d)",
     )
     parser.add_argument(
         "--until",
@@ -54,15 +54,19 @@ def _add_choice(parser: Parser) -> None:
         help="the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     )
     parser.add_argument("--out", metavar="FILE", default=DEFAULT_OUT, help=f"the file to write (default {DEFAULT_OUT})")
-    parser.add_argument("--format", choices=FORMATS, help="the format of the report (default: by the ending of --out)")
+    parser.add_argument(
+        "--format", choices=FORMATS, help="the format of the report (default: by the file name extension of --out)"
+    )
 
 
 def _add_access(parser: Parser) -> None:
-    parser.add_argument("--prometheus-user", metavar="NAME", help="log in as this user; or name the user in the URL")
+    parser.add_argument(
+        "--prometheus-user", metavar="NAME", help="log in as this user; you can also put the user into the URL"
+    )
     parser.add_argument(
         "--prometheus-password-file",
         metavar="FILE",
-        help="a file with the user's password (an argument would show the password in the process list)",
+        help="a file with the user's password (on the command line, the process list would show the password)",
     )
     parser.add_argument("--prometheus-token-file", metavar="FILE", help="log in with the bearer token in this file")
     parser.add_argument(

@@ -17,10 +17,10 @@ from uwsgi_headroom.tune.request import (
 )
 
 DESCRIPTION = (
-    "Find the best numbers of processes and threads for an application by experiment. tune starts the application in a "
-    "uWSGI of its own on loopback, sends requests to one setting after another, and recommends the smallest setting "
-    "that is not worse than the best. It sends requests only to the uWSGI that it started, and changes none of your "
-    "files. The application connects to its databases and other backends as always: give it test databases."
+    "Find out by experiment how many processes and threads are best for an application. tune starts the application in "
+    "a uWSGI of its own on loopback, tries one setting after another under load, and recommends the smallest setting "
+    "that is not worse than the best. tune sends requests only to the uWSGI that it started, and changes none of your "
+    "files. The application connects to its databases and other backends as usual, so let it use test databases."
 )
 
 
@@ -32,8 +32,9 @@ def add_tune_flags(parser: Parser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIRECTORY",
-        help="the directory for the recommended ini file and the evidence (default: a new directory tune-DATE-TIME). "
-        "If you give the directory of an interrupted tune, tune continues there and does not repeat its runs",
+        help="the directory for the recommended ini file and the evidence (default: a new directory named "
+        "tune-DATE-TIME). If you give the directory of an interrupted tune, tune continues there and does not repeat "
+        "its runs",
     )
     parser.add_argument("--yes", action="store_true", help="start without asking")
 
@@ -45,14 +46,18 @@ def _add_application(parser: Parser) -> None:
         help="the ini file of your server. tune ignores crons, daemons, mules, spoolers, log files and sockets in this "
         "file, and prints what it ignores",
     )
-    parser.add_argument("--app", metavar="MODULE:CALLABLE", help="an application that has no ini file")
+    parser.add_argument(
+        "--app",
+        metavar="MODULE:CALLABLE",
+        help="instead of --ini: the application's WSGI callable, such as shop.wsgi:application",
+    )
     parser.add_argument("--chdir", metavar="DIRECTORY", help="where to start uWSGI (default: the working directory)")
     parser.add_argument(
         "--pythonpath",
         metavar="DIRECTORY",
         action="append",
         default=[],
-        help="for --app: a directory with modules of the application",
+        help="for --app: a directory from which to import the application's modules",
     )
     parser.add_argument("--virtualenv", metavar="DIRECTORY", help="for --app: the application's virtual environment")
     parser.add_argument(
@@ -68,33 +73,35 @@ def _add_load(parser: Parser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="a path to request, such as '/items?page=2' (default /). If you give several paths, tune requests one "
-        "after the other",
+        help="a path to request, such as '/items?page=2' (default /). If you give several paths, tune requests them in "
+        "turn",
     )
     parser.add_argument(
         "--access-log",
         metavar="FILE",
-        help="instead of --url: an access log whose GET requests tune sends, in the common or combined log format",
+        help="instead of --url: an access log in the common or combined log format, whose GET requests tune sends "
+        "again",
     )
     parser.add_argument(
         "--allow-methods",
         metavar="METHODS",
         type=expecting("methods, such as GET,HEAD", parse_methods),
         default=("GET",),
-        help="with --access-log: use requests with these methods, and send each request as GET (default GET)",
+        help="with --access-log: use the log's requests with these methods (default GET); tune sends all of them as "
+        "GET",
     )
     parser.add_argument(
         "--clients",
         metavar="NUMBER",
         type=whole_between(*CLIENTS_RANGE),
-        help="the number of simulated clients; each sends its next request as soon as it has an answer (default: the "
+        help="the number of simulated clients; each sends its next request as soon as it has a response (default: the "
         f"number of threads in the present setting, but at least {LEAST_CLIENTS})",
     )
     parser.add_argument(
         "--rate",
         metavar="REQUESTS",
         type=number_between(*RATE_RANGE),
-        help="instead of --clients: send this many requests per second, without waiting for answers",
+        help="instead of --clients: send this many requests per second, without waiting for responses",
     )
     parser.add_argument(
         "--seconds",
@@ -108,7 +115,7 @@ def _add_load(parser: Parser) -> None:
         metavar="NUMBER",
         type=whole_between(*RUNS_RANGE),
         default=DEFAULT_MOST_RUNS,
-        help=f"the largest number of runs, {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
+        help=f"the maximum number of runs, from {RUNS_RANGE[0]} to {RUNS_RANGE[1]} (default {DEFAULT_MOST_RUNS})",
     )
 
 

@@ -149,9 +149,9 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         flag="--stats",
         metavar="[NAME=]ADDRESS",
-        help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, a bare "
-        "path or host:port, or a glob of UNIX sockets; repeatable. Without this flag, the exporter finds the uWSGI "
-        "masters on this machine",
+        help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, a path, "
+        "host:port, or a glob of UNIX sockets; repeatable. Without this flag, the exporter finds the uWSGI masters on "
+        "this machine",
         default="what is found on this machine",
         is_repeatable=True,
     ),
@@ -171,9 +171,9 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_host_names,
         flag="--web.allowed-hosts",
         metavar="NAME",
-        help="a host name that URLs of the page and the API may contain, in addition to IP addresses, localhost and "
-        "this machine's name; repeatable. On loopback, the exporter refuses requests for other host names. With this "
-        "flag, the exporter refuses such requests on all of its addresses",
+        help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
+        "and this machine's name; repeatable. On loopback, the exporter always refuses requests for any other host "
+        "name. With this flag, the exporter refuses them on all addresses on which it listens",
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
@@ -192,7 +192,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=NumberRange(*defaults.SAMPLES_PER_SECOND_RANGE),
         flag="--samples-per-second",
         metavar="NUMBER",
-        help="how many times per second to read each server, {:g} to {:g} (default {{default}})".format(
+        help="how many times per second to read each server, from {:g} to {:g} (default {{default}})".format(
             *defaults.SAMPLES_PER_SECOND_RANGE
         ),
         default=f"`{defaults.DEFAULT_SAMPLES_PER_SECOND:g}`",
@@ -203,7 +203,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_windows,
         flag="--window",
         metavar="LENGTH",
-        help="average figures over this length of time, 10s to 1h; repeatable (default {default})",
+        help="average figures over this length of time, from 10s to 1h; repeatable (default {default})",
         default="`1m` and `5m`",
         key="sampling.windows",
         is_repeatable=True,
@@ -222,8 +222,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_stuck,
         flag="--stuck",
         metavar="AGE",
-        help="a request that has been in service for this long counts as stuck, 1s to 24h; for every server that has "
-        "no `stuck` of its own (default {default})",
+        help="count a request as stuck once it has been in service for this long, from 1s to 24h (default {default}); "
+        "applies to every server that has no `stuck` of its own",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
     SettingRow(
@@ -231,8 +231,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_logs,
         flag="--log",
         metavar="NAME=PATH",
-        help="read uWSGI's log of the server NAME, from a regular file or from journal:UNIT; count known messages, and "
-        "name causes that only the log shows; repeatable (default: no log is read)",
+        help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count known messages, "
+        "and name causes that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),
@@ -248,7 +248,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.waits",
         flag="--waits",
-        help="read from the kernel, if permitted, what each thread with a request waits for (default {default})",
+        help="read from the kernel, if permitted, what each thread that serves a request waits for (default {default})",
         default="`true`",
         key="sampling.waits",
         **_SWITCH,
@@ -268,8 +268,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.read_pollfds",
         flag="--read-pollfds",
-        help="read from the workers' memory, eight bytes for each file descriptor, which descriptors a thread polls: "
-        "the exporter then knows which backend the thread waits for (default {default})",
+        help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+        "so that the exporter knows which backend the thread waits for (default {default})",
         default="`true`",
         key="sampling.read_pollfds",
         **_SWITCH,
@@ -277,8 +277,8 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.read_locks",
         flag="--read-locks",
-        help="read from the workers' memory, eight bytes for each lock of the application, whether the lock is held: "
-        "the exporter then knows exactly how busy the lock is (default {default})",
+        help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+        "so that the exporter knows exactly how busy the lock is (default {default})",
         default="`false`",
         key="sampling.read_locks",
         **_SWITCH,
@@ -287,7 +287,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.routes",
         flag="--routes",
         help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
-        "contain personal data, so the exporter shows them only if it listens on loopback",
+        "contain personal data, so the exporter shows them only on loopback, or behind a login",
         default="`false`",
         key="routes.enabled",
         **_SWITCH,
@@ -313,8 +313,9 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.code",
         flag="--code",
-        help="read from the workers' memory, about once a second, which Python function and line each busy thread "
-        "runs (default {default}). Names, files and line numbers are read, values are not. Only on loopback",
+        help="about once a second, read from the workers' memory which Python function and line each busy thread runs "
+        "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
+        "variables. It shows them only on loopback, or behind a login",
         default="`false`",
         key="code.enabled",
         **_SWITCH,
@@ -324,7 +325,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_prefixes,
         flag="--code-prefix",
         metavar="PATH",
-        help="with --code: the path with which the application's files begin, such as /srv/shop/ (default: all files "
+        help="with --code: how the paths of the application's files begin, such as /srv/shop/ (default: all files "
         "except Python's own and those in site-packages); repeatable",
         default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
@@ -342,8 +343,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="history",
         flag="--history",
         metavar="FILE",
-        help="keep the history in this SQLite file: figures of each minute for 14 days, of each quarter of an hour for "
-        "90 days, of each hour for 2 years (default: keep the last hour in memory)",
+        help="keep the history in this SQLite file: one-minute figures for 14 days, 15-minute figures for 90 days, "
+        "hourly figures for 2 years (default: keep only the last hour, in memory)",
         default="none: the last hour, in memory",
         key="history.file",
         is_path=True,
@@ -353,8 +354,8 @@ SETTINGS: tuple[SettingRow, ...] = (
         parse=parsers.parse_size,
         flag="--history-max-size",
         metavar="SIZE",
-        help="the largest size of the history file, such as 500MB; the exporter deletes the oldest minutes first "
-        "(default {default})",
+        help="the maximum size of the history file, such as 500MB; to stay below it, the exporter deletes the oldest "
+        "minutes first (default {default})",
         default="`1GB`",
         key="history.max_size",
     ),
