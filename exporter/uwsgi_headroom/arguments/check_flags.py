@@ -114,7 +114,7 @@ def add_check_flags(parser: Parser) -> None:
         "--not-before",
         metavar="SECONDS",
         type=number_between(0, 1e12),
-        help="with --since-reload: ignore reloads before this time, in seconds since 1970, such as `date +%%s` prints",
+        help="with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%%s` prints them)",
     )
     parser.add_argument(
         "--min-headroom",

@@ -125,7 +125,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="export metrics over HTTP (the default)",
         description="Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
         "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
-        "--web.config.file, all data is unencrypted, and anyone who can reach this address can read it.",
+        "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",
     )
     _add_version(parser)
     parser.add_argument(
@@ -240,10 +240,7 @@ def _add_compare(commands: argparse._SubParsersAction[Parser]) -> Parser:
     )
     for name, words in (
         ("before", "before the reload or before --around, from 1m to 30d (default 20m)"),
-        (
-            "after",
-            "after the reload or after --around, from 1m to 30d (default: an hour, or up to now if that is less)",
-        ),
+        ("after", "after the reload or after --around, from 1m to 30d (default: an hour, but not beyond now)"),
     ):
         parser.add_argument(
             f"--{name}",
@@ -316,9 +313,9 @@ def _add_retire(commands: argparse._SubParsersAction[Parser]) -> Parser:
         summary="stop expecting a server that you removed",
         description="Tell the exporter that you have removed a uWSGI server permanently. The exporter remembers each "
         "server that it found by a glob, so without `retire` it reports a removed server as down. Run `retire` as "
-        "root: it appends a line to a text file beside the exporter's history file. A running exporter reads this line "
-        "without a restart. The history file is that of --history, or else the one in the configuration file "
-        f"(--config), or else {SHIPPED_HISTORY}.",
+        "root: it appends a line to a text file beside the exporter's history file, and a running exporter reads this "
+        "line. The history file is that of --history, or else the one in the configuration file (--config), or else "
+        f"{SHIPPED_HISTORY}.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the server's name, as in the label `server`")
     parser.add_argument("--history", metavar="FILE", help="the exporter's history file")
