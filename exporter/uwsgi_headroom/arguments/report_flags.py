@@ -41,7 +41,7 @@ def _add_choice(parser: Parser) -> None:
         metavar="TIME",
         type=parse_range,
         default=DEFAULT_RANGE,
-        help="how much time to review, such as 36h, 30d or 12w; it ends now, or at --until (default 30d)",
+        help="how much time to review, such as 36h, 30d or 12w; the range ends now, or at --until (default 30d)",
     )
     parser.add_argument(
         "--until",
