@@ -22,8 +22,8 @@ from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.watch import Watch
 
 MEANINGS = {
-    "SERVER": "the server's name, the label `server`",
-    "SERVER_API": "the address of its document at the exporter, `http://HOST:9238/api/v1/servers/NAME`",
+    "SERVER": "the name of the uWSGI server (the label `server`)",
+    "SERVER_API": "the address of its JSON document on the exporter (`http://HOST:9238/api/v1/servers/NAME`)",
     "STATS": "the address of its stats server",
     "EXPORTER": "the exporter's address, `http://HOST:9238`",
     "MASTER_PID": "the PID of uWSGI's master",
