@@ -12,7 +12,7 @@ from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.source_tables import read_findings
 from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
-from uwsgi_headroom.analysis.advice import INTERPRETERS_BUSY
+from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
     causes,

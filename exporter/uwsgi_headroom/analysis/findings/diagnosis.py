@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uwsgi_headroom.analysis.advice import Explanation, add_capacity, find_proven_step, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
+from uwsgi_headroom.analysis.bottlenecks import Explanation, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding

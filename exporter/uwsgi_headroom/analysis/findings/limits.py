@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, advise_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
+from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
