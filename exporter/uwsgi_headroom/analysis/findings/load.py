@@ -9,8 +9,8 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import GET_CPU, LESS_CHILDREN, OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
@@ -60,9 +60,12 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else OWN_THREADS_COMPUTE
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
-        evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and "
-        f"cannot use more than one CPU; up to {mean_count(most)} requests are in one worker at once; "
-        f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
+        **add_wait(
+            f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and cannot use "
+            f"more than one CPU; up to {mean_count(most)} requests are in one worker at once{_lock_clause(full)}",
+            figures.flow,
+            describe_own_threads(figures),
+        )._asdict(),
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
@@ -88,7 +91,7 @@ _MORE_PROCESSES = "Use more `processes` and fewer `threads`, if CPUs are free."
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     """How many threads wait for the lock, as a clause; empty if that is not measured."""
     waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
-    return f"up to {mean_count(max(waiting))} of them wait for the interpreter lock; " if waiting else ""
+    return f"; up to {mean_count(max(waiting))} of them wait for the interpreter lock" if waiting else ""
 
 
 def _cpu_wait_clause(figures: Figures) -> str:
@@ -136,10 +139,13 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         title="Requests wait for the CPU quota of their container."
         if quota.cgroup == "/"
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
-        evidence=f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
-        f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
-        f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}; "
-        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
+        **add_wait(
+            f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
+            f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
+            f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}",
+            figures.flow,
+            describe_busy(figures),
+        )._asdict(),
         meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, "
         "all processes stop until the next period, even if CPUs are idle. More threads or processes would use this "
         "time up sooner.",
@@ -183,9 +189,12 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         code="cpu_wait",
         severity="warning",
         title="Requests wait for a CPU for most of their time.",
-        evidence=f"An average request waits {duration(each)} of its "
-        f"{duration(sum((waits.per_request or {}).values()))} for a CPU ({percent(waits.share('cpu_wait'))}); {idle}; "
-        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
+        **add_wait(
+            f"An average request waits {duration(each)} of its {duration(sum((waits.per_request or {}).values()))} for "
+            f"a CPU ({percent(waits.share('cpu_wait'))}); {idle}",
+            figures.flow,
+            describe_busy(figures),
+        )._asdict(),
         meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
         "wait.",
         change=GET_CPU,
@@ -243,9 +252,12 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"The workers and uWSGI's own {name_role(role)} use all CPUs."
         if role
         else "The workers and other programs use all CPUs.",
-        evidence=f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
-        f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}; "
-        f"{waiting_clause(figures.flow)}." + ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
+        **add_wait(
+            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
+            f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}",
+            figures.flow,
+            ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
+        )._asdict(),
         meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
