@@ -1,4 +1,4 @@
-"""Findings about CPU: single interpreters, and all CPUs together."""
+"""Findings about CPU: single interpreters, all CPUs together, and other programs that use them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.bottlenecks import GET_CPU, LESS_CHILDREN, OWN_THREADS_COMPUTE, find_computing_thread
-from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
@@ -24,7 +24,7 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, numbered, percent
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
@@ -292,3 +292,52 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
             "`processes`.",
         )
+
+
+ENOUGH_IDLE = 0.5
+"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
+
+LOW_CPU, MODERATE_CPU = 1.5, 3.0
+"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
+jumps."""
+
+
+def find_other_programs(figures: Figures) -> Iterator[Finding]:
+    """The finding about other programs."""
+    cpu = figures.cpu
+    room = figures.headroom.by_limit.get("cpu")
+    if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
+        return
+    capacity = cpu.own + cpu.idle + cpu.others
+    if next(find_full_cpus(figures), None):
+        return  # it says so
+    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
+        return
+    own = find_main_role(figures)
+    yield Finding(
+        code="cpu_used_by_others",
+        severity="warning" if room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures) else "info",
+        title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
+        if own
+        else "Other programs use more CPU than the workers do.",
+        evidence=f"Of {_number(capacity)} CPUs, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
+        f"and {cpu.idle:.2f} are idle; the CPU headroom is {factor(room)}.{describe_busy(figures)}",
+        meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
+        "mules, spoolers and routers count as other programs.",
+        change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "
+        "and move this work to another host, or limit its CPU."
+        if own
+        else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
+        of_host=own is None and is_full_host(figures),
+    )
+
+
+def _may_wait(figures: Figures) -> bool:
+    """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
+    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+
+
+def _number(cpus: float) -> str:
+    """Format a number of CPUs. It is measured, so it is rounded: 1.98 becomes 2."""
+    return f"{cpus:.1f}".removesuffix(".0")
