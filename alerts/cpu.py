@@ -1,4 +1,4 @@
-"""Conditions for a lack of CPU: `lacks_cpu` and the floor of `uwsgi_headroom.analysis.advice` in PromQL.
+"""Conditions for a lack of CPU: `lacks_cpu` and the floor of `uwsgi_headroom.analysis.shortages` in PromQL.
 
 A busy host alone is no trouble of a server that hardly uses CPU: every idle server on it would raise an alert.
 """

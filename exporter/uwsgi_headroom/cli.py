@@ -172,15 +172,7 @@ def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import compare_command
     return compare_command.run(
-        compare_command.Comparing(
-            server=options.server,
-            exporter=options.exporter,
-            before=options.before,
-            after=options.after,
-            around=options.around,
-            as_json=options.json,
-            http_config=options.http_config_file,
-        )
+        copy_fields(compare_command.Comparing, options, as_json=options.json, http_config=options.http_config_file)
     )
 
 

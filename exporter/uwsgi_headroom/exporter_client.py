@@ -12,7 +12,7 @@ import msgspec
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import AccessError, HeadroomError, ReadError, SourceError
-from uwsgi_headroom.source import Http
+from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp
 
 T = TypeVar("T")
 
@@ -66,6 +66,16 @@ def parse_page(url: Http) -> ExporterPage:
         return ExporterPage(replace(url, target=match["base"] or "/"), unquote((part or match)["name"]))
     match = _OTHER.fullmatch(path)
     return ExporterPage(replace(url, target=(match["base"] if match else path.rstrip("/")) or "/"), None)
+
+
+def find_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
+    """The page that an address means if it is an exporter's; None if it cannot be."""
+    match address:
+        case Http() as url:
+            return parse_page(replace(url, access=access))
+        case Tcp(host, port):
+            return ExporterPage(Http(host, port, access=access), None)
+    return None
 
 
 async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANSWER_SECONDS) -> T:

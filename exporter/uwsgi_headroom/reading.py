@@ -21,7 +21,6 @@ from uwsgi_headroom.record import (
     ServerRecord,
     SpoolerRecord,
     ThrottledVassal,
-    TrackedConnections,
     WorkerRecord,
     WorkerState,
 )
@@ -123,7 +122,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         roles=host.roles,
         shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
-        tracked=TrackedConnections(host.tracked.entries, host.tracked.most) if host.tracked else None,
+        tracked=host.tracked,
     )
 
 

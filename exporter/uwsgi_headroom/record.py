@@ -174,10 +174,18 @@ UNKNOWN = Setup(Options(), None, None, None, None)
 
 
 class TrackedConnections(NamedTuple):
-    """The table of connections that the kernel keeps for a firewall."""
+    """The kernel's table of tracked connections at one moment, which firewalls and containers need.
+
+    When it is full, the kernel drops packets that begin a connection: clients, and connections to backends, try again
+    after a second and more. Each network namespace has its own count; see nf_conntrack-sysctl.rst in the kernel's
+    documentation.
+    """
 
     entries: int
     most: int
+    """Entries that there can be."""
+    dropped: int
+    """Packets since the kernel started, also for other reasons."""
 
 
 Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from alerts.thresholds import Thresholds
-from uwsgi_headroom.analysis import advice, capacity, littles_law, objective, wait_states, worker_states
+from uwsgi_headroom.analysis import capacity, littles_law, objective, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.findings import (
     clients,
     evenness,
@@ -53,7 +53,7 @@ SHARED = {
     "hot_worker_slower": evenness.SLOWER[1],
     "interpreter_full": load.INTERPRETER_FULL,
     "near_capacity": limits.THREADS_FULL,
-    "cpu_full": advice.CPU_FULL,
+    "cpu_full": shortages.CPU_FULL,
     "cpu_least": capacity.LEAST_OWN,
     "cpu_throttled": load.THROTTLED[1],
     "rejected": log.MANY_REFUSED[0],

@@ -32,7 +32,7 @@ def test_a_full_table(entries: int, dropped: int | None, severity: str | None) -
     """It is a warning before it is full, and critical only while the kernel counts drops: it may drop our clients."""
     server = describe_server(Server().read(1000.0))
     assert server
-    server = msgspec.structs.replace(server, tracked=TrackedConnections(entries, 1000))
+    server = msgspec.structs.replace(server, tracked=TrackedConnections(entries, 1000, 0))
     quiet = window(60.0, *(worker(number, 500, each=0.01, cpu=0.5, busy=5.0) for number in (1, 2, 3, 4)))
     figures = compute_figures(replace(quiet, untracked=dropped), server)
     found = {each.code: each for each in collect_findings(figures)}.get("connections_tracked")

@@ -25,7 +25,7 @@ from tools.support.driven_top import driven
 from tools.support.exporter import COMMAND, clean_environment, exporter, run
 from tools.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.findings.other_programs import LOW
+from uwsgi_headroom.analysis.findings.load import LOW_CPU
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
 
@@ -119,7 +119,7 @@ def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it() -> None:
     assert during["cpu"]["others"] > 0.5 * capacity
     assert during["cpu"]["idle"] < before["cpu"]["idle"] + 0.1
     (finding,) = [each for each in during["findings"] if each["code"] in ("cpu_used_by_others", "cpu_bound")]
-    low = during["headroom"]["by_limit"]["cpu"] < LOW and during["cpu"]["own"] >= LEAST_OWN * capacity
+    low = during["headroom"]["by_limit"]["cpu"] < LOW_CPU and during["cpu"]["own"] >= LEAST_OWN * capacity
     if finding["code"] == "cpu_used_by_others":  # beside still more programs, requests wait for a CPU
         assert finding["severity"] == ("warning" if low else "info")
     runbook = {"cpu_bound": "UwsgiCpuBound", "cpu_used_by_others": "UwsgiHostFull"}[finding["code"]]

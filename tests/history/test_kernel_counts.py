@@ -7,9 +7,9 @@ from dataclasses import replace
 from tools.support.simulated_server import Server
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.kernel.cpus import Throttling
-from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
-from uwsgi_headroom.record import LoopHold, LoopUse, Quota, Waits
+from uwsgi_headroom.record import LoopHold, LoopUse, Quota, TrackedConnections, Waits
 
 QUOTA = Quota("/app", 1.0, 4)
 
@@ -57,7 +57,7 @@ def test_processes_that_were_killed() -> None:
 
 def test_packets_of_untracked_connections() -> None:
     """Growth counts; where connections are not tracked, it is not known."""
-    counts = [ConnectionTable(1, 9, dropped) for dropped in (40, 43, 43, 47)]
+    counts = [TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
     assert integrate(*[HostFacts(tracked=each) for each in counts]).totals.untracked == 7
     assert integrate(HostFacts()).totals.untracked is None
 

@@ -16,6 +16,7 @@ import pytest
 from tools.support.clock import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
+from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.record import SharedConnection
 
 LISTEN = """
@@ -102,8 +103,8 @@ def test_what_workers_share_rightly() -> None:
 def test_it_looks_rarely_and_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every ten seconds at most; a process with too many descriptors is not looked at, nor one that has ended."""
     clock, looks = MovableClock(), []
-    list_sockets = shared_connections._list_sockets
-    monkeypatch.setattr(shared_connections, "_list_sockets", lambda pid: looks.append(pid) or list_sockets(pid))
+    list_sockets = shared_connections.list_sockets
+    monkeypatch.setattr(shared_connections, "list_sockets", lambda pid: looks.append(pid) or list_sockets(pid))
     with listening("tcp") as port, socket.create_connection(("127.0.0.1", int(port))), forked(2) as pids:
         shared = SharedConnections(clock.clock.monotonic)
         assert shared.read(os.getpid(), pids)
@@ -111,7 +112,7 @@ def test_it_looks_rarely_and_in_bounded_time(monkeypatch: pytest.MonkeyPatch) ->
         assert shared.read(os.getpid(), pids)
         assert len(looks) == 1
         clock.move(0.2)
-        monkeypatch.setattr(shared_connections, "MOST_DESCRIPTORS", 2)
+        monkeypatch.setattr(descriptors, "MOST_DESCRIPTORS", 2)
         assert shared.read(os.getpid(), pids) == ()
         assert len(looks) == 2
     assert SharedConnections().read(2**22 + 1, pids) == ()

@@ -12,7 +12,7 @@ from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.source_tables import read_findings
 from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
-from uwsgi_headroom.analysis.advice import INTERPRETERS_BUSY
+from uwsgi_headroom.analysis.bottlenecks import INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
     causes,
@@ -24,7 +24,6 @@ from uwsgi_headroom.analysis.findings import (
     log,
     loops,
     memory,
-    other_programs,
     parts,
     queue,
     recycling,
@@ -99,7 +98,7 @@ ROWS = {
     "cpu_bound": Row("CPUs? (are |is )?(in use|full)", (CPU_FULL, CPU_WAIT, wait_states.MOSTLY)),
     "cpu_throttled": Row("quota stops|stops the workers", (*load.THROTTLED, CPU_WAIT)),
     "cpu_wait": Row("waits? for a CPU", (wait_states.MOSTLY, load.FELT, load.LEAST_REQUESTS)),
-    "cpu_used_by_others": Row("other programs", (other_programs.LOW, LEAST_OWN, CPU_WAIT / 2)),
+    "cpu_used_by_others": Row("other programs", (load.LOW_CPU, LEAST_OWN, CPU_WAIT / 2)),
     "queue_filling": Row("filling", (queue.FILLING,)),
     "memory_headroom_low": Row("no other worker fits", (memory.SCARCE,)),
     "accept_blocked": Row("although threads are free", (IDLE_WHILE_WAITING,)),

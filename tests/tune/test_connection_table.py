@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import read_table
+from uwsgi_headroom.record import TrackedConnections
 from uwsgi_headroom.tune.experiment import run
 from uwsgi_headroom.tune.experiment.results import Outcome
 from uwsgi_headroom.tune.experiment.run import MOST_SECONDS, overfull_since
@@ -20,8 +21,8 @@ STAT = """entries  clashres found new drop early_drop
 """
 
 
-def table(entries: int, dropped: int = 0) -> ConnectionTable:
-    return ConnectionTable(entries, 1000, dropped)
+def table(entries: int, dropped: int = 0) -> TrackedConnections:
+    return TrackedConnections(entries, 1000, dropped)
 
 
 def write_proc(proc: Path, most: str, stat: str) -> Path:
@@ -35,7 +36,7 @@ def write_proc(proc: Path, most: str, stat: str) -> Path:
 def test_the_table_is_read(tmp_path: Path) -> None:
     """Counts are hexadecimal, dropped packets are counted by CPU; the text is from a real kernel, some columns left
     out."""
-    assert read_table(write_proc(tmp_path, "262144\n", STAT)) == ConnectionTable(0x35BD1, 262144, 0x9288 + 0x74C3)
+    assert read_table(write_proc(tmp_path, "262144\n", STAT)) == TrackedConnections(0x35BD1, 262144, 0x9288 + 0x74C3)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +59,8 @@ def test_a_table_that_is_not_there_is_unknown(tmp_path: Path, most: str, stat: s
 )
 def test_dropped_packets_are_blamed_on_a_full_table(
     monkeypatch: pytest.MonkeyPatch,
-    before: ConnectionTable | None,
-    after: ConnectionTable | None,
+    before: TrackedConnections | None,
+    after: TrackedConnections | None,
     expected: bool,
 ) -> None:
     monkeypatch.setattr(run, "read_table", lambda: after)

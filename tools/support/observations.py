@@ -21,13 +21,13 @@ from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
-from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts, Memory
+from uwsgi_headroom.kernel.facts import HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Waits
+from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, TrackedConnections, Waits
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
@@ -128,7 +128,7 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
-        tracked=ConnectionTable(13_107, 262_144, 0),
+        tracked=TrackedConnections(13_107, 262_144, 0),
         oom_kills=OomKills(0, 3),
         roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),
         shared_connections=(SharedConnection("10.0.0.5:5432", 4),),

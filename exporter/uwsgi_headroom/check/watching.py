@@ -30,10 +30,10 @@ from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
-from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_who_answers, get_document, parse_page
+from uwsgi_headroom.exporter_client import ApiError, ExporterPage, find_page, find_who_answers, get_document
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, Unix
+from uwsgi_headroom.source import Address, Http, HttpAccess, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
@@ -216,7 +216,7 @@ def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
 async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | None = None) -> Targets:
     """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
     exporter."""
-    pages = [_as_page(server.address, access) for server in servers]
+    pages = [find_page(server.address, access) for server in servers]
     answers = await asyncio.gather(*(_probe(page) for page in pages))
     sorted_out = list(zip(servers, pages, answers, strict=True))
     exporters = tuple(page for _, page, answer in sorted_out if page and answer)
@@ -229,15 +229,6 @@ async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | Non
         and servers[0].address is not None
         and all(page.server is not None for page in exporters),
     )
-
-
-def _as_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
-    match address:
-        case Http() as url:
-            return parse_page(replace(url, access=access))
-        case Tcp(host, port):
-            return ExporterPage(Http(host, port, access=access), None)
-    return None
 
 
 async def _probe(page: ExporterPage | None) -> bool | None:

@@ -105,15 +105,11 @@ _TLS = ("ca", "ca_file", "cert", "cert_file", "key", "key_file")
 def load_http_access(path: Path) -> HttpAccess:
     """Read an HTTP client configuration, and the files that it names. Raises ConfigError, which quotes no secret."""
     root = compose(read_file(path), path)
-    return _HttpClientFile(path).access(root) if root else HttpAccess()
+    return _HttpClientFile(str(path), str(path.parent)).access(root) if root else HttpAccess()
 
 
 class _HttpClientFile(YamlNodes):
     """Walks the YAML nodes of one file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._directory = path.parent
 
     def access(self, root: yaml.Node) -> HttpAccess:
         top = self._mapping(root, (*_LOGINS, "tls_config", *_IGNORED))
@@ -151,7 +147,7 @@ class _HttpClientFile(YamlNodes):
         if file is None:
             return self._string(keys[name]) if name in keys else ""
         try:
-            return read_file(self._directory / self._text(file), self._where(file)).decode().strip()
+            return read_file(Path(self._directory, self._text(file)), self._where(file)).decode().strip()
         except UnicodeDecodeError:
             self._fail(node, f"{name}_file is not a text file")
 
@@ -187,7 +183,7 @@ class _HttpClientFile(YamlNodes):
         if name in tls and file is not None:
             self._fail(file, f"give one of {name} and {name}_file")
         if file is not None:
-            return self._directory / self._text(file), self._where(file)
+            return Path(self._directory, self._text(file)), self._where(file)
         return (self._text(tls[name]), self._where(tls[name])) if name in tls else None
 
     def _version(self, node: yaml.Node | None, default: str) -> ssl.TLSVersion:

@@ -87,10 +87,11 @@ def _explain_character(content: bytes, error: ReaderError) -> str:
 
 
 class YamlNodes:
-    """The readers of values that the parser of a file extends. path: for messages."""
+    """The readers of values that the parser of a file extends. path: for messages; directory: of relative paths in the
+    file, "" for the working directory."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, directory: str) -> None:
+        self._path, self._directory = path, directory
 
     def _mapping(
         self, node: yaml.Node | None, known: tuple[str, ...], places: Mapping[str, str] = MappingProxyType({})
@@ -210,11 +211,7 @@ def load_file(path: Path) -> Config:
 
 
 class _File(YamlNodes):
-    """Walks the YAML nodes of the configuration file. directory: of relative paths in it."""
-
-    def __init__(self, name: str, directory: str) -> None:
-        super().__init__(name)
-        self._directory = directory
+    """Walks the YAML nodes of the configuration file."""
 
     def config(self, root: yaml.Node) -> Config:
         top = self._mapping(root, _KEYS, _PLACES)

@@ -88,8 +88,10 @@ class RouteHour:
         """The routes in a window, to within a second; None if they are off or were not sampled."""
         if not self._times:
             return None
-        first = self._row_at(window.until - window.seconds)
-        last = _pack(self._latest) if window.until >= self._latest_at else self._row_at(window.until)
+        first = _row_at(self._times, self._rows, window.until - window.seconds)
+        last = (
+            _pack(self._latest) if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
+        )
         observed = last[0] - first[0]
         if observed <= 0:
             return None
@@ -100,9 +102,10 @@ class RouteHour:
         """The routes, without free numbers; empty before the first sample."""
         return tuple(filter(None, self._latest.names))
 
-    def _row_at(self, at: float) -> array[float]:
-        """The last row at or before a time, or the first one."""
-        return self._rows[max(0, bisect_right(self._times, at) - 1)]
+
+def _row_at(times: deque[float], rows: deque[array[float]], at: float) -> array[float]:
+    """The last row at or before a time, or the first one."""
+    return rows[max(0, bisect_right(times, at) - 1)]
 
 
 def _pack(totals: RouteTotals) -> array[float]:
@@ -171,7 +174,7 @@ class DestinationHour:
             return {}
         begin = window.until - window.seconds
         first = self._rows[min(bisect_left(self._times, begin), len(self._rows) - 1)]
-        last = self._totals if window.until >= self._latest_at else self._row_at(window.until)
+        last = self._totals if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
         grown = {
             destination: last[place] - (first[place] if place < len(first) else 0.0)
             for destination, place in self._places.items()
@@ -205,7 +208,3 @@ class DestinationHour:
         self._totals = array("d", [self._totals[place] for place in numbers])
         self._places = {destination: number for number, (destination, _) in enumerate(kept)}
         return True
-
-    def _row_at(self, at: float) -> array[float]:
-        """The last row at or before a time, or the first one."""
-        return self._rows[max(0, bisect_right(self._times, at) - 1)]

@@ -14,26 +14,19 @@ from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.kernel.setup import Identity
-from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waiting, Waits
+from uwsgi_headroom.record import (
+    Backlog,
+    RoleUse,
+    Setup,
+    SharedConnection,
+    StartWait,
+    TrackedConnections,
+    Waiting,
+    Waits,
+)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTable:
-    """The kernel's table of tracked connections at one moment, which firewalls and containers need.
-
-    When it is full, the kernel drops packets that begin a connection: clients, and connections to backends, try again
-    after a second and more. Each network namespace has its own count; see nf_conntrack-sysctl.rst in the kernel's
-    documentation.
-    """
-
-    entries: int
-    most: int
-    """Entries that there can be."""
-    dropped: int
-    """Packets since the kernel started, also for other reasons."""
-
-
-def read_table(proc: Path = Path("/proc")) -> ConnectionTable | None:
+def read_table(proc: Path = Path("/proc")) -> TrackedConnections | None:
     """Return the table of this network namespace, None if connections are not tracked or this is not known."""
     with contextlib.suppress(OSError, ValueError):
         most = int(procfs.read_file(proc / "sys/net/netfilter/nf_conntrack_max"))
@@ -41,12 +34,12 @@ def read_table(proc: Path = Path("/proc")) -> ConnectionTable | None:
         rows = [dict(zip(head.split(), line.split(), strict=False)) for line in lines]  # one for each CPU
         if rows and most:
             entries = max(int(row.get(b"entries", b"0"), 16) for row in rows)  # each has that of all CPUs
-            return ConnectionTable(entries, most, sum(int(row.get(b"drop", b"0"), 16) for row in rows))
+            return TrackedConnections(entries, most, sum(int(row.get(b"drop", b"0"), 16) for row in rows))
     return None
 
 
 @lru_cache(maxsize=1)
-def read_table_once(_period: int) -> ConnectionTable | None:
+def read_table_once(_period: int) -> TrackedConnections | None:
     """The same, read once for all servers while the caller's count of periods does not change: it has a line for each
     CPU of the machine."""
     return read_table()
@@ -85,7 +78,7 @@ class HostFacts:
     """Why the limits of the server's cgroups are unknown, and so `cpus` and the available memory."""
     overflows: ListenOverflows | None = None
 
-    tracked: ConnectionTable | None = None
+    tracked: TrackedConnections | None = None
     """The table of tracked connections, of a server with TCP sockets in the exporter's own network namespace, as of the
     last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)

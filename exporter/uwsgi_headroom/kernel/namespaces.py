@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from uwsgi_headroom.kernel.procfs import ask_in_thread, read_file
+from uwsgi_headroom.kernel.procfs import ask_in_thread, read_status
 
 T = TypeVar("T")
 
@@ -24,12 +24,7 @@ def read_pid_numbers(pid: int | Literal["self"], *, proc: Path = Path("/proc")) 
     A single PID means that the process is in the namespace of `proc`. Empty if the process does not exist or is hidden
     (`hidepid`), or if the kernel is older than 4.1.
     """
-    try:
-        status = read_file(proc, str(pid), "status")
-    except OSError:
-        return ()
-    _, _, after = status.partition(b"\nNSpid:")
-    return tuple(int(number) for number in after.split(b"\n", 1)[0].split())
+    return tuple(map(int, read_status("NSpid", proc, str(pid), "status") or ()))
 
 
 def shares_network_namespace(pid: int, *, proc: Path = Path("/proc")) -> bool | None:

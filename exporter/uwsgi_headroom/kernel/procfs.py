@@ -116,6 +116,15 @@ def read_text(*path: str | os.PathLike[str]) -> str:
     return read_file(*path).decode()
 
 
+def read_status(name: str, *path: str | os.PathLike[str]) -> list[bytes] | None:
+    """The words of the line `name` in the `status` file of a process or thread; None if it has ended or is hidden."""
+    try:
+        text = read_file(*path)
+    except OSError:
+        return None
+    return text.partition(f"\n{name}:".encode())[2].partition(b"\n")[0].split()
+
+
 def read_stat_fields(*path: str) -> list[bytes]:
     """The fields after the name in the `stat` file of a process or thread: the first is the third of
     proc_pid_stat(5). The name itself may hold spaces and parentheses. Raises OSError."""

@@ -189,16 +189,10 @@ def find_concurrency_kind(
     return "async" if all(count < known[pid] for pid, count in counts.items()) else "threads"
 
 
-_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)
-
-
 def _count_threads(pid: int, proc: Path) -> int | None:
     """The number of OS threads of a process; None if it has ended."""
-    try:
-        found = _THREADS.search(procfs.read_file(proc, str(pid), "status"))
-    except OSError:
-        return None
-    return int(found[1]) if found else None
+    words = procfs.read_status("Threads", proc, str(pid), "status")
+    return int(words[0]) if words else None
 
 
 _HAS_JOURNAL = Path("/run/systemd/journal")

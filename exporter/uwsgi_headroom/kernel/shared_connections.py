@@ -9,20 +9,17 @@ It takes the right to read the master's and the workers' descriptors (`procfs.re
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
 
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
-from uwsgi_headroom.kernel.waits.descriptors import read_socket
+from uwsgi_headroom.kernel.waits.descriptors import list_sockets, read_socket
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.record import SharedConnection
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks: a system call for each descriptor of the master, and for each worker and candidate."""
 
-MOST_DESCRIPTORS = 512
 MOST_CANDIDATES = 16
 MOST_WORKERS = 64
 
@@ -50,7 +47,7 @@ class SharedConnections:
         return self._found.keys()
 
     def _look(self, master_pid: int, workers: list[int]) -> Iterator[tuple[int, SharedConnection]]:
-        sockets = _list_sockets(master_pid)
+        sockets = list_sockets(master_pid)
         if len(workers) < 2 or not sockets:
             return
         elsewhere = None if shares_network_namespace(master_pid) else master_pid
@@ -64,15 +61,3 @@ class SharedConnections:
             holders = sum([read_socket(pid, descriptor) == inode for pid in workers])
             if holders > 1:
                 yield inode, SharedConnection(address, holders)
-
-
-def _list_sockets(pid: int) -> dict[int, int]:
-    """The inodes of a process's sockets by descriptor; none if they are hidden, or if it has too many descriptors."""
-    try:
-        with os.scandir(f"/proc/{pid}/fd") as folder:
-            numbers = [int(entry.name) for entry in islice(folder, MOST_DESCRIPTORS + 1)]
-    except OSError:
-        return {}
-    if len(numbers) > MOST_DESCRIPTORS:
-        return {}
-    return {number: inode for number in numbers if (inode := read_socket(pid, number))}

@@ -48,11 +48,6 @@ class ServiceManager:
             fields = {"seconds": f"{seconds:g}", "least": f"{LEAST_WATCHDOG_SECONDS:g}"}
             _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
 
-    @property
-    def is_there(self) -> bool:
-        """Whether a service manager listens."""
-        return self._notifier.enabled
-
     def ready(self) -> None:
         """Report that the exporter serves."""
         self._send(READY=1, STATUS=self._status())

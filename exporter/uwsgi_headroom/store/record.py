@@ -12,14 +12,12 @@ from operator import add, attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
+from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity, sum_if_all_known
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-
-_Number = TypeVar("_Number", int, float)
 
 _Name = TypeVar("_Name", bound=str)
 
@@ -133,11 +131,6 @@ def _merge_figures(part: Mapping[str, tuple[_Get, _Merge]], windows: Sequence[ob
     return [merge(list(map(get, windows))) for get, merge in part.values()]
 
 
-def _sum(values: Sequence[_Number | None]) -> _Number | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
 def _sum_common(areas: Sequence[dict[str, float]]) -> dict[str, float]:
     names = [name for name in areas[-1] if all(name in area for area in areas)]
     return {name: sum([area[name] for area in areas]) for name in names}
@@ -161,7 +154,7 @@ _MERGES_OF: Mapping[Of, _Merge] = {"occupancy": _add_each, "socket": _sum_common
 def _merge_of(quantity: Quantity) -> _Merge:
     if quantity.kind == "level":
         return itemgetter(-1)
-    return _MERGES_OF.get(quantity.of) or (_sum if quantity.may_be_unknown else sum)
+    return _MERGES_OF.get(quantity.of) or (sum_if_all_known if quantity.may_be_unknown else sum)
 
 
 def _merges(part: Iterable[Quantity]) -> dict[str, tuple[_Get, _Merge]]:

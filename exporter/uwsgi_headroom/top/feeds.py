@@ -23,8 +23,8 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.exporter_client import Answer, ApiError, ExporterPage, find_who_answers, parse_page
-from uwsgi_headroom.source import Http, HttpAccess, Tcp, parse_address
+from uwsgi_headroom.exporter_client import Answer, ApiError, find_page, find_who_answers
+from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
@@ -239,7 +239,7 @@ def attach(
             return Attached([RemoteFeed(local)])
         return Attached([LocalFeed(discovered())])
     servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
-    pages = [_as_page(server, access) for server in servers]
+    pages = [find_page(server.address, access) for server in servers]
     answers = asyncio.run(_probe([page and page.base for page in pages]))
     exporters: dict[Http, Feed] = {}
     watched: list[ServerConfig] = []
@@ -261,16 +261,6 @@ def attach(
 def _quote(argument: str) -> str:
     """Percent-encode a URL: some browsers copy URLs in decoded form."""
     return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
-
-
-def _as_page(server: ServerConfig, access: HttpAccess | None) -> ExporterPage | None:
-    """Return the page that an address means if it is an exporter's; None if it cannot be."""
-    match server.address:
-        case Http() as url:
-            return parse_page(replace(url, access=access))
-        case Tcp(host, port):
-            return ExporterPage(Http(host, port, access=access), None)
-    return None
 
 
 async def _probe(urls: Sequence[Http | None]) -> list[Answer | None]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.kernel.cpus import read_usable_cpus
 from uwsgi_headroom.kernel.memory import read_available_memory
+from uwsgi_headroom.kernel.setup import read_somaxconn
 from uwsgi_headroom.tune.application.application import (
     Application,
     is_path,
@@ -84,7 +85,7 @@ def make_plan(request: TuneRequest) -> Plan:
             load=load,
             cpus=cpus,
             most_runs=request.most_runs,
-            longest_queue=_read_queue_limit(),
+            longest_queue=read_somaxconn(os.getpid()) or DEFAULT_QUEUE_LIMIT,
         ),
         limits=Limits(memory=memory, p99=request.max_p99, rate=load.rate),
         load_words=f"{load_words} for {words}",
@@ -148,10 +149,3 @@ def _find_memory_limit(request: TuneRequest) -> tuple[float | None, list[str]]:
     if left is not None and left < request.max_memory:
         return left, [f"This machine has only {byte_size(left)} of memory left: that is the limit."]
     return request.max_memory, []
-
-
-def _read_queue_limit() -> int:
-    try:
-        return int(Path("/proc/sys/net/core/somaxconn").read_text())
-    except (OSError, ValueError):
-        return DEFAULT_QUEUE_LIMIT

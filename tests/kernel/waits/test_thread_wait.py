@@ -267,11 +267,11 @@ def test_many_descriptors_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> Non
     opened = [os.dup(near) for _ in range(600)]
     links: list[int] = []
     monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
-    assert descriptors.list_sockets(PID) == ()
+    assert descriptors.list_sockets(PID) == {}
     assert links == []
     for each in (near, far, *opened):
         os.close(each)
-    assert descriptors.list_sockets(PID) == ()
+    assert descriptors.list_sockets(PID) == {}
     assert links
 
 

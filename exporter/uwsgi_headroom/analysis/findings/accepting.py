@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import why_free_threads_do_not_serve
+from uwsgi_headroom.analysis.bottlenecks import why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.analysis.findings.finding import Finding

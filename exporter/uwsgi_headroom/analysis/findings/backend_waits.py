@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import LEAST_BACKEND, explain_saturation, fills_threads, name_saturated
+from uwsgi_headroom.analysis.advice import LEAST_BACKEND
 from uwsgi_headroom.analysis.backends import Saturation
+from uwsgi_headroom.analysis.bottlenecks import explain_saturation, fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
     CALLS_ITSELF,
     DestinationFigures,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.advice import spawn_earlier
+from uwsgi_headroom.analysis.bottlenecks import spawn_earlier
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.findings.workers import find_looping
-from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, proven_place, see_log
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
@@ -174,10 +174,12 @@ def _scaling_slowly(figures: Figures) -> list[Finding]:
             code="cheaper_starts_slowly",
             severity="warning",
             title="Cheaper mode starts workers too late: the application takes long to load.",
-            evidence=f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
-            + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
-            + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time; "
-            f"{waiting_clause(figures.flow)}.",
+            **add_wait(
+                f"Workers were loading the application for {duration(seconds)} of the last {duration(observed)}"
+                + (f"; {numbered('worker', loading)} for {duration(longest)} so far" if loading else "")
+                + f". All threads of running workers were busy {percent(window.full_seconds / observed)} of the time",
+                figures.flow,
+            )._asdict(),
             meaning="When no worker is idle, cheaper mode spawns one worker, and spawns the next worker only when the "
             "first one has loaded the application. Until then, requests wait.",
             clause="cheaper mode starts workers too late, and the application takes long to load",

@@ -77,7 +77,8 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     line, share = lines[0]
     is_one = share >= MOSTLY and line.line > 0
     most = f", mostly in {_describe(line, callee=False)}" if finding.clause and is_one else ""
-    return replace(finding, evidence=f"{finding.evidence}{where}", clause=f"{finding.clause}{most}")
+    evidence, without_wait = f"{finding.evidence}{where}", f"{finding.without_wait}{where}"
+    return replace(finding, evidence=evidence, without_wait=without_wait, clause=f"{finding.clause}{most}")
 
 
 def _share_out(code: CodeWindow, states: Sequence[State]) -> list[tuple[Line, float]]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uwsgi_headroom.analysis.advice import Explanation, add_capacity, find_proven_step, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import add_capacity, find_proven_step
+from uwsgi_headroom.analysis.bottlenecks import Explanation, waits_while_threads_are_free
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.finding import SEVERITIES, Finding
@@ -153,14 +154,15 @@ def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
-    """A block's findings, of which one says how long requests wait. Those that are joined are read first."""
-    clauses = [f"; {waiting_clause(flow)}" for flow in (figures.flow, figures.longest_wait[0])]
-    is_said, texts = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
+    """A block's findings, of which one says how long requests wait; another may add how long they wait at a socket of
+    its own. Those that are joined are read first."""
+    waits = [waiting_clause(flow) for flow in (figures.flow, figures.longest_wait[0])]
+    is_said, block = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
-        without = each.evidence.replace(clauses[0], "").replace(clauses[1], "")
-        texts.append(replace(each, evidence=without) if is_said else each)
-        is_said |= without != each.evidence
-    return texts[-1], texts[:-1]
+        says_it = each.wait in waits
+        block.append(replace(each, evidence=each.without_wait) if is_said and says_it else each)
+        is_said |= says_it
+    return block[-1], block[:-1]
 
 
 def _hurts(figures: Figures, finding: Finding) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, WorkerFigures
+from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding

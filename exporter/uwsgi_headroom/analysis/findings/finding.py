@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from uwsgi_headroom.analysis.littles_law import Flow, waiting_clause
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
@@ -35,6 +37,25 @@ class Finding:
     """The findings that this one explains (see `diagnosis`)."""
     of_host: bool = False
     """Whether the host lacks something, so that no setting of this uWSGI changes it."""
+    wait: str = ""
+    """How long requests wait, the clause of it in the evidence; empty without one."""
+    without_wait: str = ""
+    """The evidence without this clause, for a block in which another finding says it."""
+
+
+class Evidence(NamedTuple):
+    """Evidence that says how long requests wait. The names are those of a finding's fields."""
+
+    evidence: str
+    wait: str
+    without_wait: str
+
+
+def add_wait(first: str, flow: Flow, more: str = "") -> Evidence:
+    """The evidence with how long the requests of a flow wait. first: its first sentence, without the full stop. more:
+    further sentences, each after a space."""
+    wait = waiting_clause(flow)
+    return Evidence(f"{first}; {wait}.{more}", wait, f"{first}.{more}")
 
 
 _HAS_ROOM = re.compile(r"\s*\((?:whether|\d[\d,]* more workers? of)\b[^()]*\)")

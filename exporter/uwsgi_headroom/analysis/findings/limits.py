@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import SPREAD, UNREACHABLE, advise_capacity
+from uwsgi_headroom.analysis.advice import advise_capacity
+from uwsgi_headroom.analysis.bottlenecks import SPREAD, UNREACHABLE
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.record import Options
@@ -49,8 +50,11 @@ def _threads(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), and all of "
-        f"them at once for {percent(full)} of the time; {waiting_clause(figures.flow)}.",
+        **add_wait(
+            f"{mean_count(observed)} of {ceiling} {slots}{up} are busy on average ({percent(used)}), and all of them "
+            f"at once for {percent(full)} of the time",
+            figures.flow,
+        )._asdict(),
         meaning=f"A request that finds all {slots} busy waits in the listen queue.",
         **advise_capacity(figures)._asdict(),
         clause=f"{'all' if used >= THREADS_FULL else 'most'} {slots} are busy",
@@ -74,8 +78,11 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         code="saturation",
         severity="critical" if waits else "warning",
         title=f"All {slots} are in use, and requests wait for one." if waits else f"Most {slots} are in use.",
-        evidence=f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} "
-        f"{'is' if fullest.threads == 1 else 'are'} busy on average ({percent(fullest.used)}); {waiting_clause(flow)}.",
+        **add_wait(
+            f"{mean_count(fullest.busy)} of {counted(fullest.threads, slot)} for {fullest.socket} "
+            f"{'is' if fullest.threads == 1 else 'are'} busy on average ({percent(fullest.used)})",
+            flow,
+        )._asdict(),
         meaning=UNREACHABLE,
         clause=f"{'all' if fullest.used >= THREADS_FULL else 'most'} {slots} are busy" if explains else "",
         change=SPREAD,

@@ -1,22 +1,16 @@
-"""Findings about CPU: single interpreters, and all CPUs together."""
+"""Findings about CPU: single interpreters, all CPUs together, and other programs that use them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.advice import (
-    GET_CPU,
-    LESS_CHILDREN,
-    OWN_THREADS_COMPUTE,
-    Advice,
-    advise_capacity,
-    find_computing_thread,
-)
+from uwsgi_headroom.analysis.advice import Advice, advise_capacity
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.bottlenecks import GET_CPU, LESS_CHILDREN, OWN_THREADS_COMPUTE, find_computing_thread
+from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.roles import describe_busy, find_main_role, name_role
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
@@ -30,7 +24,7 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.words.formats import counted, duration, mean_count, numbered, percent
+from uwsgi_headroom.words.formats import counted, duration, factor, mean_count, numbered, percent
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
@@ -66,9 +60,12 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         else OWN_THREADS_COMPUTE
         if find_cpu_of_own_threads(figures)
         else f"{saturated[0].lower()}{saturated[1:]} saturated",
-        evidence=f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and "
-        f"cannot use more than one CPU; up to {mean_count(most)} requests are in one worker at once; "
-        f"{_lock_clause(full)}{waiting_clause(figures.flow)}.{describe_own_threads(figures)}",
+        **add_wait(
+            f"An interpreter uses {'up to ' if len(full) > 1 else ''}{highest:.2f} of a CPU{which}, and cannot use "
+            f"more than one CPU; up to {mean_count(most)} requests are in one worker at once{_lock_clause(full)}",
+            figures.flow,
+            describe_own_threads(figures),
+        )._asdict(),
         meaning="In one worker, only one thread at a time can run Python. The other threads wait, and each request "
         "takes longer." + (" The workers cannot serve more requests per second." if everywhere else ""),
         **(advise_capacity(figures) if everywhere else Advice(_MORE_PROCESSES))._asdict(),
@@ -94,7 +91,7 @@ _MORE_PROCESSES = "Use more `processes` and fewer `threads`, if CPUs are free."
 def _lock_clause(workers: Sequence[WorkerFigures]) -> str:
     """How many threads wait for the lock, as a clause; empty if that is not measured."""
     waiting = [worker.lock_waiters for worker in workers if worker.lock_waiters is not None]
-    return f"up to {mean_count(max(waiting))} of them wait for the interpreter lock; " if waiting else ""
+    return f"; up to {mean_count(max(waiting))} of them wait for the interpreter lock" if waiting else ""
 
 
 def _cpu_wait_clause(figures: Figures) -> str:
@@ -142,10 +139,13 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         title="Requests wait for the CPU quota of their container."
         if quota.cgroup == "/"
         else f"Requests wait for the CPU quota of the cgroup {quota.cgroup}.",
-        evidence=f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
-        f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
-        f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}; "
-        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
+        **add_wait(
+            f"The quota stopped the workers in {percent(part)} of its periods ({throttled} of {periods}), for "
+            f"{duration(window.throttled_seconds or 0.0)} in all; on average, {used:.2f} of {quota.cpus:g} CPUs are in "
+            f"use; {mean_count(figures.flow.observed or 0.0)} requests are in service{_cpu_wait_clause(figures)}",
+            figures.flow,
+            describe_busy(figures),
+        )._asdict(),
         meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, "
         "all processes stop until the next period, even if CPUs are idle. More threads or processes would use this "
         "time up sooner.",
@@ -189,9 +189,12 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
         code="cpu_wait",
         severity="warning",
         title="Requests wait for a CPU for most of their time.",
-        evidence=f"An average request waits {duration(each)} of its "
-        f"{duration(sum((waits.per_request or {}).values()))} for a CPU ({percent(waits.share('cpu_wait'))}); {idle}; "
-        f"{waiting_clause(figures.flow)}.{describe_busy(figures)}",
+        **add_wait(
+            f"An average request waits {duration(each)} of its {duration(sum((waits.per_request or {}).values()))} for "
+            f"a CPU ({percent(waits.share('cpu_wait'))}); {idle}",
+            figures.flow,
+            describe_busy(figures),
+        )._asdict(),
         meaning="Requests could run, but other programs or workers use the CPUs. More threads or processes would also "
         "wait.",
         change=GET_CPU,
@@ -249,9 +252,12 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         else f"The workers and uWSGI's own {name_role(role)} use all CPUs."
         if role
         else "The workers and other programs use all CPUs.",
-        evidence=f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
-        f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}; "
-        f"{waiting_clause(figures.flow)}." + ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
+        **add_wait(
+            f"{counted(workers, 'worker')} {'uses' if workers == 1 else 'use'} {used:.2f} of {cpus.count:g} CPUs"
+            f"{idle}; {mean_count(in_service)} requests are in service{_cpu_wait_clause(figures)}",
+            figures.flow,
+            ("" if alone else describe_busy(figures)) + describe_own_threads(figures),
+        )._asdict(),
         meaning="If load grows, response times grow. No uWSGI option adds CPUs.",
         change=LESS_CHILDREN
         if by_children
@@ -286,3 +292,52 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             change=f"If requests mostly compute, use {max(1, round(cpus.count))} to {max(2, round(2 * cpus.count))} "
             "`processes`.",
         )
+
+
+ENOUGH_IDLE = 0.5
+"""If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
+
+LOW_CPU, MODERATE_CPU = 1.5, 3.0
+"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
+jumps."""
+
+
+def find_other_programs(figures: Figures) -> Iterator[Finding]:
+    """The finding about other programs."""
+    cpu = figures.cpu
+    room = figures.headroom.by_limit.get("cpu")
+    if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
+        return
+    capacity = cpu.own + cpu.idle + cpu.others
+    if next(find_full_cpus(figures), None):
+        return  # it says so
+    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
+        return
+    own = find_main_role(figures)
+    yield Finding(
+        code="cpu_used_by_others",
+        severity="warning" if room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures) else "info",
+        title=f"uWSGI's own {name_role(own)} {'uses' if own.processes == 1 else 'use'} more CPU than the workers do."
+        if own
+        else "Other programs use more CPU than the workers do.",
+        evidence=f"Of {_number(capacity)} CPUs, the workers use {cpu.own:.2f}, other programs use {cpu.others:.2f}, "
+        f"and {cpu.idle:.2f} are idle; the CPU headroom is {factor(room)}.{describe_busy(figures)}",
+        meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
+        "mules, spoolers and routers count as other programs.",
+        change=f"Find out what the {name_role(own)} of this uWSGI {'computes' if own.processes == 1 else 'compute'}, "
+        "and move this work to another host, or limit its CPU."
+        if own
+        else "Move the other programs to another host, or limit their CPU with a cgroup quota.",
+        of_host=own is None and is_full_host(figures),
+    )
+
+
+def _may_wait(figures: Figures) -> bool:
+    """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
+    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
+    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+
+
+def _number(cpus: float) -> str:
+    """Format a number of CPUs. It is measured, so it is rounded: 1.98 becomes 2."""
+    return f"{cpus:.1f}".removesuffix(".0")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import Advice, advise_capacity, waits_for_a_reload
+from uwsgi_headroom.analysis.advice import Advice, advise_capacity
+from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import judge_waiting

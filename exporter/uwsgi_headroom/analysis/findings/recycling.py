@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.settings import DEFAULT_MIN_LIFETIME, MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import AWAY, find_ends, part_away
 from uwsgi_headroom.words.formats import byte_size, counted, duration, percent
@@ -61,10 +61,12 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title=f"Workers are replaced too often: `max-requests` is {most}.",
-        evidence=f"Each worker is replaced after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
-        f"{duration(window.seconds)}; "
-        + ("" if away is None else f"workers are down for {percent(away)} of the time; ")
-        + f"{waiting_clause(figures.flow)}.",
+        **add_wait(
+            f"Each worker is replaced after {duration(lives)} on average: {counted(respawns, 'respawn')} in "
+            f"{duration(window.seconds)}"
+            + ("" if away is None else f"; workers are down for {percent(away)} of the time"),
+            figures.flow,
+        )._asdict(),
         meaning=f"uWSGI replaces a worker after {counted(most, 'request')}, if the worker is at least as old as "
         f"`min-worker-lifetime` ({min_lifetime(figures)} s). uWSGI spawns only a few workers per second.",
         clause="workers are replaced too often",
@@ -101,9 +103,11 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         code="recycled_together",
         severity="warning",
         title="All workers reach `max-requests` at the same time, and are replaced together.",
-        evidence=f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
-        + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else "")
-        + f"; {waiting_clause(figures.flow)}.",
+        **add_wait(
+            f"All {len(records)} were replaced within {duration(max(1, spread))}, after {served} requests each"
+            + (f"; nobody served for {duration(nobody)} of {duration(window.seconds)}" if nobody else ""),
+            figures.flow,
+        )._asdict(),
         meaning="Workers that start together and share the requests evenly also restart together, again and again. "
         "At each restart, requests wait until the first worker has loaded the application.",
         clause="all workers reach `max-requests` together",
@@ -201,8 +205,9 @@ def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
         code="respawn_loop",
         severity="critical" if judge_waiting(figures.flow) == "severe" else "warning",
         title="Workers are replaced too often: the application's memory grows with every request.",
-        evidence=f"{describe_leak(figures, leak)}; workers are down for {percent(away)} of the time; "
-        f"{waiting_clause(figures.flow)}.",
+        **add_wait(
+            f"{describe_leak(figures, leak)}; workers are down for {percent(away)} of the time", figures.flow
+        )._asdict(),
         meaning=f"Each worker soon reaches `{leak.option}`. The worker that replaces it has to load the application "
         "first.",
         clause="the application's memory grows with every request, and `reload-on-rss` replaces the workers too often"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.finding import Finding
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.finding import Finding, add_wait
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.words.formats import counted, mean_count, mean_threads, percent
@@ -38,9 +38,11 @@ def find(figures: Figures) -> Iterator[Finding]:
         code="static_files",
         severity="warning" if waits else "info",
         title="Most requests are for static files, which uWSGI's workers serve themselves.",
-        evidence=f"{percent(files / requests)} of {counted(requests, 'request')} are for static files"
-        + ("" if held is None else f", and hold {mean_count(held)} of {mean_threads(figures.threads)} threads")
-        + f"; {waiting_clause(figures.flow)}.",
+        **add_wait(
+            f"{percent(files / requests)} of {counted(requests, 'request')} are for static files"
+            + ("" if held is None else f", and hold {mean_count(held)} of {mean_threads(figures.threads)} threads"),
+            figures.flow,
+        )._asdict(),
         meaning="uWSGI does not measure the time of static files: "
         + (
             f"the response times shown are those of the {counted(others, 'other request')}."

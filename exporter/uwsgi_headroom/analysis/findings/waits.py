@@ -5,13 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from uwsgi_headroom.analysis.advice import (
-    OWN_THREADS_COMPUTE,
-    find_computing_thread,
-    lacks_evidence,
-    raise_processes,
-)
+from uwsgi_headroom.analysis.advice import lacks_evidence, raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
+from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE, find_computing_thread
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding

@@ -352,9 +352,8 @@ def _list_own_ids(pid: int) -> dict[int, int]:
         return {thread: thread for thread in threads}
     own: dict[int, int] = {}
     for thread in threads:
-        with suppress(OSError, ValueError):
-            status = procfs.read_file(f"/proc/{pid}/task/{thread}/status")
-            own[int(status.partition(b"\nNSpid:")[2].split(b"\n", 1)[0].split()[-1])] = thread
+        if numbers := procfs.read_status("NSpid", f"/proc/{pid}/task/{thread}/status"):
+            own[int(numbers[-1])] = thread
     return own
 
 

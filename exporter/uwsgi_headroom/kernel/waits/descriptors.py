@@ -17,7 +17,7 @@ from uwsgi_headroom.kernel import procfs
 
 _TFD = re.compile(rb"^tfd:\s*(\d+)", re.MULTILINE)
 
-_MOST_DESCRIPTORS = 512
+MOST_DESCRIPTORS = 512
 _MOST_IN_EPOLL = 64
 _MOST_FDINFO_BYTES = 64 << 10
 
@@ -45,16 +45,16 @@ def read_socket(pid: int, descriptor: int) -> int | None:
     return procfs.socket_inode(read_target(pid, descriptor) or "")
 
 
-def list_sockets(pid: int) -> tuple[int, ...]:
-    """The inodes of a process's sockets; none if it has too many descriptors to look at."""
+def list_sockets(pid: int) -> dict[int, int]:
+    """The inodes of a process's sockets by descriptor; none if they are hidden, or if it has too many descriptors."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as folder:
-            names = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS + 1)]
+            numbers = [int(entry.name) for entry in islice(folder, MOST_DESCRIPTORS + 1)]
     except OSError:
-        return ()
-    if len(names) > _MOST_DESCRIPTORS:
-        return ()
-    return tuple(inode for name in names if (inode := read_socket(pid, int(name))))
+        return {}
+    if len(numbers) > MOST_DESCRIPTORS:
+        return {}
+    return {number: inode for number in numbers if (inode := read_socket(pid, number))}
 
 
 def list_sockets_in_epoll(pid: int, descriptor: int, epolls: Epolls) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ thread never gives up its CPU (`voluntary_ctxt_switches`): a loop that is merely
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -30,8 +29,6 @@ _REMEMBERED = 100
 
 _NO_HOLD: frozenset[str] = frozenset({"idle", "other", "unknown"})
 """What no call of the application is known to hold: uWSGI's own waits, and what the kernel's facts do not decide."""
-
-_SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -137,8 +134,5 @@ def read_cpu_seconds(pid: int) -> float:
 
 def read_switches(pid: int) -> int:
     """How often the main thread of a process gave up its CPU because it had to wait; 0 if it has ended."""
-    try:
-        found = _SWITCHES.search(procfs.read_file(f"/proc/{pid}/task/{pid}/status"))
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
+    words = procfs.read_status("voluntary_ctxt_switches", f"/proc/{pid}/task/{pid}/status")
+    return int(words[0]) if words else 0

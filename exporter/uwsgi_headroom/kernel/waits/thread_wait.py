@@ -104,7 +104,7 @@ class Process:
     @cached_property
     def sockets(self) -> tuple[int, ...]:
         """The inodes of the process's sockets, as of this sample; none if it has too many descriptors to look at."""
-        return descriptors.list_sockets(self.pid)
+        return tuple(descriptors.list_sockets(self.pid).values())
 
     def begin_sample(self, socket_timeout: int | None) -> None:
         """Forget what may have changed since the last sample."""

@@ -321,8 +321,7 @@ def _read_array(pid: int, wait: Wait) -> list[Polled] | None:
 def _is_equal(pid: int) -> bool:
     """Whether a process could end the exporter: it has the same user, and sees it."""
     try:
-        status = procfs.read_file(f"/proc/{pid}/status")
-        users = {int(each) for each in status.partition(b"\nUid:")[2].split(b"\n", 1)[0].split()}
+        users = set(map(int, procfs.read_status("Uid", f"/proc/{pid}/status") or ()))
         return users == {os.geteuid()} and os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
     except (OSError, ValueError):
         return False
@@ -404,12 +403,8 @@ class RequestThreads:
         return [self._pid, *islice(blocked, self._number - 1)]
 
     def _blocks_signals(self, thread: int) -> bool:
-        try:
-            status = procfs.read_file(f"/proc/{self._pid}/task/{thread}/status")
-        except OSError:
-            return False
-        _, _, after = status.partition(b"\nSigBlk:")
-        return bin(int(after.split(None, 1)[0], 16)).count("1") >= _LEAST_BLOCKED if after else False
+        masks = procfs.read_status("SigBlk", f"/proc/{self._pid}/task/{thread}/status") or ()
+        return any(bin(int(mask, 16)).count("1") >= _LEAST_BLOCKED for mask in masks)
 
     @property
     def all_found(self) -> bool:
@@ -444,13 +439,8 @@ class RequestThreads:
 
     def _read_own_id(self, thread: int) -> int | None:
         """The id of a thread in the namespace of its process."""
-        try:
-            status = procfs.read_file(f"/proc/{self._pid}/task/{thread}/status")
-        except OSError:
-            return None
-        _, _, after = status.partition(b"\nNSpid:")
-        line = after.partition(b"\n")[0].split()
-        return int(line[-1]) if line else thread
+        numbers = procfs.read_status("NSpid", f"/proc/{self._pid}/task/{thread}/status")
+        return None if numbers is None else int(numbers[-1]) if numbers else thread
 
     def note_accepting(self, thread: int) -> None:
         """Record that a thread waits to accept a request."""

@@ -20,9 +20,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.report.columns import (
     LEAST_COVERED,
@@ -412,8 +413,8 @@ def _of_response_times(record: Record, lost: int) -> Iterator[_Figure]:
 
 def _divide_sum(values: Sequence[float | None], whole: float) -> float | None:
     """The sum of the values, divided; None if a value is unknown or there is none."""
-    known = [value for value in values if value is not None]
-    return sum(known) / whole if known and len(known) == len(values) and whole > 0 else None
+    total = sum_if_all_known(values)
+    return None if total is None else ratio(total, whole)
 
 
 _PLAIN = (

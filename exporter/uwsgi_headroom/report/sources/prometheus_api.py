@@ -346,7 +346,6 @@ class _Document(msgspec.Struct):
     status: str
     data: _Data | None = None
     error: str = ""
-    errorType: str = ""  # noqa: N815 - its name in the API
     warnings: list[str] = []
 
 

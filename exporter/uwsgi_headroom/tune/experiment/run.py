@@ -17,7 +17,8 @@ from uwsgi_headroom.check.watching import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.kernel.facts import ConnectionTable, read_table
+from uwsgi_headroom.kernel.facts import read_table
+from uwsgi_headroom.record import TrackedConnections
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.tune.experiment.results import Observed, Outcome
 from uwsgi_headroom.tune.experiment.server import Setup, running
@@ -92,7 +93,7 @@ def run_once(planned: Planned, directory: Path | None = None, say: Callable[[str
     return outcome
 
 
-def overfull_since(before: ConnectionTable | None) -> ConnectionTable | None:
+def overfull_since(before: TrackedConnections | None) -> TrackedConnections | None:
     """Return the table if it was full since an earlier reading, so that packets were dropped; else None."""
     after = read_table()
     if before and after and after.dropped > before.dropped and after.entries >= _TABLE_FULL * after.most:
@@ -107,7 +108,7 @@ def wait_for_room() -> None:
         time.sleep(1.0)
 
 
-def _describe_overfull(table: ConnectionTable) -> str:
+def _describe_overfull(table: TrackedConnections) -> str:
     return f"The kernel dropped packets of this run: its table of {table.most:,} tracked connections was full."
 
 

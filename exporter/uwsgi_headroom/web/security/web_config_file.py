@@ -161,11 +161,7 @@ _UNVERIFIED = ("RequireAnyClientCert", "RequireClientCert")
 
 
 class TlsSection(YamlNodes):
-    """Walks the nodes of the section. directory: that of the file, to which paths are relative."""
-
-    def __init__(self, path: str, directory: Path) -> None:
-        super().__init__(path)
-        self._directory = directory
+    """Walks the nodes of the section."""
 
     def parse(self, node: yaml.Node | None) -> TlsConfig | None:
         """Return the section, None if it turns TLS off. Raises ConfigError."""
@@ -210,7 +206,7 @@ class TlsSection(YamlNodes):
     def _file_or_text(self, given: dict[str, str], name: str) -> Path | str:
         """The path of a file, which counts if both are given, as in the toolkit; or the text."""
         file = given.get(f"{name}_file")
-        return self._directory / file if file else given.get(name, "")
+        return Path(self._directory, file) if file else given.get(name, "")
 
     def _client_auth(self, keys: dict[str, yaml.Node], given: dict[str, str]) -> ClientAuth:
         text = given.get("client_auth_type", "")
@@ -286,15 +282,11 @@ _LARGEST_BURST = 1_000_000
 def load_web_config(path: Path) -> WebConfig:
     """Read a web configuration file, but not the files that it names. Raises ConfigError."""
     root = compose(read_file(path), path)
-    return _WebConfigFile(path).config(root) if root else WebConfig()
+    return _WebConfigFile(str(path), str(path.parent)).config(root) if root else WebConfig()
 
 
 class _WebConfigFile(YamlNodes):
     """Walks the YAML nodes of one file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._directory = path.parent
 
     def config(self, root: yaml.Node) -> WebConfig:
         top = self._mapping(root, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))

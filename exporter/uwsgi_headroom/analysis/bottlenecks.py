@@ -1,0 +1,363 @@
+"""Finds what makes requests wait although threads are free, or would make more threads wait as well: a lack that more
+threads do not remove, and what to do about it.
+
+Each reason rests on positive evidence: a state of the threads that was measured, a counter, an option. What helps where
+there is none is in `advice`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from uwsgi_headroom.analysis.backends import Saturation
+from uwsgi_headroom.analysis.destinations import (
+    CALLS_ITSELF,
+    UNKNOWN,
+    DestinationFigures,
+    advise,
+    describe,
+    find_own,
+    list_hanging,
+    list_main,
+    see_backends,
+)
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
+from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
+from uwsgi_headroom.analysis.shortages import (
+    CPU_FULL,
+    WAIT_FOR_THREADS,
+    are_children_busy,
+    are_waits_known,
+    find_cpu_of_own_threads,
+    find_holder,
+    is_lock_bound,
+    lacks_cpu,
+    list_loads,
+    mean_load,
+    tries_again,
+    waits_for_cpu,
+)
+from uwsgi_headroom.analysis.sizing import count_needed_threads
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import (
+    ASYNC,
+    AWAY,
+    MANY_STUCK,
+    RESUME,
+    find_failing,
+    find_harmful_requests,
+    find_paused,
+    name_slots,
+    part_away,
+    show_calls,
+)
+from uwsgi_headroom.words.formats import duration, numbered, percent, rate
+
+INTERPRETERS_BUSY = 0.45
+"""Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
+
+MOSTLY_BUSY = 0.75
+"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
+their own."""
+
+WORKER_FULL = 0.9
+"""At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
+
+SPREAD = "Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`."
+"""The advice about unequal shares of such sockets."""
+
+UNREACHABLE = (
+    "`map-socket` gives workers sockets of their own: a free thread cannot take a request that waits at the socket of "
+    "another worker."
+)
+"""What such sockets mean."""
+
+
+Settings = tuple[tuple[str, int], ...]
+"""Options of uWSGI, and the number that an advice sets each to."""
+
+
+class Explanation(NamedTuple):
+    """A change that evidence shows to help. cause: what is short, as a clause; the others: see `advice.Advice`."""
+
+    cause: str
+    change: str
+    settings: Settings = ()
+    serves: float | None = None
+
+
+def find_bottleneck(figures: Figures) -> Explanation | None:
+    """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
+    Of several, the first is what the others follow from."""
+    reasons = (
+        _bring_workers_back,
+        why_free_threads_do_not_serve,
+        _why_requests_do_not_end,
+        _why_threads_would_not_help,
+        _why_backends_hang,
+        _find_own_threads,
+        _find_scarce_cpus,
+    )
+    return next(filter(None, (reason(figures) for reason in reasons)), None)
+
+
+def _bring_workers_back(figures: Figures) -> Explanation | None:
+    """What to do first, if workers are paused or down."""
+    if find_paused(figures.server.workers):
+        return Explanation("workers are paused", RESUME)
+    if failing := find_failing(figures):
+        which = numbered("worker", failing)
+        return Explanation(
+            f"{which} cannot start", see_log(figures.server, f"why {which} cannot start", (*STARTS, *ENDS))
+        )
+    away = part_away(figures)
+    if away is not None and away >= AWAY:
+        why = see_log(figures.server, f"why workers are down {percent(away)} of the time", (*ENDS, *STARTS))
+        return Explanation("workers are down for a part of the time", why)
+    return None
+
+
+AGAIN_AND_AGAIN = 3
+"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
+
+
+def why_free_threads_do_not_serve(figures: Figures) -> Explanation | None:
+    """What to do if requests wait although threads are free, for a known reason."""
+    if not waits_while_threads_are_free(figures):
+        return None
+    if _is_mapped_to_a_full_worker(figures):
+        return Explanation("a worker with sockets of its own is full", SPREAD)
+    if waits_for_a_reload(figures):
+        if (times := figures.window.reloads) >= AGAIN_AND_AGAIN:
+            return Explanation(
+                "uWSGI is reloaded again and again",
+                f"Find out what reloads uWSGI, {times} times in the last {duration(figures.window.seconds)}: something "
+                "touches the file of `touch-reload` or a module that `py-autoreload` watches, writes to `master-fifo`, "
+                "or sends SIGHUP. At each reload, requests wait until the application is loaded.",
+            )
+        return Explanation(
+            "uWSGI was reloaded",
+            "Use a chain reload (`lazy-apps` and `touch-chain-reload`) if requests waited while a full reload loaded "
+            "the application. A chain reload replaces one worker after another.",
+        )
+    return spawn_earlier(figures)
+
+
+def spawn_earlier(figures: Figures) -> Explanation | None:
+    """What to do if cheaper mode keeps workers in reserve while requests wait."""
+    workers = figures.server.workers
+    reserve = [worker for worker in workers if worker.state == "reserve"]
+    each = round((figures.ceiling or 0) / len(workers)) if workers else 0
+    if not reserve or not each:
+        return None
+    up = len(workers) - len(reserve)
+    needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
+    count = min(len(workers) - 1, max(up, needed))
+    return Explanation(
+        "cheaper mode keeps workers in reserve",
+        f"Raise `cheaper` and `cheaper-initial` to {count}: cheaper mode spawns workers too late.",
+        (("cheaper", count), ("cheaper-initial", count)),
+    )
+
+
+def waits_for_a_reload(figures: Figures) -> bool:
+    """Whether requests wait although threads are free, in a window with a full reload, and are completed, and no worker
+    is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
+    if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
+        return False
+    return not (_is_mapped_to_a_full_worker(figures) or _bring_workers_back(figures))
+
+
+def waits_while_threads_are_free(figures: Figures) -> bool:
+    """Whether requests wait although a part of the threads is free."""
+    flow, _ = figures.longest_wait
+    return shows_a_limit(flow) and (figures.flow.observed or 0.0) < MOSTLY_BUSY * (figures.ceiling or 0)
+
+
+def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
+    """Whether workers have sockets of their own, and the threads of a worker are nearly always busy."""
+    if not figures.server.setup.mapped:
+        return False
+    threads = {worker.worker_id: worker.threads for worker in figures.server.workers}
+    return any(
+        (worker.concurrency or 0.0) >= WORKER_FULL * (threads.get(worker.worker_id) or math.inf)
+        for worker in figures.balance.workers
+    )
+
+
+def _why_requests_do_not_end(figures: Figures) -> Explanation | None:
+    """What to do instead of adding threads, if the present ones are held by requests that do not end."""
+    slots = name_slots(figures.server)
+    if len(find_harmful_requests(figures)) >= MANY_STUCK * (figures.ceiling or math.inf) and slots != ASYNC:
+        return Explanation(
+            "stuck requests hold the threads",
+            "First find out what the stuck requests wait for: more threads would also get stuck.",
+        )
+    if killed_fill_threads(figures):
+        return Explanation(
+            f"requests that never end hold the {slots}",
+            f"Workers are killed while they serve requests. First find out what these requests wait for: more {slots} "
+            "would also wait.",
+        )
+    if is_standing(figures.flow) and (figures.flow.observed or 0.0) >= MANY_STUCK * (figures.ceiling or 0):
+        return Explanation(
+            f"the requests in service do not end, and hold the {slots}",
+            f"First find out with {show_calls(figures.server)} what the requests in service wait for: no request was "
+            f"completed, and more {slots} would most likely also wait.",
+        )
+    return None
+
+
+def connections_hold_threads(figures: Figures) -> bool:
+    """Whether clients that keep their connections hold threads that are free by uWSGI's count: it counts no request in
+    service while it waits for the next one on a connection (`http11-socket`). How many they hold is not known."""
+    client = figures.waits.share("client") if figures.waits else 0.0
+    return client >= MOSTLY and waits_while_threads_are_free(figures)
+
+
+def killed_fill_threads(figures: Figures) -> bool:
+    """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
+    anything else ended their workers. What the completed ones took says little of these."""
+    flow, window = figures.flow, figures.window
+    ended = window.harakiris + sum(worker.lost for worker in window.workers)
+    never = (flow.observed or 0.0) - (flow.littles_law or 0.0)
+    return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
+
+
+def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
+    """What to do instead of adding threads, if these would only wait as the present ones do."""
+    if figures.waits and figures.waits.share("client") >= MOSTLY:
+        if connections_hold_threads(figures):
+            return Explanation(
+                "clients that keep their connections hold the threads between requests",
+                "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients. "
+                "With `http11-socket`, each connection holds a thread until it is closed. `http-socket` closes the "
+                "connection after the answer.",
+            )
+        return Explanation(
+            "slow clients hold the threads",
+            "Let the web server in front of uWSGI buffer requests and responses. If you add threads, slow clients will "
+            "also hold the new threads.",
+        )
+    if tries_again(figures):
+        return Explanation(
+            "requests sleep and try again",
+            "Find out what the requests try again and again: more threads would only try more often.",
+        )
+    if is_lock_bound(figures):
+        if find_holder(figures) == "thread":
+            return Explanation(
+                WAIT_FOR_THREADS,
+                "Find out what the application's own threads do: more `threads` for requests would also wait.",
+            )
+        return Explanation(
+            "the threads wait for a lock of the application",
+            "Find out which lock of the application the threads wait for: more threads would also wait for this lock.",
+        )
+    return explain_saturation(figures)
+
+
+def explain_saturation(figures: Figures) -> Explanation | None:
+    """What to do about a saturated backend; None if none is known to be."""
+    saturation = figures.saturation
+    if saturation is None:
+        return None
+    named = name_saturated(figures, saturation)
+    what = f"the backend {named}" if named else "a backend"
+    which = "" if named else " To see which backend the threads wait for, give your backends names (`--backends`)."
+    return Explanation(
+        f"{what} is saturated",
+        f"{see_backends(_list_saturated(figures, saturation))}. If the problem began with a deploy, roll the deploy "
+        f"back. Then make the queries to {named or 'the backend'} faster or fewer, or give {named or 'the backend'} "
+        f"more capacity. More threads or processes would also wait{_say_most(figures, saturation)}.{which}",
+    )
+
+
+def name_saturated(figures: Figures, saturation: Saturation) -> str:
+    """The saturated backend by its name and address; empty if it is not known which one it is."""
+    found = _list_saturated(figures, saturation)
+    return found[0].label if found else saturation.name or ""
+
+
+def _list_saturated(figures: Figures, saturation: Saturation) -> list[DestinationFigures]:
+    """The saturated backend, as what threads wait for; empty if it is not known which one it is."""
+    found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
+    if saturation.name:
+        return [each for each in found if each.name == saturation.name][:1]
+    main = list_main(found)
+    return main if len(main) == 1 and main[0].label != UNKNOWN else []
+
+
+def fills_threads(figures: Figures, saturation: Saturation) -> bool:
+    """Whether half of the threads waited for a saturated backend, on average, while the rate was high. It is then close
+    to what the backend completes at most; else it is the mean of short bursts and the time between them."""
+    return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
+
+
+def _say_most(figures: Figures, saturation: Saturation) -> str:
+    return f", and load can hardly grow beyond {rate(saturation.high)}" if fills_threads(figures, saturation) else ""
+
+
+def _why_backends_hang(figures: Figures) -> Explanation | None:
+    """What to do if a backend does not answer, if name servers are slow, or if the backend is this server itself."""
+    own = find_own(figures.waits.destinations) if figures.waits else None
+    if own:
+        return Explanation(CALLS_ITSELF, advise([own]))
+    hanging = list_hanging(figures.waits.destinations, figures.available or 0) if figures.waits else []
+    if not figures.waits or sum(each.threads for each in hanging) < MOSTLY * figures.waits.total:
+        return None
+    return Explanation(f"the {name_slots(figures.server)} wait for {describe(hanging)}", advise(hanging))
+
+
+OWN_THREADS_COMPUTE = "threads that serve no request use most of the workers' CPU time"
+"""The cause of interpreters that are busy without requests, as a clause."""
+
+
+def find_computing_thread(figures: Figures) -> str:
+    """The advice about threads that serve no request, and compute."""
+    pid = next((worker.local_pid or worker.pid for worker in figures.server.workers if worker.pid), None)
+    return (
+        f"Find the thread with `top -H -p {pid or 'PID'}` and `py-spy dump --pid {pid or 'PID'}`. Move its work into a "
+        "process of its own, such as a mule or the spooler; if a library computes in threads, limit their number "
+        "(`OMP_NUM_THREADS`). Each further process would also start these threads."
+    )
+
+
+def _find_own_threads(figures: Figures) -> Explanation | None:
+    """What to do if the interpreters or CPUs are busy with threads that serve no request."""
+    cpus, used = figures.server.cpus, sum(list_loads(figures))
+    is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
+    if not is_busy or not find_cpu_of_own_threads(figures):
+        return None
+    return Explanation(OWN_THREADS_COMPUTE, find_computing_thread(figures))
+
+
+def _find_scarce_cpus(figures: Figures) -> Explanation | None:
+    """What to do if CPUs are what the server lacks."""
+    cpus = figures.server.cpus
+    used = sum(list_loads(figures))
+    if cpus and used >= CPU_FULL * cpus.count:
+        return Explanation(
+            "the workers use all the CPU that they can get",
+            f"Add CPUs, or move load to another host: the workers use {percent(used / cpus.count)} of their CPUs.",
+        )
+    if cpus and lacks_cpu(figures, cpus.count) and are_children_busy(figures):
+        return Explanation("programs that the application starts use all CPUs", LESS_CHILDREN)
+    if cpus and lacks_cpu(figures, cpus.count):
+        return Explanation("no CPU is idle", "Move other programs to another host, or add CPUs: no CPU is idle.")
+    if are_waits_known(figures) and waits_for_cpu(figures, MOSTLY):
+        return Explanation("requests wait for a CPU", GET_CPU)
+    return None
+
+
+LESS_CHILDREN = "Start fewer programs at the same time, for example from a queue of jobs, or add CPUs."
+"""The advice about programs that requests start and wait for."""
+
+GET_CPU = (
+    "Find out what uses the CPUs. Run `top` to see other programs, and the time that the hypervisor takes (`st`). "
+    "Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
+    "workers may run (`cpu-affinity`)."
+)
+"""The advice about requests that wait for a CPU where it is not known who has it."""
