@@ -142,8 +142,8 @@ def _paused(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve no requests",
         acts=(
             "If the workers were not paused on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second `p`, "
-            "pauses the workers again.",
+            "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second "
+            "`p`, pauses the workers again.",
             f"Check that requests are served again: {CHECK}.",
             "Find out what paused the workers: perhaps a backup or deploy script that stopped half-way, or Ctrl-Z in a "
             "terminal.",

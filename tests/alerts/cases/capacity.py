@@ -92,8 +92,9 @@ def own(name: str, value: float = 1, **labels: str) -> dict[str, str]:
     return {"series": f"uwsgi_{name}{{{text}}}", "values": f"{value:g}+0x90"}
 
 
-LIMITED = "If a few clients send more requests than usual, rate-limit these clients in the web server (`limit_req` in "
-"nginx)."
+LIMITED = (
+    "If a few clients send more requests than usual, rate-limit these clients in the web server (`limit_req` in nginx)."
+)
 HOW_MUCH = (
     "Run `uwsgi-headroom check` on the host: it says what to set `threads` or `processes` to, and how many requests "
     "per second uWSGI can then serve."
@@ -102,8 +103,10 @@ PROCESSES = (
     "While CPUs are free, add `processes`, not `threads`: each worker's interpreter uses 0.60 of a CPU, and additional "
     "threads would only wait for it."
 )
-SEE_FIRST = "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the "
-"threads wait for none of these, raise "
+SEE_FIRST = (
+    "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the threads wait "
+    "for none of these, raise "
+)
 MORE = SEE_FIRST + "`threads` or `processes`, one of them at a time."
 SAFE_IN_THREADS = SEE_FIRST + "`processes`; raise `threads` only if the application is thread-safe."
 NOT_SEEN = (
@@ -142,14 +145,14 @@ def _low(factor: str, act: str, by_limit: str) -> str:
 
 
 FEWER_THREADS = "Use more `processes` with fewer `threads` each."
-BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00")
-BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67")
+BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest interpreter 1.09, all interpreters 1.11, cpu 2.22, threads 4.00")
+BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest interpreter 3.28, all interpreters 3.33, cpu 6.67")
 BY_CPUS = _low(
     "1.11",
     "Give uWSGI more CPUs, or move load to another host.",
-    "cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00",
+    "cpu 1.11, hottest interpreter 2.19, all interpreters 2.22, threads 4.00",
 )
-BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57")
+BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest interpreter 1.18, all interpreters 2.29, threads 3.74, cpu 4.57")
 
 
 def _of(alert: str, severity: str, summary: str, description: str, since: str = "00:05", **labels: str) -> Firing:
@@ -210,8 +213,11 @@ def cpu(
         "warning",
         f": {title}",
         acts(
-            ("Raise the CPU quota: CPUQuota in systemd, --cpus in Docker, resources.limits.cpu in "
-            "Kubernetes. " if "quota" in title else "")
+            (
+                "Raise the CPU quota: CPUQuota in systemd, --cpus in Docker, resources.limits.cpu in Kubernetes. "
+                if "quota" in title
+                else ""
+            )
             + "If `cpu-affinity`, or the CPU mask that the service manager sets, allows fewer CPUs than the host has, "
             "widen it: the workers' masks allow 2 CPUs each.",
             "Give the host more CPUs, or move load to another host. More `processes` or `threads` do not help: they "
@@ -229,7 +235,7 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
     fired = firing(
         HOST,
         "warning",
-        f"All CPUs of web1:9238 are busy, and {title} CPU",
+        f"All CPUs of web1:9238 are busy, and {title} too little CPU time",
         acts(
             "Run `top -o %CPU` on the host to see which program uses the CPUs. If your users do not need this program, "
             "stop it or move it to another host.",
@@ -515,7 +521,7 @@ CASES = [
     Case(
         f"{HOST}: fires: others use what the workers could use, and requests wait",
         steady(CROWDED, 23),
-        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6")]},
+        {"22m": [host("1 uWSGI server on this host gets", "api 0.4", "1.6")]},
     ),
     Case(
         f"{HOST}: fires: one ticket for all servers, and not for those that hardly use CPU",
@@ -524,7 +530,7 @@ CASES = [
             *target(Phase(23, replace(server(4, 0.08, cpus=2, queue=10), idle=0.02, others=1.2)), server="blog"),
             *target(Phase(23, IDLE), server="idle"),
         ],
-        {"22m": [host("2 uWSGI servers on it lack", "api 0.4, blog 0.3, idle 0.1", "1.9")]},
+        {"22m": [host("2 uWSGI servers on this host get", "api 0.4, blog 0.3, idle 0.1", "1.9")]},
     ),
     Case(
         f"{HOST}: counter reset: a full reload and a respawn do not hide it",
@@ -540,7 +546,7 @@ CASES = [
     Case(
         f"{HOST}: duplicate series: of two hosts that differ in a label of Prometheus, the one that is full",
         [*target(Phase(23, CROWDED), **NORTH), *target(Phase(23, CALM), **SOUTH)],
-        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6", cluster="north")]},
+        {"22m": [host("1 uWSGI server on this host gets", "api 0.4", "1.6", cluster="north")]},
     ),
     *six(
         SHARING,

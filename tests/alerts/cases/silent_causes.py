@@ -271,8 +271,8 @@ CASES = [
             "own lock, add `processes`. Do not add threads: they would wait for the same lock.",
         )
         + "Only one request at a time can run the code that this lock protects. This lock belongs to the application "
-        "or a library; it is not Python's interpreter lock (GIL). An average request spends 300 ms of its 400 ms in "
-        "this wait.",
+        "or a library; it is not Python's interpreter lock (GIL). An average request takes 400 ms, and waits "
+        "for a lock for 300 ms of this time.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",
@@ -305,7 +305,7 @@ CASES = [
         waits("client", 0.5, 2),
         waits("client", 3.9, 2),
         waits("client", 5, 2),
-        "uWSGI api on INSTANCE: 5.0 of 16 threads wait for slow clients",
+        "uWSGI api on INSTANCE: on average, 5.0 of 16 threads wait for slow clients",
         acts(
             "Let the web server in front of uWSGI buffer requests and responses. In nginx, this is the default; a line "
             "with `buffering off` in the output of `nginx -T` turns it off.",
@@ -314,7 +314,7 @@ CASES = [
             "(nginx: `limit_conn`).",
         )
         + "While a thread receives a request from a slow client, or sends it the response, the thread serves no other "
-        "request: a few slow clients can occupy all threads. An average request spends 250 ms of its 350 ms in this "
-        "wait.",
+        "request: a few slow clients can occupy all threads. An average request takes 350 ms, and waits for its "
+        "client for 250 ms of this time.",
     ),
 ]
