@@ -67,7 +67,7 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         ),
         evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests, and its interpreter uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
-        + f" of a CPU. Requests in this worker take {milliseconds(slow)}, but {milliseconds(calm)} in less busy "
+        + f" of a CPU. Requests take {milliseconds(slow)} in this worker, but {milliseconds(calm)} in less busy "
         "workers; " + answer(_idle(t, "{$self}"), WHOLE) + " threads of other workers are idle. "
         f"The uneven load adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests: "
         f"the mean response time is {milliseconds(mean)} instead of {milliseconds(calm)}.",
@@ -99,9 +99,10 @@ def _workers_uneven(t: Thresholds) -> Alert:
         + ' }}{{ if $place }}, {{ end }}{{ printf "%.0f" $of.Value }} %{{ end }}. The largest share is '
         f"{value(TENTH)} times an even share; chance alone explains at most "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
-        + " times. Requests in worker {{ $id }} take "
+        + " times. Requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
-        + f", but {milliseconds(calm)} in less busy workers; the interpreter of worker {{{{ $id }}}} uses "
+        + f" in worker {{{{ $id }}}}, but {milliseconds(calm)} in less busy workers; the interpreter of worker "
+        "{{ $id }} uses "
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
         + f" of a CPU. Even shares would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)

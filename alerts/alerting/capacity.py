@@ -285,7 +285,7 @@ count without (server) (
         ),
         evidence=f"CPUs in use by each uWSGI server: {{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} "
         f"}}}}{{{{ if $place }}}}, {{{{ end }}}}{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end "
-        f"}}}}. Seen from one of these servers, all other programs together use {answer(others, TENTH)} of "
+        f"}}}}. Seen from one of the uWSGI servers, all other programs together use {answer(others, TENTH)} of "
         f"{answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )

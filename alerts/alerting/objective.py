@@ -97,8 +97,8 @@ def _figures(t: Thresholds, *windows: str) -> str:
     )
     return (
         f"In the last {first}, {_bad(first)} of the requests missed the objective, which permits "
-        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. Over longer periods, the share was "
-        f"{shares}. A request misses the objective if it takes longer than "
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. Over longer periods, the share of "
+        f"requests that missed the objective was {shares}. A request misses the objective if it takes longer than "
         f"{answer('uwsgi_slo_threshold_seconds{$self}', DURATION)}, including the wait in the listen queue, or if it "
         f"is refused or lost. {_budget()}{counts}"
     )

@@ -33,8 +33,8 @@ LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max
 
 LONGER_QUEUE = (
     "Raise `listen` only to absorb short bursts: a longer queue does not make uWSGI serve more requests. If "
-    "net.core.somaxconn limits the queue, raise it before `listen`: `uwsgi-headroom check` shows which of the two "
-    "limits it."
+    "net.core.somaxconn limits the queue, raise it before `listen`: `uwsgi-headroom check` shows which of the two is "
+    "the limit."
 )
 
 
@@ -168,13 +168,13 @@ def _wait_of_few(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: one in twenty requests waits {value(DURATION)} or longer in the listen "
         "queue",
         acts=(
-            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
+            f"Run {CHECK}: it says whether the threads are occupied by bursts, a reload or one kind of long request.",
             more_capacity(t),
             "If the bursts come from one client, such as a job that starts on the hour, spread this client's requests "
             "over time, or rate-limit the client.",
         ),
-        evidence=f"Half of the requests wait less than {_percentile('50')}, and one in a hundred waits "
-        f"{_percentile('99')} or longer. The oldest request that is in the queue now has waited "
+        evidence=f"Half of the requests wait less than {_percentile('50')} in the listen queue, and one in a hundred "
+        f"waits {_percentile('99')} or longer. The oldest request that is in the queue now has waited "
         f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} so far. The mean wait of all "
         "requests hides the long waits of a few.",
         dashboard=SERVER_DASHBOARD,

@@ -89,7 +89,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
                 NONE_STUCK,
                 f"Run {CHECK}: it says whether the workers are paused, or whether a reload waits for a worker.",
             ),
-            if_any(SOME_STUCK, f"Find out what the stuck requests wait for: {CHECK}.")
+            if_any(SOME_STUCK, f"Run {CHECK} to see what the stuck requests wait for.")
             + if_any(
                 NONE_STUCK,
                 "If workers are paused, resume them: send SIGTSTP to the master, only once (each SIGTSTP toggles "
@@ -144,7 +144,7 @@ def _paused(t: Thresholds) -> Alert:
             "If the workers were not paused on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
             "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second "
             "`p`, pauses the workers again.",
-            f"Check that requests are served again: {CHECK}.",
+            f"Run {CHECK} to see whether requests are served again.",
             "Find out what paused the workers: perhaps a backup or deploy script that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         ),
@@ -165,9 +165,9 @@ def _harakiri(t: Thresholds) -> Alert:
         f"{value(WHOLE)} in {t.harakiri_range}",
         acts=(
             "Find the slow requests in uWSGI's log: their lines contain `HARAKIRI`.",
-            "If they are always the same kind of request, make these requests faster, or set timeouts on the calls "
-            "that they make to databases and other services.",
-            "Raise `harakiri` only if it is normal that these requests take so long.",
+            "If the slow requests are always of the same kind, make them faster, or set timeouts on the calls that "
+            "they make to databases and other services.",
+            "Raise `harakiri` only if it is normal for these requests to take so long.",
         ),
         evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a killed worker is "
         "lost, and uWSGI's request counters do not include it.",

@@ -213,7 +213,8 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated and takes " in text
             assert re.search(r"Worker 1 takes [5-9]\d % of the requests, and its interpreter uses ", text)
             assert re.search(
-                r"take \d+ ms, but \d+ ms in less busy workers; \d+ threads of other workers are idle", text
+                r"take \d+ ms in this worker, but \d+ ms in less busy workers; \d+ threads of other workers are idle\.",
+                text,
             )
             assert re.search(r"[5-9]\d % of the requests: the mean response time is \d+ ms instead of \d+ ms", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))

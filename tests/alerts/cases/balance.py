@@ -51,9 +51,9 @@ PAGE = (
         "If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: `uwsgi-headroom "
         "check` on the host names the kind of request.",
     )
-    + "Worker 2 takes 43 % of the requests, and its interpreter uses 0.99 of a CPU. Requests in this worker take 669 "
-    "ms, but 379 ms in less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 % of "
-    "the requests: the mean response time is 504 ms instead of 379 ms."
+    + "Worker 2 takes 43 % of the requests, and its interpreter uses 0.99 of a CPU. Requests take 669 ms in this "
+    "worker, but 379 ms in less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 "
+    "% of the requests: the mean response time is 504 ms instead of 379 ms."
 )
 TICKET = (
     acts(
@@ -63,7 +63,7 @@ TICKET = (
         MORE_PROCESSES,
     )
     + "Worker 2 takes the most requests. Shares of the busiest workers: 43 %, 19 %, 19 %, 19 %. The largest share is "
-    "1.7 times an even share; chance alone explains at most 1.1 times. Requests in worker 2 take 669 ms, but 379 ms in "
+    "1.7 times an even share; chance alone explains at most 1.1 times. Requests take 669 ms in worker 2, but 379 ms in "
     "less busy workers; the interpreter of worker 2 uses 0.99 of a CPU. Even shares would save 125 ms (25 %) of the "
     "mean response time."
 )

@@ -243,8 +243,8 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
             "If one uWSGI server matters more than the other programs on the host, give its systemd unit a higher "
             "CPUWeight.",
         )
-        + f"CPUs in use by each uWSGI server: {used}. Seen from one of these servers, all other programs together use "
-        f"{others} of 2 CPUs.",
+        + f"CPUs in use by each uWSGI server: {used}. Seen from one of the uWSGI servers, all other programs together "
+        f"use {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},
     )

@@ -137,10 +137,10 @@ CASES = [
                         "web server.",
                     )
                     + "In the last 5m, 21.0 % of the requests missed the objective, which permits 1.0 %. Over longer "
-                    "periods, the share was 21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h. A request misses the objective "
-                    "if it takes longer than 1.0 s, including the wait in the listen queue, or if it is refused or "
-                    "lost. At this rate, the error budget for a month is used up in 1 d 10 h. Requests that were lost "
-                    "when workers exited or were killed, in the last 5m: 30.",
+                    "periods, the share of requests that missed the objective was 21.0 % in 30m, 21.0 % in 1h, 21.0 % "
+                    "in 6h. A request misses the objective if it takes longer than 1.0 s, including the wait in the "
+                    "listen queue, or if it is refused or lost. At this rate, the error budget for a month is used up "
+                    "in 1 d 10 h. Requests that were lost when workers exited or were killed, in the last 5m: 30.",
                     "00:42",
                     **TARGET,
                 )

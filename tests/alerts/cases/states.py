@@ -45,7 +45,7 @@ CASES = [
             "If the workers were not paused on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
             "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second "
             "`p`, pauses the workers again.",
-            "Check that requests are served again: `uwsgi-headroom check` on the host.",
+            "Run `uwsgi-headroom check` on the host to see whether requests are served again.",
             "Find out what paused the workers: perhaps a backup or deploy script that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         )
@@ -86,8 +86,8 @@ CASES = [
         waits(0.8),
         "uWSGI api on INSTANCE: one in twenty requests waits 800 ms or longer in the listen queue",
         acts(
-            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
-            "occupy the threads.",
+            "Run `uwsgi-headroom check` on the host: it says whether the threads are occupied by bursts, a reload or "
+            "one kind of long request.",
             "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks "
             "the permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what "
             "the threads wait for: if it is a lock, a backend at its limit or slow clients, additional threads would "
@@ -95,8 +95,9 @@ CASES = [
             "If the bursts come from one client, such as a job that starts on the hour, spread this client's requests "
             "over time, or rate-limit the client.",
         )
-        + "Half of the requests wait less than 4 ms, and one in a hundred waits 1.6 s or longer. The oldest request "
-        "that is in the queue now has waited 0 ms so far. The mean wait of all requests hides the long waits of a few.",
+        + "Half of the requests wait less than 4 ms in the listen queue, and one in a hundred waits 1.6 s or longer. "
+        "The oldest request that is in the queue now has waited 0 ms so far. The mean wait of all requests hides the "
+        "long waits of a few.",
         "00:00",
     ),
 ]
