@@ -11,36 +11,41 @@ from alerts.words import HUNDREDTH, TENTH, asked
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 
 _UNSEEN = (
-    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a backend at its limit or slow clients, more threads would probably also wait."
+    "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks the "
+    "permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what the threads "
+    "wait for: if it is a lock, a backend at its limit or slow clients, additional threads would probably wait for it, "
+    "too."
 )
 
 _BY_STATE = {
-    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: {} "
-    "wait for this lock. Change the code so that it holds the lock for less time, or make the pool of connections "
-    "larger. Do not add threads: they would also wait.",
-    "client": "Let the web server in front of uWSGI buffer requests and responses: {} wait for slow clients. Do not "
-    "add threads: they would also wait.",
-    "backend": "Find out whether the backend (a database or another service) is full: {} wait for it. If this backend "
-    "is full, make it faster, or let it take more requests at once. If the backend is not full, raise ",
-    "pipe": "Make the program read to which the workers write: {} wait for a full pipe.",
-    "interpreter_lock": "Add `processes` while CPUs are free: {} wait for their interpreter, and more threads would "
-    "also wait.",
-    "cpu_wait": "Give the server more CPU, or move other programs away: {} wait for a CPU.",
+    "lock": "Run `uwsgi-headroom check --code` on the host to see which line of code holds the application's lock: on "
+    "average, {} wait for this lock. Change this code so that it holds the lock for less time; if the lock belongs to "
+    "a connection pool, make the pool larger. Do not add threads: they would wait for the same lock.",
+    "client": "Let the web server in front of uWSGI buffer requests and responses: on average, {} wait for slow "
+    "clients. Do not add threads: they would also wait for slow clients.",
+    "backend": "Check whether the backend (a database or another service) is at its limit: on average, {} wait for it. "
+    "If the backend is at its limit, make it faster, or let it handle more requests at once. If the backend is not at "
+    "its limit, raise ",
+    "pipe": "Find out why the program at the other end of the workers' pipe does not read: on average, {} wait because "
+    "this pipe is full.",
+    "interpreter_lock": "While CPUs are free, add `processes`, not `threads`: on average, {} wait for their "
+    "interpreter, and additional threads would wait for it, too.",
+    "cpu_wait": "Give uWSGI more CPUs, or move other programs to another host: on average, {} wait for a CPU.",
 }
 """By the state in which most threads are. For the backend, what to raise follows."""
 
-_OTHERWISE = "If the threads wait for a lock, a backend at its limit or slow clients, fix this first. Otherwise raise "
-
+_OTHERWISE = (
+    "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the threads wait "
+    "for none of these, raise "
+)
 
 HOW_MUCH = (
-    "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
-    "server then serves."
+    "Run `uwsgi-headroom check` on the host: it says what to set `threads` or `processes` to, and how many requests "
+    "per second uWSGI can then serve."
 )
 
 LIMIT_CLIENTS = (
-    "If a few clients send more requests than usual, limit these clients in the web server (nginx: `limit_req`)."
+    "If a few clients send more requests than usual, rate-limit these clients in the web server (`limit_req` in nginx)."
 )
 
 
@@ -53,16 +58,16 @@ def more_capacity(t: Thresholds) -> str:
     number = (
         f"{{{{ $number | {TENTH} }}}} of {{{{ with {asked(f'sum({state})')} }}}}{{{{ . | first | value | {TENTH} }}}}"
     )
-    number += "{{ end }} threads in service"
+    number += "{{ end }} busy threads"
     by_state = "".join(
         f'{{{{ if eq $state "{name}" }}}}{text.format(number)}{_more() if name == "backend" else ""}{{{{ end }}}}'
         for name, text in _BY_STATE.items()
     )
     known = "|".join(_BY_STATE)
     return (
-        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}Add `processes` while CPUs are free: each "
-        f"interpreter uses {{{{ . | first | value | {HUNDREDTH} }}}} of a CPU, and more threads would only wait for "
-        f"their interpreter.{{{{ else }}}}{{{{ with {asked(seen)} }}}}"
+        f"{{{{ with {asked(f'{busy} > {t.interpreter_full / 2}')} }}}}While CPUs are free, add `processes`, not "
+        f"`threads`: each worker's interpreter uses {{{{ . | first | value | {HUNDREDTH} }}}} of a CPU, and additional "
+        f"threads would only wait for it.{{{{ else }}}}{{{{ with {asked(seen)} }}}}"
         '{{ $state := "" }}{{ $number := 0.0 }}'
         f"{{{{ range {asked(most)} }}}}{{{{ $state = .Labels.state }}}}{{{{ $number = .Value }}}}{{{{ end }}}}"
         f'{{{{ if match "^({known})$" $state }}}}{by_state}{{{{ else }}}}{_OTHERWISE}{_more()}{{{{ end }}}}'
@@ -73,6 +78,6 @@ def more_capacity(t: Thresholds) -> str:
 def _more() -> str:
     """What to raise: a worker with one thread may have an application that is not thread-safe."""
     return (
-        f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}`processes`, and `threads` only if the "
-        "application is thread-safe.{{ else }}`threads` or `processes`, but only one of the two at first.{{ end }}"
+        f"{{{{ with {asked('max(uwsgi_worker_threads{$self}) == 1')} }}}}`processes`; raise `threads` only if the "
+        "application is thread-safe.{{ else }}`threads` or `processes`, one of them at a time.{{ end }}"
     )

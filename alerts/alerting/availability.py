@@ -57,22 +57,22 @@ or
 )""",
         hold=t.down_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} "
-        "{{ if lt $value 0.0 }}is down: the restarted exporter has not found it{{ else if eq $value 0.0 }}is down: its "
-        f"stats server does not answer{{{{ else }}}}keeps restarting: up for {percent()} of the last "
-        f"{t.down_flapping_range}{{{{ end }}}}",
+        summary=f"uWSGI {SERVER} on {INSTANCE} {{{{ if lt $value 0.0 }}}}is down: the exporter restarted, and has not "
+        "found it since{{ else if eq $value 0.0 }}is down: its stats server does not answer{{ else }}keeps restarting: "
+        f"it was up for only {percent()} of the last {t.down_flapping_range}{{{{ end }}}}",
         acts=(
-            "Open a page of your site. If the page does not open, start uWSGI: `systemctl restart UNIT`.",
-            "If uWSGI does not start, read the reason at the end of its log: `journalctl -u UNIT -n 50`.",
-            f"If you removed this server on purpose: `uwsgi-headroom retire {SHELL_NAME}`.",
+            "Open a page of your site to see whether uWSGI still serves requests. If the page does not load, restart "
+            "uWSGI: `systemctl restart UNIT`.",
+            "If uWSGI does not start, look for the reason at the end of its log: `journalctl -u UNIT -n 50`.",
+            f"If you removed this uWSGI on purpose, let the exporter forget it: `uwsgi-headroom retire {SHELL_NAME}`.",
         ),
-        evidence="{{ if lt $value 0.0 }}"
-        "Since the exporter restarted, it has not found this server."
-        "{{ else }}"
-        f'Most reads fail for this reason: {{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
+        evidence="{{ if lt $value 0.0 }}The exporter has restarted, and has not found this uWSGI since.{{ else }}"
+        "Reads of the stats server fail, mostly for this reason: "
+        f'{{{{ with {asked(failures)} }}}}{{{{ . | first | label "reason" }}}}'
         "{{ else }}unknown{{ end }}. `refused` or `not_found` means that uWSGI is not running, or has not finished "
-        "loading the application. `timeout` means that the master process is blocked; workers may still serve. "
-        "`permission` means that uWSGI runs, but the exporter is not allowed to connect.{{ end }}",
+        "loading the application. `timeout` means that the master process is blocked; the workers may still serve "
+        "requests. `permission` means that uWSGI runs, but the exporter is not allowed to connect to its stats "
+        "server.{{ end }}",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -95,21 +95,22 @@ or
 sum without (state) ({servers}{{state="left_out"}}) > 0""",
         hold=t.missing_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}leaves out {value(WHOLE)} servers: "
-        "there are too many{{ else }}watches no server: no socket matches its patterns{{ end }}",
+        summary=f"The uWSGI exporter on {INSTANCE} {{{{ if $labels.pattern }}}}does not watch {value(WHOLE)} servers: "
+        "more sockets match than its limit allows{{ else }}watches no server: no socket matches its patterns{{ end }}",
         acts=(
-            "{{ if $labels.pattern }}Remove sockets that nobody listens on.{{ else }}Run `uwsgi-headroom discover` on "
-            "the host: it lists every uWSGI and its stats server.{{ end }}",
-            "{{ if $labels.pattern }}Use a pattern that matches stats sockets only.{{ else }}Correct the exporter's "
+            "{{ if $labels.pattern }}Remove stale sockets, on which no process listens.{{ else }}Run `uwsgi-headroom "
+            "discover` on the host: it lists every uWSGI and its stats server.{{ end }}",
+            "{{ if $labels.pattern }}Use a pattern that matches only stats sockets.{{ else }}Correct the exporter's "
             "pattern, or turn on `stats` in uWSGI.{{ end }}",
-            "{{ if $labels.pattern }}Raise `sampling.max_servers`, and the memory limit of the exporter.{{ else }}If "
-            "there is no uWSGI here, remove the exporter.{{ end }}",
+            "{{ if $labels.pattern }}If all of these sockets are stats servers, raise `sampling.max_servers`, and the "
+            "exporter's memory limit.{{ else }}If no uWSGI should run on this host, remove the exporter from it.{{ end "
+            "}}",
         ),
         evidence=f"{{{{ if $labels.pattern }}}}{value(WHOLE)} sockets that match {{{{ $labels.pattern }}}} are not "
-        "watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that have answered "
-        f"before are still watched.{{{{ else }}}}uWSGI is not running on this host, or its `stats` sockets have "
-        "another path, or the exporter's user is not allowed to see these sockets. Until you correct this, no alert "
-        f"about uWSGI on this host can fire.{{{{ end }}}}",
+        "watched: more sockets match than `sampling.max_servers` allows (400 by default). Servers that the exporter "
+        "has already read are still watched.{{ else }}uWSGI is not running on this host, or its `stats` sockets have "
+        "another path, or the exporter's user is not allowed to see these sockets. Until this is fixed, no alert about "
+        "uWSGI on this host can fire.{{ end }}",
         dashboard=FLEET_DASHBOARD,
     )
     page = replace(
@@ -122,11 +123,13 @@ sum without (state) ({servers}{{state="left_out"}}) > 0""",
         acts=(
             "Run `uwsgi-headroom discover` and `systemctl list-units --all 'uwsgi*'` on the host, and start each uWSGI "
             "that is not running.",
-            "If a uWSGI does not start, read the reason at the end of its log: `journalctl -u UNIT -n 50`.",
-            "If a server was removed on purpose, lower `expect` and reload the exporter.",
+            "If a uWSGI does not start, look for the reason at the end of its log: `journalctl -u UNIT -n 50`.",
+            "If a server was removed on purpose, lower `expect` in the exporter's configuration, and reload the "
+            "exporter.",
         ),
-        evidence="Fewer sockets match than the exporter's configuration expects (`expect`). The configuration has only "
-        "the number of servers, so the exporter does not know the names of the missing servers.",
+        evidence="Fewer sockets match the pattern than `expect` in the exporter's configuration says. The "
+        "configuration contains only the number of servers, so the exporter does not know the names of the missing "
+        "servers.",
     )
     return [ticket, page]
 
@@ -142,13 +145,13 @@ def _vassal_throttled(t: Thresholds) -> Alert:
         summary=f"The emperor {SERVER} on {INSTANCE} throttles {value(WHOLE)} vassal"
         "{{ if gt $value 1.0 }}s{{ end }}, which fail{{ if eq $value 1.0 }}s{{ end }} to start",
         acts=(
-            "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
-            "Correct the release or the configuration of the vassal. The emperor starts the vassal at its next "
-            "attempt.",
+            "Check the emperor's log for the reason why a vassal exits when it starts: `journalctl -u UNIT --since "
+            "-15min`.",
+            "Fix the vassal's application or configuration. The emperor then starts the vassal at its next attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         ),
-        evidence="The application of a throttled vassal is down. "
-        f"{answer('uwsgi_emperor_vassals{$self}', WHOLE)} vassals run. {CHECK} names the vassals that do not run.",
+        evidence="A throttled vassal's application is down. The emperor runs "
+        f"{answer('uwsgi_emperor_vassals{$self}', WHOLE)} vassals. {CHECK} names the vassals that do not run.",
         dashboard=FLEET_DASHBOARD,
     )
 
@@ -163,17 +166,19 @@ or
 up{{job=~"{t.exporter_job}"}} == 0""",
         hold=t.exporter_down_hold,
         severity="warning",
-        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the servers that it watches are not monitored",
+        summary=f"The uWSGI exporter on {INSTANCE} cannot be scraped: the uWSGI servers that it watches are not "
+        "monitored",
         acts=(
             "Check that the host is up. Restart the exporter on this host with `systemctl restart uwsgi-headroom`, and "
-            "read its log: `journalctl -u uwsgi-headroom -n 50`.",
-            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If the exporter answers there, "
-            "Prometheus cannot reach it over the network: check firewalls, and `--web.listen-address`, which is "
-            "127.0.0.1 by default.",
+            "then read its log: `journalctl -u uwsgi-headroom -n 50`.",
+            f"On the host, run `curl -sS http://{INSTANCE}/metrics | head`. If this prints metrics, the exporter runs, "
+            "but Prometheus cannot reach it over the network: check firewalls, and the exporter's option "
+            "`--web.listen-address`, which is 127.0.0.1 by default.",
             f"Until the exporter runs again, {CHECK} shows the state of each server.",
         ),
-        evidence=f"Prometheus has had no answer for {t.exporter_down_hold} or longer. The page Status, Targets of "
-        "Prometheus shows the error. The uWSGI servers may be fine, but no alert about them can fire.",
+        evidence=f"Prometheus has not been able to scrape the exporter for {t.exporter_down_hold} or longer. "
+        "Prometheus shows the error on its page `/targets`. The uWSGI servers may be fine, but no alert about them can "
+        "fire.",
         dashboard=FLEET_DASHBOARD,
         on_exporter=False,
     )
@@ -194,16 +199,16 @@ and ignoring (kind, version) last_over_time(uwsgi_server_info{{kind="server"}}[{
 and max_over_time(uwsgi_up[{t.down_hold}]) == 1""",
         hold=t.sampler_gap_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} is not sampled for {percent()} of the time",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the exporter takes no samples for {percent()} of the time",
         acts=(
-            "Read in the exporter's log why reads fail: `journalctl -u uwsgi-headroom -n 50`.",
-            "If no read fails, the exporter gets too little CPU time or was paused. Check the CPU quota of its cgroup, "
-            "and how busy the host is.",
+            "Check the exporter's log for the reason why reads fail: `journalctl -u uwsgi-headroom -n 50`.",
+            "If no reads fail, the exporter gets too little CPU time, or was paused: check the CPU quota of its "
+            "cgroup, and how busy the host is.",
             "If the host is too busy, let the exporter sample less often (`--samples-per-second`).",
         ),
-        evidence=f"{percent()} of the last {r} has no samples, although the server was up. Figures about busy threads "
-        f"and waiting requests may miss what happened in this time. Numbers of requests, response times and shares are "
-        f"not affected. {answer(errors, WHOLE)} reads failed in this time; the interval between samples is "
-        f"{answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
+        evidence=f"For {percent()} of the last {r}, there are no samples, although uWSGI was up. Figures about busy "
+        "threads and waiting requests may miss what happened in these gaps. Request counts, response times and the "
+        f"workers' shares are not affected. {answer(errors, WHOLE)} reads of the stats server failed in this time; the "
+        f"interval between samples is {answer('uwsgi_exporter_sampling_interval_seconds{$self}', DURATION)}.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -27,10 +27,10 @@ from alerts.words import (
 )
 
 EVEN_OUT = (
-    f"Use more `processes` and fewer `threads`: {answer('2 * count(uwsgi_worker_threads{$self})')} processes with "
-    f"{answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} threads each, instead of "
-    f"{answer('count(uwsgi_worker_threads{$self})')} with {answer('max(uwsgi_worker_threads{$self})')}. "
-    "Change one thing at a time, and compare the response time."
+    f"Use more `processes` with fewer `threads` each: {answer('2 * count(uwsgi_worker_threads{$self})')} processes "
+    f"with {answer('ceil(max(uwsgi_worker_threads{$self}) / 2)')} threads, instead of "
+    f"{answer('count(uwsgi_worker_threads{$self})')} processes with {answer('max(uwsgi_worker_threads{$self})')} "
+    "threads. Change one setting at a time, and compare the response times before and after."
 )
 """The advice, with processes x threads computed for the server."""
 
@@ -61,16 +61,16 @@ def _hot_worker_saturated(t: Thresholds) -> Alert:
         f"worker {{{{ $id }}}} is saturated and takes {part} % of the requests, while other workers have free threads",
         acts=(
             EVEN_OUT,
-            "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
-            "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
-            f"{CHECK} names this kind of request.",
+            "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets instead.",
+            f"If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: {CHECK} "
+            "names the kind of request.",
         ),
-        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests. The interpreter of this worker uses "
+        evidence=f"{_worker(hot)}{HOT_WORKER} takes {part} % of the requests, and its interpreter uses "
         + answer(f"{load}{{$worker}}", HUNDREDTH)
-        + f" of a CPU, and the requests of this worker take {milliseconds(slow)}, against {milliseconds(calm)} on less "
-        "busy workers; " + answer(_idle(t, "{$self}"), WHOLE) + " threads of other workers are idle. "
-        f"The uneven load adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests, "
-        f"and {milliseconds(f'({mean} - {calm})')} to the mean response time, which is {milliseconds(mean)}.",
+        + f" of a CPU. Requests take {milliseconds(slow)} in this worker, but {milliseconds(calm)} in less busy "
+        "workers; " + answer(_idle(t, "{$self}"), WHOLE) + " threads of other workers are idle. "
+        f"The uneven load adds {milliseconds(f'({slow} - ignoring (worker_id) {calm})')} to {part} % of the requests: "
+        f"the mean response time is {milliseconds(mean)} instead of {milliseconds(calm)}.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -86,21 +86,23 @@ def _workers_uneven(t: Thresholds) -> Alert:
         hold=t.uneven_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the hottest worker takes {value(TENTH)} times an even share",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: one worker takes {value(TENTH)} times an even share of the requests",
         acts=(
-            "If even shares would save less than 10 % (see below), do nothing: the uneven shares are harmless.",
-            "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets.",
+            "If even shares would save less than 10 % of the mean response time (see below), do nothing: the uneven "
+            "shares are harmless.",
+            "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets.",
             EVEN_OUT,
         ),
-        evidence=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most: the busiest workers take "
-        "{{ range $place, $of := "
+        evidence=f"{_worker(f'topk(1, {share}{{$self}})')}{HOT_WORKER} takes the most requests. Shares of the busiest "
+        "workers: {{ range $place, $of := "
         + asked(shares)
-        + ' }}{{ if $place }}/{{ end }}{{ printf "%.0f" $of.Value }}{{ end }} % of the requests. The largest share is '
-        f"{value(TENTH)} times an even share; chance alone explains up to "
+        + ' }}{{ if $place }}, {{ end }}{{ printf "%.0f" $of.Value }} %{{ end }}. The largest share is '
+        f"{value(TENTH)} times an even share; chance alone explains at most "
         + answer(f"server:uwsgi_hot_worker_ratio_noise_floor:ratio_rate{w}{{$self}}", TENTH)
-        + ". Requests of this worker take "
+        + " times. Requests take "
         + milliseconds(f"worker:uwsgi_response_time_seconds:ratio_rate{w}{{$worker}}")
-        + f", against {milliseconds(calm)} on less busy workers; its interpreter uses "
+        + f" in worker {{{{ $id }}}}, but {milliseconds(calm)} in less busy workers; the interpreter of worker "
+        "{{ $id }} uses "
         + answer(f"worker:uwsgi_interpreter_load:rate{w}{{$worker}}", HUNDREDTH)
         + f" of a CPU. Even shares would save {milliseconds(f'clamp_min({mean} - {calm}, 0)')} ("
         + answer(f"100 * server:uwsgi_unevenness_cost:ratio_rate{w}{{$self}}", WHOLE)

@@ -59,17 +59,18 @@ def _near_capacity(t: Thresholds) -> Alert:
         keep=t.load_keep,
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE} is overloaded: {busy} of {answer('uwsgi_threads_ceiling{$self}')} "
-        "threads are busy, and requests wait",
+        "threads are busy on average, and requests wait in the listen queue",
         acts=(
             more_capacity(t),
             HOW_MUCH,
             LIMIT_CLIENTS,
         ),
-        evidence=f"All running threads are busy {answer(full, WHOLE)} % of the time. A request that finds no free "
-        "thread waits in the listen queue, now for "
+        evidence=f"For {answer(full, WHOLE)} % of the time, all running threads are busy at once. On average, a "
+        "request waits "
         + milliseconds(f"server:uwsgi_queue_wait_seconds:ratio_rate{w}{{$self}}")
-        + f" on average. uWSGI serves {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s, which "
-        "take " + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}") + " each.",
+        + " in the listen queue, and is then in service for "
+        + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
+        + f". uWSGI completes {answer(f'server:uwsgi_requests:rate{w}{{$self}}', TENTH)} requests/s.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -93,24 +94,26 @@ min without (limit) (
 ) < {t.headroom_low}""",
         hold=t.headroom_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: with a little more load, "
-        "requests wait",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: headroom is down to {value(HUNDREDTH)}x: if the load grows a little, "
+        "requests will wait",
         acts=(
             f"{{{{ with {asked(f'bottomk(1, {worst})')} }}}}"
             '{{ $limit := . | first | label "limit" }}'
             f'{{{{ if eq $limit "threads" }}}}{more_capacity(t)}'
-            '{{ else if eq $limit "cpu" }}Give uWSGI more CPU, or move load to another host.'
-            '{{ else if eq $limit "interpreters" }}Add `processes` while CPUs are free.'
-            "{{ else }}Use more `processes` and fewer `threads`.{{ end }}{{ else }}"
-            f"Run {CHECK}.{{{{ end }}}}",
-            f"Run {CHECK} at the busiest time: it says which setting to raise, and how many requests uWSGI then "
-            "serves.",
-            "If a job or one client causes the peak, move the job to another time, or limit the client.",
+            '{{ else if eq $limit "cpu" }}Give uWSGI more CPUs, or move load to another host.'
+            '{{ else if eq $limit "interpreters" }}While CPUs are free, add `processes`.'
+            f"{{{{ else }}}}Use more `processes` with fewer `threads` each.{{{{ end }}}}{{{{ else }}}}Run {CHECK}.{{{{ "
+            "end }}",
+            f"At the busiest time of day, run {CHECK}: it says which setting to raise, and how many requests per "
+            "second uWSGI can then serve.",
+            "If a scheduled job or a single client causes the peak load, move the job to another time, or rate-limit "
+            "the client.",
         ),
-        evidence=f"In the worst 5 % of the last {t.headroom_range}, a load {value(HUNDREDTH)} times as high would have "
-        "reached a limit. Headroom by limit: "
-        f"{{{{ range $place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        '{{ $of.Labels.limit }} {{ printf "%.2f" $of.Value }}{{ end }} (1 means that the limit is reached).',
+        evidence=f"In the busiest 5 % of the last {t.headroom_range}, a load at most {value(HUNDREDTH)} times as high "
+        "would have reached a limit. Headroom for each limit, where 1 means that the limit is reached: {{ range "
+        f"$place, $of := {asked(f'sort({worst})')} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
+        '{{ $of.Labels.limit | reReplaceAll "^interpreters$" "all interpreters" | reReplaceAll "_" " " }} '
+        '{{ printf "%.2f" $of.Value }}{{ end }}.',
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -143,18 +146,20 @@ and ({count} - 2) * {explained}
         summary=f"uWSGI {SERVER} on {INSTANCE} will be near capacity around "
         '{{ ($value | toTime).Format "2 January 2006" }}',
         acts=(
-            "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
+            "Open Grafana's dashboard `Capacity review` to see whether the load grows steadily, or whether one event "
+            "raised it.",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix this first.",
+            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix that cause before you "
+            "add capacity.",
         ),
         evidence="In the busiest 5 % of the last day, at least "
         + answer(f"100 * {today}", WHOLE)
         + " % of all threads were busy. The share of busy threads grows by "
         + answer(f"100 * {7 * DAY} * {slope.replace('p95_1d', 'p95_1d{$self}')}", TENTH)
-        + f" percentage points per week: the trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days reaches "
-        f"{100 * t.near_capacity:g} % around "
-        '{{ ($value | toTime).Format "2 January 2006" }}, if load keeps growing as before. From this date on, '
-        "the alert UwsgiConcurrencyNearCapacity pages you if requests wait.",
+        + f" percentage points per week. If this trend of {answer(count.replace('p95_1d', 'p95_1d{$self}'))} days "
+        f"continues, the share reaches {100 * t.near_capacity:g} % around "
+        '{{ ($value | toTime).Format "2 January 2006" }}. From then on, the alert UwsgiConcurrencyNearCapacity pages '
+        "you if requests also wait in the listen queue.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )
@@ -174,16 +179,17 @@ unless {by_server("count", _uncontended(t))}""",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the interpreters of all workers are saturated, at {value(HUNDREDTH)} "
         "of a CPU each",
         acts=(
-            "Add `processes`: "
+            "Add `processes`: the workers use "
             + answer(f"sum(worker:uwsgi_interpreter_load:rate{w}{{$self}})", TENTH)
-            + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs are in use. More threads do not help.",
+            + f" of {answer('uwsgi_cpus_usable{$self}')} CPUs. Do not add threads: an interpreter runs only one thread "
+            "at a time.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            f"Make the requests compute less: {CHECK} says which kinds of requests take most time.",
+            f"Make the requests use less CPU time: {CHECK} names the kinds of requests that take the most time.",
         ),
-        evidence=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. The workers cannot serve "
-        "more than "
+        evidence=f"Each interpreter uses {value(HUNDREDTH)} of a CPU and can use at most 1. With these workers, uWSGI "
+        "cannot serve more than "
         + answer(f"server:uwsgi_requests:rate{w}{{$self}}", TENTH)
-        + " requests/s. If load grows, only the response time grows (now "
+        + " requests/s. If the load grows, only the response time grows (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + " on average).",
         dashboard=SERVER_DASHBOARD,
@@ -227,19 +233,23 @@ def _cpu_bound(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: "
         + if_any(
             f"{stopped} >= 1",
-            f"a CPU quota stops its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
-            f"its workers use all the CPU that they can get ({used_now} of {usable} CPUs)",
+            f"a CPU quota throttles its workers in {{{{ . | first | value | {WHOLE} }}}} % of the quota's periods",
+            f"its workers use nearly all CPUs that they may use ({used_now} of {usable} CPUs)",
         ),
         acts=(
-            if_any(f"{stopped} >= 1", "Raise the quota (CPUQuota, --cpus, resources.limits.cpu). ")
-            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
-            f"has: the workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
-            "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            f"Make the requests compute less: {CHECK} says which kinds of requests take most time.",
+            if_any(
+                f"{stopped} >= 1",
+                "Raise the CPU quota: CPUQuota in systemd, --cpus in Docker, resources.limits.cpu in Kubernetes. ",
+            )
+            + "If `cpu-affinity`, or the CPU mask that the service manager sets, allows fewer CPUs than the host has, "
+            f"widen it: the workers' masks allow {answer('max(uwsgi_worker_cpu_affinity_cpus{$self})')} CPUs each.",
+            "Give the host more CPUs, or move load to another host. More `processes` or `threads` do not help: they "
+            "would share the same CPUs.",
+            f"Make the requests use less CPU time: {CHECK} names the kinds of requests that take the most time.",
         ),
         evidence=f"{answer(f'count({used}{{$self}})')} workers use {used_now} of {usable} CPUs"
         + if_any(others, f", other programs {{{{ . | first | value | {TENTH} }}}}, and {answer(idle, TENTH)} are idle")
-        + ". If load grows, the response time grows (now "
+        + ". If the load grows, so does the response time (now "
         + milliseconds(f"server:uwsgi_response_time_seconds:ratio_rate{w}{{$self}}")
         + " on average).",
         dashboard=SERVER_DASHBOARD,
@@ -264,17 +274,18 @@ count without (server) (
         hold=t.bound_hold,
         keep=t.load_keep,
         severity="warning",
-        summary=f"The CPUs of {INSTANCE} are full, and {value(WHOLE)} uWSGI server"
-        "{{ if gt $value 1.0 }}s{{ end }} on it lack{{ if eq $value 1.0 }}s{{ end }} CPU",
+        summary=f"All CPUs of {INSTANCE} are busy, and {value(WHOLE)} uWSGI server"
+        "{{ if gt $value 1.0 }}s{{ end }} on this host get{{ if eq $value 1.0 }}s{{ end }} too little CPU time",
         acts=(
-            "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
-            "the program or move it.",
-            "Move a uWSGI server to another host, or give the host more CPUs.",
-            "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
+            "Run `top -o %CPU` on the host to see which program uses the CPUs. If your users do not need this program, "
+            "stop it or move it to another host.",
+            "Move one of the uWSGI servers to another host, or give this host more CPUs.",
+            "If one uWSGI server matters more than the other programs on the host, give its systemd unit a higher "
+            "CPUWeight.",
         ),
-        evidence=f"CPUs that each uWSGI server uses: {{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} "
+        evidence=f"CPUs in use by each uWSGI server: {{{{ range $place, $of := {asked(f'sort_desc(topk(5, {used}))')} "
         f"}}}}{{{{ if $place }}}}, {{{{ end }}}}{{{{ $of.Labels.server }}}} {{{{ $of.Value | {TENTH} }}}}{{{{ end "
-        f"}}}}. One of these servers shares the CPUs with programs that use {answer(others, TENTH)} of "
+        f"}}}}. Seen from one of the uWSGI servers, all other programs together use {answer(others, TENTH)} of "
         f"{answer('max(uwsgi_cpus_usable{$self})')} CPUs.",
         dashboard=FLEET_DASHBOARD,
     )
@@ -288,13 +299,15 @@ uwsgi_workers_sharing_one_cpu > 0
 and {by_server("max", f"worker:uwsgi_interpreter_load:rate{t.window}")} >= {t.shared_cpu_load}""",
         hold=t.shared_cpu_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to a CPU together with another worker",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} workers are pinned to one CPU each, which they share with "
+        "other workers",
         acts=(
             "Remove `cpu-affinity`, and reload uWSGI.",
-            "If you need `cpu-affinity`, `processes` x `cpu-affinity` must not be more than the number of CPUs.",
+            "If you need `cpu-affinity`, make sure that `processes` multiplied by `cpu-affinity` does not exceed the "
+            "number of CPUs.",
             "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         ),
-        evidence=f"Each of these {value()} workers may run on only one CPU, and another worker is pinned to the same "
-        "CPU. These workers wait for each other even if other CPUs are idle.",
+        evidence=f"Each of these {value()} workers may run on only one CPU, to which another worker is pinned as well. "
+        "Workers that share a CPU wait for each other even if other CPUs are idle.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -50,16 +50,17 @@ def _slower(t: Thresholds) -> Alert:
         expr="max without (quantity) (uwsgi_deploy_worse) == 1",
         hold=t.deploy_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} is worse since it was reloaded at {reloaded}",
+        summary=f"uWSGI {SERVER} on {INSTANCE} has been worse since its reload at {reloaded}",
         acts=(
             "If this reload was a deploy, roll the deploy back.",
             f"Run `uwsgi-headroom compare {SHELL_NAME}` on the host: it says how much changed, and what requests wait "
             "for.",
-            "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
+            "If the new version must stay, start with what `compare` names as the cause: CPU, a backend, a lock or "
+            "memory.",
         ),
-        evidence=f"Since this reload, {{{{ range $place, $each := {asked(worse)} }}}}{{{{ if $place }}}}, and "
-        f"{{{{ end }}}}{named}{{{{ end }}}}. If a deploy changes nothing, this alert fires by chance in at most one of "
-        "200 cases.",
+        evidence=f"Since the reload, {{{{ range $place, $each := {asked(worse)} }}}}{{{{ if $place }}}}, and {{{{ end "
+        f"}}}}{named}{{{{ end }}}}. This may be chance: the alert fires after at most one in 200 deploys that change "
+        "nothing.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,
     )
@@ -92,13 +93,13 @@ and avg_over_time(server:uwsgi_timed_requests:rate{t.window}[1h]) >= {FEWEST} / 
         acts=(
             "If the problem began with a deploy, roll the deploy back.",
             f"Run `uwsgi-headroom compare {SHELL_NAME} --around TIME --before 1h`: it says what changed at TIME. For "
-            "TIME, take the moment at which response times begin to rise on the dashboard.",
-            "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
-            "host.",
+            "TIME, use the time at which response times begin to rise on Grafana's dashboard.",
+            "If the load is higher than on other days, run `uwsgi-headroom check` on the host to see how much headroom "
+            "is left.",
         ),
         evidence=f"In the last hour, the mean response time was {milliseconds(f'{hour}{{$self}}')}. In the same hour "
-        f"of the {DAYS} days before, the mean response time was {milliseconds(f'{_MEAN}{{$self}}')}, and it differed "
-        f"by {milliseconds(f'{_SPREAD}{{$self}}')} between days.",
+        f"of the {DAYS} days before, the mean response time was {milliseconds(f'{_MEAN}{{$self}}')}, with a "
+        f"standard deviation of {milliseconds(f'{_SPREAD}{{$self}}')} between the days.",
         is_dated=False,
         dashboard=SERVER_DASHBOARD,
     )

@@ -46,7 +46,8 @@ def _burning(t: Thresholds) -> Sequence[Alert]:
         expr=f"{_burns(_DAY, t.burn_ticket_1d, t)}\nor\n{_burns(_DAYS, t.burn_ticket_3d, t)}",
         hold=t.burn_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} will miss its objective: {_bad('2h')} of its requests are slow or fail",
+        summary=f"uWSGI {SERVER} on {INSTANCE} will miss its service level objective: in the last 2h, {_bad('2h')} of "
+        "its requests were too slow, refused or lost",
         acts=ACTS,
         evidence=_figures(t, "2h", "6h", "1d", "3d"),
         dashboard=SERVER_DASHBOARD,
@@ -57,7 +58,8 @@ def _burning(t: Thresholds) -> Sequence[Alert]:
         expr=f"{_burns(_HOUR, t.burn_page_1h, t)}\nor\n{_burns(_HOURS, t.burn_page_6h, t)}",
         keep=t.load_keep,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} fails its users: {_bad('5m')} of its requests are slow or fail now",
+        summary=f"uWSGI {SERVER} on {INSTANCE} fails its users: in the last 5m, {_bad('5m')} of its requests were too "
+        "slow, refused or lost",
         evidence=_figures(t, "5m", "30m", "1h", "6h"),
     )
     return [ticket, page]
@@ -84,28 +86,29 @@ def _figures(t: Thresholds, *windows: str) -> str:
         for reason in ("waited", "lost", "refused")
     }
     words = {
-        "waited": "Too slow only because of the wait in the listen queue",
-        "lost": "Lost",
-        "refused": "Refused at the full listen queue",
+        "waited": "Requests that were too slow only because of the wait in the listen queue",
+        "lost": "Requests that were lost when workers exited or were killed",
+        "refused": "Requests that were refused because the listen queue was full",
     }
     counts = "".join(
-        f"{{{{ with {asked(query)} }}}} {words[reason]} in the last {first}: "
-        f"{{{{ . | first | value | {WHOLE} }}}} requests.{{{{ end }}}}"
+        f"{{{{ with {asked(query)} }}}} {words[reason]}, in the last {first}: "
+        f"{{{{ . | first | value | {WHOLE} }}}}.{{{{ end }}}}"
         for reason, query in reasons.items()
     )
     return (
         f"In the last {first}, {_bad(first)} of the requests missed the objective, which permits "
-        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. Over longer times, the share is {shares}. "
-        f"Requests that miss the objective took longer than {answer('uwsgi_slo_threshold_seconds{$self}', DURATION)} "
-        f"with the wait in the listen queue, were refused, or were lost with their worker. {_budget()}{counts}"
+        f"{answer('100 * (1 - uwsgi_slo_objective_ratio{$self})', TENTH)} %. Over longer periods, the share of "
+        f"requests that missed the objective was {shares}. A request misses the objective if it takes longer than "
+        f"{answer('uwsgi_slo_threshold_seconds{$self}', DURATION)}, including the wait in the listen queue, or if it "
+        f"is refused or lost. {_budget()}{counts}"
     )
 
 
 ACTS = (
-    "If another alert on this server fires, first do what that alert says: it names the cause.",
+    "If another alert about this uWSGI is firing, do what that alert says first: it names the cause.",
     f"Run {CHECK}: it says what requests spend their time on, and what to do.",
-    "If a backend is slow, tell the people who run it. If one kind of request is slow, tell the people who wrote the "
-    "code. If clients send more requests than uWSGI can serve, limit them in the web server.",
+    "If a backend is slow, tell the team that runs it. If one kind of request is slow, tell the developers. If clients "
+    "send more requests than uWSGI can serve, rate-limit the clients in the web server.",
 )
 
 
@@ -114,8 +117,8 @@ def _budget() -> str:
     said without a figure, because the rate is a mean over days that changes little."""
     left = f'printf "{MONTH} / %g" $value | query | first | value'
     return (
-        "{{ if lt $value 1.05 }}At this rate, the error budget of a month is used up within the month.{{ else }}At "
-        f"this rate, the error budget of a month lasts {{{{ {DURATION} ({left}) }}}}.{{{{ end }}}}"
+        "{{ if lt $value 1.05 }}At this rate, the error budget for a month is used up in about a month.{{ else }}At "
+        f"this rate, the error budget for a month is used up in {{{{ {DURATION} ({left}) }}}}.{{{{ end }}}}"
     )
 
 

@@ -32,8 +32,9 @@ SOCKET = "{{ $labels.socket }}"
 LIMIT = '{{ $socket := printf "%q" $labels.socket }}' + answer("uwsgi_socket_max_queue_length{socket=$socket,$self}")
 
 LONGER_QUEUE = (
-    "A longer queue helps only against bursts: raise `listen`. If net.core.somaxconn is the limit, raise it first: "
-    "`uwsgi-headroom check` shows which of the two is the limit."
+    "Raise `listen` only to absorb short bursts: a longer queue does not make uWSGI serve more requests. If "
+    "net.core.somaxconn limits the queue, raise it before `listen`: `uwsgi-headroom check` shows which of the two is "
+    "the limit."
 )
 
 
@@ -62,10 +63,11 @@ def _filling(t: Thresholds) -> Alert:
         expr=f"{mean} / (uwsgi_socket_max_queue_length > 0) >= {t.queue_filling}",
         hold=t.queue_filling_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the listen queue of {SOCKET} is {percent()} full on average",
         acts=(more_capacity(t), HOW_MUCH, LONGER_QUEUE),
-        evidence=f"The percentage is the average of the last {w}. {LIMIT} connections fit into the queue, and the next "
-        "burst may overflow it." + if_any(wait, f" Requests wait {of_dot(DURATION)} in this queue."),
+        evidence=f"Over the last {w}, the listen queue was {percent()} full on average. It holds at most {LIMIT} "
+        "connections, and the next burst may overflow it."
+        + if_any(wait, f" On average, a request waits {of_dot(DURATION)} in the listen queue."),
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -104,15 +106,16 @@ unless (
             HOW_MUCH,
             LONGER_QUEUE,
         ),
-        evidence=f"{LIMIT} connections fit into the queue, and {answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait "
-        "now. "
+        evidence=f"The listen queue is full at {LIMIT} connections; "
+        f"{answer(f'uwsgi_socket_queue_length{{{queue}}}')} wait in it now. "
         f'{{{{ if match "^{TCP}$" $labels.socket }}}}The kernel dropped {answer(dropped, WHOLE)} new connections, '
-        "counted over all TCP listeners of the network namespace. The clients try again after a second or more."
-        "{{ else }}The kernel does not count connections that a UNIX socket refuses. nginx gets `Resource temporarily "
-        "unavailable` and answers 502; other clients wait in connect().{{ end }}"
+        "counted over all TCP listeners of the network namespace. A client whose connection was dropped tries again "
+        "after a second or more.{{ else }}The kernel does not count connections that a UNIX socket refuses. When it is "
+        "refused, nginx logs `Resource temporarily unavailable` and responds with status 502; other clients wait in "
+        "connect().{{ end }}"
         + if_any(
             f"server:uwsgi_queue_wait_seconds:ratio_rate{t.window}{{$self}}",
-            f" Requests that get into the queue wait {of_dot(DURATION)}.",
+            f" Requests that enter the queue wait {of_dot(DURATION)} in it on average.",
         ),
         dashboard=SERVER_DASHBOARD,
         deploys=True,
@@ -128,27 +131,27 @@ def _wait_high(t: Thresholds) -> Sequence[Alert]:
         expr=waiting.noticed(t),
         hold=t.queue_wait_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value(DURATION)} in the listen queue",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: requests wait {value(DURATION)} on average in the listen queue",
         acts=(
             more_capacity(t),
             if_any(
                 reserve,
-                "Let cheaper mode spawn its {{ . | first | value }} workers in reserve: raise `cheaper` or "
-                "`cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` prevents new "
-                "workers. ",
+                "Let cheaper mode spawn the {{ . | first | value }} workers that it keeps in reserve: raise `cheaper` "
+                "or `cheaper-initial`, lower `cheaper-overload`, or check whether `cheaper-rss-limit-soft` prevents "
+                "new workers. ",
             )
             + HOW_MUCH,
             LIMIT_CLIENTS,
         ),
         evidence=if_any(waiting.many_wait(t, "{$self}"), "This wait is a lower bound: many requests still wait. ")
-        + f"After this wait, requests are in service for {answer(served, DURATION)}. Users wait for the sum of both "
-        "times. uWSGI's own response times do not include the wait in the queue.",
+        + f"After the wait in the listen queue, requests are in service for {answer(served, DURATION)} on average. "
+        "Users wait for the sum of both times; uWSGI's own response times leave out the wait in the listen queue.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
     title = (
-        f"uWSGI {SERVER} on {INSTANCE} is slow for its users: {value(DURATION)} in the listen queue, and then "
-        f"{answer(served, DURATION)} in service"
+        f"uWSGI {SERVER} on {INSTANCE} is slow for its users: requests wait {value(DURATION)} in the listen "
+        f"queue, and are then in service for {answer(served, DURATION)}"
     )
     return [ticket, replace(ticket, expr=waiting.severe(t), keep=t.load_keep, severity="critical", summary=title)]
 
@@ -165,15 +168,15 @@ def _wait_of_few(t: Thresholds) -> Alert:
         summary=f"uWSGI {SERVER} on {INSTANCE}: one in twenty requests waits {value(DURATION)} or longer in the listen "
         "queue",
         acts=(
-            f"Run {CHECK}: it says whether bursts, a reload or one kind of long request occupy the threads.",
+            f"Run {CHECK}: it says whether the threads are occupied by bursts, a reload or one kind of long request.",
             more_capacity(t),
-            "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
-            "client over time, or limit them.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread this client's requests "
+            "over time, or rate-limit the client.",
         ),
-        evidence=f"Half of the requests wait less than {_percentile('50')}, and one in a hundred waits "
-        f"{_percentile('99')} or longer. The oldest request in the queue has waited "
-        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} now. The mean wait of all requests "
-        "hides these long waits.",
+        evidence=f"Half of the requests wait less than {_percentile('50')} in the listen queue, and one in a hundred "
+        f"waits {_percentile('99')} or longer. The oldest request that is in the queue now has waited "
+        f"{answer('max(uwsgi_listen_queue_oldest_wait_seconds{$self})', DURATION)} so far. The mean wait of all "
+        "requests hides the long waits of a few.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -191,11 +194,13 @@ def _not_measurable(t: Thresholds) -> Alert:
         severity="info",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {value()} of its listen queues cannot be measured",
         acts=(
-            f"Run {CHECK}: it shows the reason. The exporter's page also shows the reason.",
-            "If the exporter runs in another container or on another host, run it in uWSGI's network namespace.",
-            "Let the exporter read `stats` over a UNIX socket.",
+            f"Run {CHECK}: like the exporter's web page, it shows why the queue cannot be measured.",
+            "If the exporter runs in another container or on another host than uWSGI, run the exporter in uWSGI's "
+            "network namespace.",
+            "Let the exporter read `stats` over a UNIX socket, which proves that uWSGI's processes run on the "
+            "exporter's host.",
         ),
-        evidence="Nobody can see whether requests wait in this queue, and no alert about this queue can fire. uWSGI "
-        "itself reports 0 for UNIX sockets.",
+        evidence="Whether requests wait in a queue that cannot be measured is not known, and no alert about this queue "
+        "can fire. For a UNIX socket, uWSGI itself reports an empty queue.",
         dashboard=SERVER_DASHBOARD,
     )

@@ -64,17 +64,17 @@ def _rejected(t: Thresholds) -> Alert:
         expr=f"{rejected} >= {t.rejected}\nand {rejected} >= {t.rejected_part} * ({served} + {rejected})",
         hold=t.rejected_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} refuses requests, as its log says: {value(WHOLE)} in {r}",
+        summary=f"uWSGI {SERVER} on {INSTANCE} refused {value(WHOLE)} requests in {r}, according to its log",
         acts=(
-            "If the reason is `head_too_large`, raise `buffer-size`. For each other reason, the runbook names "
-            "the option to set.",
-            f"Run {CHECK}: it shows the line of the log, and names the option to set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook names the option "
+            "to set.",
+            f"Run {CHECK}: it shows the lines of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         ),
-        evidence="Requests by reason: "
-        f"{{{{ range $place, $reason := {asked(by_message)} }}}}{{{{ if $place }}}}, {{{{ end }}}}"
-        f"{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The clients got an error, "
-        "or only a part of the answer, and the application may not have seen the request at all.",
+        evidence=f"Refused requests by reason: {{{{ range $place, $reason := {asked(by_message)} }}}}{{{{ if $place "
+        f"}}}}, {{{{ end }}}}{{{{ $reason.Labels.message }}}} {{{{ $reason.Value | {WHOLE} }}}}{{{{ end }}}}. The "
+        "clients got an error or only a part of the response, and the application may not have seen these requests at "
+        "all.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -88,15 +88,16 @@ def _connection_shared(t: Thresholds) -> Alert:
 and uwsgi_shared_connections > 0""",
         hold=t.connection_shared_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers share one connection to another server, and "
+        summary=f"uWSGI {SERVER} on {INSTANCE}: several workers share one connection to a backend, and on average "
         f"{value(HUNDREDTH)} threads wait for it",
         acts=(
-            f"Run {CHECK}: it names the connection.",
+            f"Run {CHECK} to see which connection the workers share.",
             "Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
-            "Or open the connection after the fork: in a function with `@postfork` (uwsgidecorators).",
+            "If you cannot use `lazy-apps`, open the connection after the fork, in a function with the decorator "
+            "`@postfork` (module `uwsgidecorators`).",
         ),
-        evidence="The connection was opened before uWSGI forked the workers. Requests of these workers wait for each "
-        "other, and a worker may read the answer to another worker's request.",
+        evidence="The application opened the connection before uWSGI forked the workers. Workers that share a "
+        "connection wait for each other, and a worker may read the response to another worker's request.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -110,17 +111,18 @@ def _descriptors(t: Thresholds) -> Alert:
         expr=f"{by_server('max', fds)} / uwsgi_open_fds_limit >= {t.descriptors}",
         hold=t.descriptors_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: a worker has {percent()} of its file descriptors open",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: a worker uses {percent()} of the file descriptors that it may open",
         acts=(
-            f"To gain time, restart {workers(fullest)}: {pids(fullest)} prints the command and says which requests the "
-            "restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the application "
-            "has a leak.",
-            "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
+            f"To gain time, restart {workers(fullest)}: {pids(fullest)} prints the command, and says which requests "
+            "the restart would lose.",
+            "List the worker's open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the "
+            "application leaks file descriptors.",
+            "If the worker really needs this many open files, raise uWSGI's `max-fd`, and LimitNOFILE in its systemd "
+            "unit.",
         ),
-        evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} file descriptors open, and may open "
-        f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. Without a free descriptor, a worker accepts no request, and "
-        "the application gets `Too many open files` when it opens a file or a connection.",
+        evidence=f"The worker has {answer(f'max({fds}{{$self}})', WHOLE)} file descriptors open; the limit is "
+        f"{answer('uwsgi_open_fds_limit{$self}', WHOLE)}. A worker without a free file descriptor accepts no requests, "
+        "and its application gets `Too many open files` when it opens a file or a connection.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -135,16 +137,17 @@ def _loop_held(t: Thresholds) -> Alert:
         expr=f"{by_server('max', held)} / (rate(uwsgi_exporter_observed_seconds_total[{w}]) > 0) >= {t.loop_held}",
         hold=t.loop_held_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: calls hold up the event loop of a worker for {percent()} of the time",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: blocking calls hold up the event loop of a worker for {percent()} of "
+        "the time",
         acts=(
-            f"Find out what {workers(worst)} does: {pids(worst)} prints its PID for `py-spy dump`; {CHECK} says what "
-            "the call waits for.",
-            "Let the call give way to other requests: set `gevent-early-monkey-patch`, or use a client library that "
-            "is patched for gevent.",
-            "If the call computes, move it into a thread beside the event loop or into another process.",
+            f"Find out which call blocks {workers(worst)}: {pids(worst)} prints the PID for `py-spy dump`, and {CHECK} "
+            "says what the call waits for.",
+            "Make the call yield to other requests: set `gevent-early-monkey-patch`, or use a client library that is "
+            "patched for gevent.",
+            "If the call is busy computing, move it to a thread outside of the event loop, or to another process.",
         ),
-        evidence="With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this "
-        "thread, all requests of the worker stop. More async cores would also wait.",
+        evidence="With coroutines (gevent), one thread serves all requests of a worker. While a call blocks this "
+        "thread, all requests of the worker stop. Adding async cores does not help: they would stop, too.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -162,18 +165,19 @@ def _output_blocked(t: Thresholds) -> Alert:
 and {behind} >= {t.output_blocked_part} * sum without (state) ({states})""",
         hold=t.output_blocked_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads are blocked writing to a pipe that nobody reads",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: on average, {value(TENTH)} threads are blocked writing to a pipe "
+        "that no program reads",
         acts=(
-            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
-            "the container's runtime.",
-            "To find this program, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
+            "Restart the program that should read the pipe: the log collector, the service manager's journal, or the "
+            "container runtime.",
+            "To find the program that should read the pipe, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
             f"{pids(f'{ids}{{$self}}')} prints the PIDs.",
-            "To prevent this permanently, write the log to a file (`logto`), and log less.",
+            "To keep this from happening again, write the log to a file (`logto`), and log less.",
         ),
-        evidence="Threads wait to write to standard output or standard error: this is a full pipe that nobody reads."
-        " "
+        evidence="The workers' standard output or standard error is a pipe, and it is full because no program reads "
+        "it. On average, "
         + answer(behind.replace('"}', '",$self}'), TENTH)
-        + " threads wait to write to this pipe, or for a lock that such a thread may hold.",
+        + " threads wait to write to the full pipe, or for a lock that such a thread may hold.",
         dashboard=SERVER_DASHBOARD,
     )
 
@@ -196,17 +200,18 @@ def _lock_bound(t: Thresholds) -> Alert:
             hold=t.bound_hold,
             keep=t.load_keep,
             severity="warning",
-            summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} threads wait for a lock of the application",
+            summary=f"uWSGI {SERVER} on {INSTANCE}: on average, {value(TENTH)} threads wait for a lock of the "
+            "application",
             acts=(
-                f"Find out which lock it is: {CHECK} names the worker, and `py-spy dump --native` on this worker shows "
-                "the line of code.",
-                "Change the code so that it holds the lock for less time, and calls no database or service while it "
-                "holds the lock.",
-                "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process "
-                "has its own lock, more `processes` help. Do not add threads: they would also wait.",
+                f"Find out which lock the threads wait for: {CHECK} names the worker, and `py-spy dump --native` on "
+                "this worker shows the line of code that waits.",
+                "Change the code so that it holds the lock for less time, and calls no database or other service while "
+                "it holds the lock.",
+                "If the lock belongs to a connection pool, make the pool as large as `threads`. If each process has "
+                "its own lock, add `processes`. Do not add threads: they would wait for the same lock.",
             ),
-            evidence="Only one request at a time can run the code that this lock protects. This lock is not Python's "
-            "interpreter lock.",
+            evidence="Only one request at a time can run the code that this lock protects. This lock belongs to the "
+            "application or a library; it is not Python's interpreter lock (GIL).",
             dashboard=SERVER_DASHBOARD,
             deploys=True,
         ),
@@ -224,20 +229,23 @@ def _clients_slow(t: Thresholds) -> Alert:
             hold=t.bound_hold,
             keep=t.load_keep,
             severity="warning",
-            summary=f"uWSGI {SERVER} on {INSTANCE}: {value(TENTH)} of {answer('uwsgi_threads_available{$self}')} "
-            "threads wait for slow clients",
+            summary=f"uWSGI {SERVER} on {INSTANCE}: on average, {value(TENTH)} of "
+            f"{answer('uwsgi_threads_available{$self}')} threads wait for slow clients",
             acts=(
-                "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default: look "
-                "for `buffering off` in `nginx -T`.",
-                "If clients reach uWSGI directly, put a web server in front.",
-                "If a few clients are slow on purpose, limit the connections of each client in the web server "
-                "(`limit_conn`).",
+                "Let the web server in front of uWSGI buffer requests and responses. In nginx, this is the default; a "
+                "line with `buffering off` in the output of `nginx -T` turns it off.",
+                "If clients connect to uWSGI directly, put a web server in front of it.",
+                "If a few clients are slow on purpose, limit the number of connections per client in the web server "
+                "(nginx: `limit_conn`).",
             ),
-            evidence="A thread that sends to a client, or receives from it, serves no other request; a few slow "
-            "clients can take all threads.",
+            evidence="While a thread receives a request from a slow client, or sends it the response, the thread "
+            "serves no other request: a few slow clients can occupy all threads.",
             dashboard=SERVER_DASHBOARD,
         ),
     )
+
+
+_WAITED_FOR = {"lock": "a lock", "client": "its client"}
 
 
 def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
@@ -245,7 +253,11 @@ def _waiting_for(state: str, t: Thresholds, alert: Alert) -> Alert:
     per_request = f"server:uwsgi_wait_seconds_per_request:ratio_rate{t.window}"
     part = milliseconds(f'{per_request}{{state="{state}",$self}}')
     whole = milliseconds(f"sum({per_request}{{$self}})")
-    return replace(alert, evidence=f"{alert.evidence} An average request spends {part} of its {whole} in this wait.")
+    return replace(
+        alert,
+        evidence=f"{alert.evidence} An average request takes {whole}, and waits for {_WAITED_FOR[state]} for {part} of "
+        "this time.",
+    )
 
 
 def _in(state: str, t: Thresholds) -> str:

@@ -59,42 +59,45 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: a request has been in service for {value(DURATION)}",
         acts=(
             f"Find out what {workers(oldest_of_self)} waits for: {pids(oldest_of_self)} prints the PID of the worker, "
-            "and the commands to run.",
-            "Set timeouts on the calls that the application makes to databases and services.",
-            "Set `harakiri` as a last resort, but not with coroutines (gevent). In a worker with several threads, "
-            "`harakiri` ends all requests of the worker.",
+            "and the commands that show it.",
+            "Set timeouts on the calls that the application makes to databases and other services.",
+            "As a last resort, set `harakiri` (but not with coroutines such as gevent). If a worker with several "
+            "threads is killed by `harakiri`, all requests of the worker are lost.",
         ),
-        evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck`, 30 "
-        "s by default.",
+        evidence=f"{of_threads} have been serving the same request for longer than the exporter's setting `stuck` "
+        "(30 s by default).",
         dashboard=SERVER_DASHBOARD,
     )
     queue = "sum without (socket) (uwsgi_socket_queue_length{$self}) >= 1"
     requests = f"sum(increase(uwsgi_worker_requests_total{{$self}}[{t.standstill_range}])) == 0"
     stuck = f"{age}{{$self}} > {STUCK_SECONDS:g}"
     restart = (
-        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command and says which requests the restart "
-        "loses. New requests also get stuck until the database, service or lock that they wait for works again."
+        f"Restart the stuck {workers(stuck)}: {pids(stuck)} prints the command, and says which requests the restart "
+        "would lose. New requests will also get stuck until you fix the database, service or lock that they wait for."
     )
     page = replace(
         ticket,
         expr=f"uwsgi_threads_stuck >= {t.stuck_many} * uwsgi_threads_ceiling\nand {oldest}\nor\n{_standstill(t)}",
         hold=t.standstill_hold,
         severity="critical",
-        summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly any request: "
+        summary=f"uWSGI {SERVER} on {INSTANCE} serves hardly any requests: "
         + if_any(SOME_STUCK, f"{of_threads} are stuck")
         + if_any(NONE_STUCK, "requests wait and no request is completed"),
         acts=(
             if_any(SOME_STUCK, restart)
             + if_any(
-                NONE_STUCK, f"Run {CHECK}: it says whether the workers are paused, or a reload waits for a worker."
+                NONE_STUCK,
+                f"Run {CHECK}: it says whether the workers are paused, or whether a reload waits for a worker.",
             ),
-            if_any(SOME_STUCK, f"Find out what the stuck requests wait for: {CHECK}.")
+            if_any(SOME_STUCK, f"Run {CHECK} to see what the stuck requests wait for.")
             + if_any(
                 NONE_STUCK,
-                "If workers are paused, send SIGTSTP to the master, only once. If a reload waits, end the worker that "
-                f"it waits for: {pids(f'{age}{{$self}}')} prints the command.",
+                "If workers are paused, resume them: send SIGTSTP to the master, only once (each SIGTSTP toggles "
+                "between pause and resume). If a reload waits for a worker, end that worker: "
+                f"{pids(f'{age}{{$self}}')} prints the command.",
             ),
-            "Set timeouts on the calls that the application makes. If a reload waited, set `worker-reload-mercy`.",
+            "Set timeouts on the calls that the application makes. If a reload waited for a worker, set "
+            "`worker-reload-mercy` to limit this wait.",
         ),
         evidence=if_any(queue, f"{{{{ . | first | value | {WHOLE} }}}} requests wait in the listen queue. ")
         + if_any(requests, f"No request was completed in the last {t.standstill_range}. ")
@@ -103,7 +106,7 @@ def _stuck(t: Thresholds) -> Sequence[Alert]:
             f"max({age}{{$self}})",
             f"; the oldest request, in {workers(oldest_of_self)}, has been in service for {of_dot(DURATION)}",
         )
-        + ". With coroutines (gevent), a call that does not give way to other requests may block a worker.",
+        + ". With coroutines (gevent), one call that does not yield to other requests may block the whole worker.",
         deploys=True,
     )
     return [ticket, page]
@@ -136,15 +139,16 @@ def _paused(t: Thresholds) -> Alert:
         expr=f"{paused} >= ({up} > 0)",
         hold=t.paused_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve nobody",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: all {value(WHOLE)} workers are paused, and serve no requests",
         acts=(
-            "If nobody paused the workers on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses the workers again.",
-            f"Check that requests are served again: {CHECK}.",
-            "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
+            "If the workers were not paused on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second "
+            "`p`, pauses the workers again.",
+            f"Run {CHECK} to see whether requests are served again.",
+            "Find out what paused the workers: perhaps a backup or deploy script that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         ),
-        evidence=f"A paused worker takes no request. {waiting} requests wait in the listen queue; when the queue is "
+        evidence=f"A paused worker accepts no requests. {waiting} requests wait in the listen queue; once the queue is "
         "full, clients are turned away.",
         dashboard=SERVER_DASHBOARD,
     )
@@ -157,15 +161,16 @@ def _harakiri(t: Thresholds) -> Alert:
         expr=f"round({by_server('sum', ended)}) >= {t.harakiris}",
         hold=t.harakiri_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} killed workers for requests over `harakiri`: {value(WHOLE)} in "
-        f"{t.harakiri_range}",
+        summary=f"uWSGI {SERVER} on {INSTANCE} lost workers to `harakiri` because requests took too long: "
+        f"{value(WHOLE)} in {t.harakiri_range}",
         acts=(
-            "Find the slow request in uWSGI's log, in the lines with `HARAKIRI`.",
-            "If it is always the same kind of request, make this request faster, or set timeouts on its calls.",
-            "Raise `harakiri` only if these requests take so long on purpose.",
+            "Find the slow requests in uWSGI's log: their lines contain `HARAKIRI`.",
+            "If the slow requests are always of the same kind, make them faster, or set timeouts on the calls that "
+            "they make to databases and other services.",
+            "Raise `harakiri` only if it is normal for these requests to take so long.",
         ),
-        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. uWSGI lost every request in a killed "
-        "worker, and counts none of these requests.",
+        evidence=f"`harakiri` killed {workers(f'round({_of_self(ended)}) > 0')}. Every request in a killed worker is "
+        "lost, and uWSGI's request counters do not include it.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -187,19 +192,20 @@ def _lost(t: Thresholds) -> Sequence[Alert]:
         summary=f"uWSGI {SERVER} on {INSTANCE}: at least {value(WHOLE)} requests were lost when workers exited or were "
         "killed",
         acts=(
-            "Read in uWSGI's log which signal killed the workers: `died, killed by signal`.",
+            "Search uWSGI's log for `died, killed by signal` to see which signal killed the workers.",
             "If the workers were killed by signal 9, check whether memory ran out: `dmesg | grep -i 'out of memory'`. "
             "If memory ran out, use fewer workers.",
             "If the workers were killed by signal 11 (a crash), roll back the C extension that changed last.",
         ),
-        evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed with requests in "
-        f"service: at least {answer(part, TENTH)} % of all requests got no response, and uWSGI counts none of them."
-        " Workers killed by harakiri: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
+        evidence=f"In the last {r}, {workers(f'round({_of_self(each)}) > 0')} exited or were killed while they had "
+        f"requests in service: at least {answer(part, TENTH)} % of all requests got no response, and uWSGI's request "
+        "counters do not include them. Workers killed by "
+        f"`harakiri` in the last {r}: " + answer(f"round(sum({_of_self(harakiris)}))", WHOLE) + ".",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
     many = f"{lost} >= {t.lost}\nand {lost} >= {t.lost_part} * ({served} + {lost})"
-    title = f"uWSGI {SERVER} on {INSTANCE} loses {answer(part, TENTH)} % of the requests: its workers keep exiting"
+    title = f"uWSGI {SERVER} on {INSTANCE} loses {answer(part, TENTH)} % of its requests: its workers keep exiting"
     return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 
 
@@ -231,14 +237,16 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
         severity="warning",
         summary=f"uWSGI {SERVER} on {INSTANCE}: the same worker keeps restarting, {value(WHOLE)} times in {r}",
         acts=(
-            "Read in uWSGI's log why the workers exit: `died, killed by signal 9` (out of memory: see `dmesg`), "
-            "`Segmentation Fault` (a C extension), `HARAKIRI`, or an import error.",
-            "If memory ran out, use fewer `processes`, or raise the memory limit of the cgroup.",
-            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise this option.",
+            "Check uWSGI's log for the reason why the workers exit, such as `died, killed by signal 9` (out of memory: "
+            "check `dmesg`), `Segmentation Fault` (a C extension), `HARAKIRI` (a request took too long) or an import "
+            "error.",
+            "If memory ran out, use fewer `processes`, or raise the memory limit of uWSGI's cgroup.",
+            "If uWSGI restarts the workers because of `max-requests` or `reload-on-rss`, raise the value of this "
+            "option.",
         ),
-        evidence=f"Workers that keep restarting: {workers(_of_self(looping))}; kills by `harakiri`: "
+        evidence=f"In a restart loop: {workers(_of_self(looping))}. Workers killed by `harakiri` in the last {r}: "
         + answer(f"round(sum(increase(uwsgi_worker_harakiri_total{{$self}}[{r}])))", WHOLE)
-        + ". Each restart loses the requests of the worker, and loads the application again if `lazy-apps` is set; "
+        + ". Each restart loses the worker's requests and, if `lazy-apps` is set, loads the application again; "
         + answer("uwsgi_threads_available{$self}")
         + " of "
         + answer("uwsgi_threads_configured{$self}")
@@ -251,7 +259,7 @@ def _respawn_loop(t: Thresholds) -> Sequence[Alert]:
     many = f"{most}\nand {looping_workers} >= {t.respawn_workers} * {every}"
     title = (
         f"uWSGI {SERVER} on {INSTANCE}: {workers(_of_self(looping))} of "
-        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly any request"
+        f"{answer('count(uwsgi_worker_respawns_total{$self})')} keep restarting, and serve hardly any requests"
     )
     return [ticket, replace(ticket, expr=many, severity="critical", summary=title)]
 
@@ -269,14 +277,15 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         expr=f"{without} > 0",
         hold=t.no_application_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE} runs without its application in {value(WHOLE)} of its workers",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: no application is loaded in {value(WHOLE)} of its workers",
         acts=(
-            "Read in uWSGI's log why the import fails: `journalctl -u UNIT -n 200 | grep -B 20 'no app loaded'`.",
-            "Reload uWSGI when you have fixed the import.",
+            "Check uWSGI's log for the reason why the import fails: `journalctl -u UNIT -n 200 | grep -B 20 'no app "
+            "loaded'`.",
+            "Fix the import, and then reload uWSGI.",
             "Set `need-app`, so that uWSGI does not start without an application.",
         ),
         evidence="These workers answer every request with status 500 (`no python application found`). All workers "
-        f"together take {taken} requests/s now.",
+        f"of this uWSGI together take {taken} requests/s now.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -288,9 +297,10 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         severity="critical",
         summary=f"uWSGI {SERVER} on {INSTANCE}: {taken} requests/s reach no application",
         acts=(
-            "Read in uWSGI's log why the import fails, or look for `unavailable modifier requested`.",
-            "Fix the import or load the missing plugin, and reload uWSGI. Also check the last deploy of the web server."
-            "",
+            "Check uWSGI's log for the reason: an import that fails, or `unavailable modifier requested`, which means "
+            "that a plugin is missing.",
+            "Fix the import or load the missing plugin, and then reload uWSGI. Also check whether the last deploy of "
+            "the web server changed the modifier that it sends (`uwsgi_modifier1` in nginx).",
             "Set `need-app`, so that uWSGI does not start without an application.",
         ),
         evidence=if_any(
@@ -300,11 +310,10 @@ def _no_application(t: Thresholds) -> Sequence[Alert]:
         )
         + if_any(
             unanswered,
-            f"At least {{{{ . | first | value | {WHOLE} }}}} requests in {t.unanswered_range} ended at once without "
-            "an answer: uWSGI has no plugin for these requests. (The modifier, a number from the web server, "
-            "selects the plugin.) ",
+            f"In {t.unanswered_range}, at least {{{{ . | first | value | {WHOLE} }}}} requests ended at once without a "
+            "response: uWSGI has no plugin for their modifier, the number by which the web server selects a plugin. ",
         )
-        + f"All workers together take {taken} requests/s now.",
+        + f"All workers of this uWSGI together take {taken} requests/s now.",
     )
     return [ticket, page]
 
@@ -335,15 +344,15 @@ and round({by_server("sum", raised)}) >= {t.exceptions_least}""",
         summary=f"uWSGI {SERVER} on {INSTANCE}: unhandled exceptions in {percent(TENTH)} of requests",
         acts=(
             "Read the tracebacks in uWSGI's log: `journalctl -u UNIT --since -15min | grep -A 20 Traceback`.",
-            "If the log shows `write error` or `SIGPIPE`, clients or the web server gave up waiting: check the "
-            "response time.",
-            "If the response time is fine, set `write-errors-tolerance`, so that uWSGI does not count such clients as "
-            "exceptions.",
+            "If the log shows `write error` or `SIGPIPE`, clients or the web server disconnected before the response "
+            "was complete: check the response time.",
+            "If the response time is fine, set `write-errors-tolerance`, so that uWSGI does not count these "
+            "disconnects as exceptions.",
         ),
         evidence=answer(f"sum({_of_self(raised)})", WHOLE)
         + " of "
         + answer(f"sum({_of_self(requests)})", WHOLE)
-        + f" requests in {r} raised an unhandled exception, or their clients disconnected in the middle of a response.",
+        + f" requests in {r} raised an unhandled exception, or lost their client in the middle of the response.",
         dashboard=SERVER_DASHBOARD,
         deploys=True,
     )
@@ -372,18 +381,19 @@ max without (worker_id) (
 ) - 1""",
         hold=t.memory_growth_hold,
         severity="warning",
-        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grows, by {percent()} in {2 * hours} hours",
+        summary=f"uWSGI {SERVER} on {INSTANCE}: the memory of a worker grew by {percent()} in {2 * hours} hours",
         acts=(
-            "Set `reload-on-rss`, or `max-requests` with `max-requests-delta`, so that workers do not all restart at "
-            "once. This buys time.",
-            "Find the leak: `tracemalloc` shows which lines of the application allocate the memory that stays.",
-            "If the growth began with a release, see what that release changed.",
+            "To gain time, set `reload-on-rss`, or `max-requests` together with `max-requests-delta`, so that workers "
+            "do not all restart at once.",
+            "Find the leak: Python's `tracemalloc` shows which lines of the application allocate memory that is never "
+            "freed.",
+            "If the growth began with a new release of the application, check what that release changed.",
         ),
-        evidence=f"The memory of {workers(f'topk(1, {growth})')} is "
-        f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B, which is "
-        f"{answer(f'topk(1, {growth})', 'humanize1024')}B more than {2 * hours} hours ago, and it has grown all the "
-        "time since then. The workers have run long enough for the application's caches to fill, so this is likely a "
-        "leak. When memory runs out, the kernel kills a process.",
+        evidence=f"The memory of {workers(f'topk(1, {growth})')} has kept growing for {2 * hours} hours, by "
+        f"{answer(f'topk(1, {growth})', 'humanize1024')}B to "
+        f"{answer(f'{resident}{{$self}} and topk(1, {growth})', 'humanize1024')}B. The worker has run long enough for "
+        "the application's caches to fill, so this is probably a memory leak. When memory runs out, the kernel kills a "
+        "process.",
         dashboard=SERVER_DASHBOARD,
         is_dated=False,
     )

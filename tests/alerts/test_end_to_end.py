@@ -169,7 +169,7 @@ def test_full_unix_queue_pages_and_resolves_when_clients_go(tmp_path: Path) -> N
             page = prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "firing")
             labels = prometheus.labels("UwsgiListenQueueOverflowing", "critical", "shop")
             assert page["labels"] == labels | {"socket": server.web}
-            assert "20 connections fit into the queue, and " in read(page)
+            assert "The listen queue is full at 20 connections; " in read(page)
             shown("UwsgiListenQueueOverflowing", prometheus.pagerduty("UwsgiListenQueueOverflowing"))
             prometheus.held_back("UwsgiListenQueueFilling", by="UwsgiListenQueueOverflowing")
         prometheus.wait_for_alert("UwsgiListenQueueOverflowing", "resolved")
@@ -211,11 +211,12 @@ def test_uneven_load_pages_and_resolves_when_it_is_evened(tmp_path: Path) -> Non
             assert page["labels"] == prometheus.labels("UwsgiHotWorkerSaturated", "critical", "shop")
             text = read(page)
             assert f"uWSGI shop on {prometheus.instance}: worker 1 is saturated and takes " in text
-            assert re.search(r"Worker 1 takes [5-9]\d % of the requests\.", text)
+            assert re.search(r"Worker 1 takes [5-9]\d % of the requests, and its interpreter uses ", text)
             assert re.search(
-                r"take \d+ ms, against \d+ ms on less busy workers; \d+ threads of other workers are idle", text
+                r"take \d+ ms in this worker, but \d+ ms in less busy workers; \d+ threads of other workers are idle\.",
+                text,
             )
-            assert re.search(r"[5-9]\d % of the requests, and \d+ ms to the mean", text)
+            assert re.search(r"[5-9]\d % of the requests: the mean response time is \d+ ms instead of \d+ ms", text)
             shown("UwsgiHotWorkerSaturated", prometheus.pagerduty("UwsgiHotWorkerSaturated"))
             prometheus.held_back("UwsgiWorkersUneven", by="UwsgiHotWorkerSaturated")
         with server.loaded(hot=1, calm=1):

@@ -41,29 +41,31 @@ AFTER = Server(
 
 
 MORE_PROCESSES = (
-    "Use more `processes` and fewer `threads`: 8 processes with 4 threads each, instead of 4 with 8. Change one thing "
-    "at a time, and compare the response time."
+    "Use more `processes` with fewer `threads` each: 8 processes with 4 threads, instead of 4 processes with 8 "
+    "threads. Change one setting at a time, and compare the response times before and after."
 )
 PAGE = (
     acts(
         MORE_PROCESSES,
-        "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets instead.",
-        "If one kind of request uses most of the CPU, make these requests cheaper, or run them elsewhere: "
-        "`uwsgi-headroom check` on the host names this kind of request.",
+        "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets instead.",
+        "If one kind of request uses most of the CPU, make it cheaper, or serve it from another uWSGI: `uwsgi-headroom "
+        "check` on the host names the kind of request.",
     )
-    + "Worker 2 takes 43 % of the requests. The interpreter of this worker uses 0.99 of a CPU, and the requests of "
-    "this worker take 669 ms, against 379 ms on less busy workers; 18 threads of other workers are idle. The uneven "
-    "load adds 290 ms to 43 % of the requests, and 125 ms to the mean response time, which is 504 ms."
+    + "Worker 2 takes 43 % of the requests, and its interpreter uses 0.99 of a CPU. Requests take 669 ms in this "
+    "worker, but 379 ms in less busy workers; 18 threads of other workers are idle. The uneven load adds 290 ms to 43 "
+    "% of the requests: the mean response time is 504 ms instead of 379 ms."
 )
 TICKET = (
     acts(
-        "If even shares would save less than 10 % (see below), do nothing: the uneven shares are harmless.",
-        "If `map-socket` gives workers sockets of their own, spread the load evenly over these sockets.",
+        "If even shares would save less than 10 % of the mean response time (see below), do nothing: the uneven shares "
+        "are harmless.",
+        "If `map-socket` assigns sockets to certain workers, spread the load evenly over these sockets.",
         MORE_PROCESSES,
     )
-    + "Worker 2 takes the most: the busiest workers take 43/19/19/19 % of the requests. The largest share is 1.7 times "
-    "an even share; chance alone explains up to 1.1. Requests of this worker take 669 ms, against 379 ms on less busy "
-    "workers; its interpreter uses 0.99 of a CPU. Even shares would save 125 ms (25 %) of the mean response time."
+    + "Worker 2 takes the most requests. Shares of the busiest workers: 43 %, 19 %, 19 %, 19 %. The largest share is "
+    "1.7 times an even share; chance alone explains at most 1.1 times. Requests take 669 ms in worker 2, but 379 ms in "
+    "less busy workers; the interpreter of worker 2 uses 0.99 of a CPU. Even shares would save 125 ms (25 %) of the "
+    "mean response time."
 )
 
 
@@ -108,7 +110,7 @@ def uneven_ticket(**labels: str) -> Firing:
     return firing(
         UNEVEN,
         "warning",
-        f"uWSGI api on {labels['instance']}: the hottest worker takes 1.7 times an even share",
+        f"uWSGI api on {labels['instance']}: one worker takes 1.7 times an even share of the requests",
         TICKET,
         "00:01",
         **labels,

@@ -92,32 +92,39 @@ def own(name: str, value: float = 1, **labels: str) -> dict[str, str]:
     return {"series": f"uwsgi_{name}{{{text}}}", "values": f"{value:g}+0x90"}
 
 
-LIMITED = "If a few clients send more requests than usual, limit these clients in the web server (nginx: `limit_req`)."
+LIMITED = (
+    "If a few clients send more requests than usual, rate-limit these clients in the web server (`limit_req` in nginx)."
+)
 HOW_MUCH = (
-    "Run `uwsgi-headroom check` on the host: it says how many threads or processes to set, and how many requests the "
-    "server then serves."
+    "Run `uwsgi-headroom check` on the host: it says what to set `threads` or `processes` to, and how many requests "
+    "per second uWSGI can then serve."
 )
 PROCESSES = (
-    "Add `processes` while CPUs are free: each interpreter uses 0.60 of a CPU, and more threads would only wait for "
-    "their interpreter."
+    "While CPUs are free, add `processes`, not `threads`: each worker's interpreter uses 0.60 of a CPU, and additional "
+    "threads would only wait for it."
 )
-SEE_FIRST = "If the threads wait for a lock, a backend at its limit or slow clients, fix this first. Otherwise raise "
-MORE = SEE_FIRST + "`threads` or `processes`, but only one of the two at first."
-SAFE_IN_THREADS = SEE_FIRST + "`processes`, and `threads` only if the application is thread-safe."
+SEE_FIRST = (
+    "If the threads wait for a lock, a backend at its limit or slow clients, fix that cause first. If the threads wait "
+    "for none of these, raise "
+)
+MORE = SEE_FIRST + "`threads` or `processes`, one of them at a time."
+SAFE_IN_THREADS = SEE_FIRST + "`processes`; raise `threads` only if the application is thread-safe."
 NOT_SEEN = (
-    "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this exporter is not "
-    "allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the threads wait for a "
-    "lock, a backend at its limit or slow clients, more threads would probably also wait."
+    "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks the "
+    "permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what the threads "
+    "wait for: if it is a lock, a backend at its limit or slow clients, additional threads would probably wait for it, "
+    "too."
 )
 BY_STATE = {
-    "lock": "Find out with `uwsgi-headroom check --code` which line of code holds the lock of the application: 4.5 of "
-    "7.5 threads in service wait for this lock. Change the code so that it holds the lock for less time, or make the "
-    "pool of connections larger. Do not add threads: they would also wait.",
-    "client": "Let the web server in front of uWSGI buffer requests and responses: 4.5 of 7.5 threads in service wait "
-    "for slow clients. Do not add threads: they would also wait.",
-    "backend": "Find out whether the backend (a database or another service) is full: 4.5 of 7.5 threads in service "
-    "wait for it. If this backend is full, make it faster, or let it take more requests at once. If the backend is "
-    "not full, raise `threads` or `processes`, but only one of the two at first.",
+    "lock": "Run `uwsgi-headroom check --code` on the host to see which line of code holds the application's lock: on "
+    "average, 4.5 of 7.5 busy threads wait for this lock. Change this code so that it holds the lock for less time; if "
+    "the lock belongs to a connection pool, make the pool larger. Do not add threads: they would wait for the same "
+    "lock.",
+    "client": "Let the web server in front of uWSGI buffer requests and responses: on average, 4.5 of 7.5 busy threads "
+    "wait for slow clients. Do not add threads: they would also wait for slow clients.",
+    "backend": "Check whether the backend (a database or another service) is at its limit: on average, 4.5 of 7.5 busy "
+    "threads wait for it. If the backend is at its limit, make it faster, or let it handle more requests at once. If "
+    "the backend is not at its limit, raise `threads` or `processes`, one of them at a time.",
     "sleep": MORE,
 }
 """The first act, by what most threads do."""
@@ -127,24 +134,25 @@ def _low(factor: str, act: str, by_limit: str) -> str:
     return (
         acts(
             act,
-            "Run `uwsgi-headroom check` on the host at the busiest time: it says which setting to raise, and how many "
-            "requests uWSGI then serves.",
-            "If a job or one client causes the peak, move the job to another time, or limit the client.",
+            "At the busiest time of day, run `uwsgi-headroom check` on the host: it says which setting to raise, and "
+            "how many requests per second uWSGI can then serve.",
+            "If a scheduled job or a single client causes the peak load, move the job to another time, or rate-limit "
+            "the client.",
         )
-        + f"In the worst 5 % of the last 1h, a load {factor} times as high would have reached a limit. Headroom by "
-        f"limit: {by_limit} (1 means that the limit is reached)."
+        + f"In the busiest 5 % of the last 1h, a load at most {factor} times as high would have reached a limit. "
+        f"Headroom for each limit, where 1 means that the limit is reached: {by_limit}."
     )
 
 
-FEWER_THREADS = "Use more `processes` and fewer `threads`."
-BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest_interpreter 1.09, interpreters 1.11, cpu 2.22, threads 4.00")
-BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest_interpreter 3.28, interpreters 3.33, cpu 6.67")
+FEWER_THREADS = "Use more `processes` with fewer `threads` each."
+BY_INTERPRETER = _low("1.09", FEWER_THREADS, "hottest interpreter 1.09, all interpreters 1.11, cpu 2.22, threads 4.00")
+BY_THREADS = _low("1.14", NOT_SEEN, "threads 1.14, hottest interpreter 3.28, all interpreters 3.33, cpu 6.67")
 BY_CPUS = _low(
     "1.11",
-    "Give uWSGI more CPU, or move load to another host.",
-    "cpu 1.11, hottest_interpreter 2.19, interpreters 2.22, threads 4.00",
+    "Give uWSGI more CPUs, or move load to another host.",
+    "cpu 1.11, hottest interpreter 2.19, all interpreters 2.22, threads 4.00",
 )
-BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest_interpreter 1.18, interpreters 2.29, threads 3.74, cpu 4.57")
+BY_HOTTEST = _low("1.18", FEWER_THREADS, "hottest interpreter 1.18, all interpreters 2.29, threads 3.74, cpu 4.57")
 
 
 def _of(alert: str, severity: str, summary: str, description: str, since: str = "00:05", **labels: str) -> Firing:
@@ -156,21 +164,21 @@ def full(act: str = PROCESSES, busy: str = "30.4 of 32", percent: int = 40, each
     return _of(
         FULL,
         "critical",
-        f" is overloaded: {busy} threads are busy, and requests wait",
+        f" is overloaded: {busy} threads are busy on average, and requests wait in the listen queue",
         acts(act, HOW_MUCH, LIMITED)
-        + f"All running threads are busy {percent} % of the time. A request that finds no free thread waits in the "
-        f"listen queue, now for 246 ms on average. uWSGI serves 40.6 requests/s, which take {each} ms each.",
+        + f"For {percent} % of the time, all running threads are busy at once. On average, a request waits 246 ms in "
+        f"the listen queue, and is then in service for {each} ms. uWSGI completes 40.6 requests/s.",
         **labels,
     )
 
 
 def low(description: str = BY_INTERPRETER, **labels: str) -> Firing:
     """The ticket of a server with interpreters at 0.9 of a CPU."""
-    factor = re.findall(r"load ([0-9.]+) times", description)[0]
+    factor = re.findall(r"load at most ([0-9.]+) times", description)[0]
     return _of(
         LOW,
         "warning",
-        f": headroom is down to {factor}x: with a little more load, requests wait",
+        f": headroom is down to {factor}x: if the load grows a little, requests will wait",
         description,
         "01:01",
         **labels,
@@ -184,19 +192,20 @@ def interpreter(**labels: str) -> Firing:
         "warning",
         ": the interpreters of all workers are saturated, at 0.94 of a CPU each",
         acts(
-            "Add `processes`: 3.8 of 8 CPUs are in use. More threads do not help.",
+            "Add `processes`: the workers use 3.8 of 8 CPUs. Do not add threads: an interpreter runs only one thread "
+            "at a time.",
             "If no CPU is free, give the host more CPUs, or move load to another host.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take most "
-            "time.",
+            "Make the requests use less CPU time: `uwsgi-headroom check` on the host names the kinds of requests that "
+            "take the most time.",
         )
-        + "Each interpreter uses 0.94 of a CPU and can use at most 1. The workers cannot serve more than 40.6 "
-        "requests/s. If load grows, only the response time grows (now 394 ms on average).",
+        + "Each interpreter uses 0.94 of a CPU and can use at most 1. With these workers, uWSGI cannot serve more than "
+        "40.6 requests/s. If the load grows, only the response time grows (now 394 ms on average).",
         **labels,
     )
 
 
 def cpu(
-    title: str = "its workers use all the CPU that they can get (1.9 of 2 CPUs)", used: str = "1.9", **labels: str
+    title: str = "its workers use nearly all CPUs that they may use (1.9 of 2 CPUs)", used: str = "1.9", **labels: str
 ) -> Firing:
     """The ticket of a server that uses 1.88 of 2 CPUs."""
     return _of(
@@ -204,14 +213,19 @@ def cpu(
         "warning",
         f": {title}",
         acts(
-            ("Raise the quota (CPUQuota, --cpus, resources.limits.cpu). " if "quota" in title else "")
-            + "Widen `cpu-affinity`, or the mask that the service manager sets, if it allows fewer CPUs than the host "
-            "has: the workers' masks allow 2 CPUs each.",
-            "Give the host more CPUs, or move load to another host. No uWSGI option adds CPUs.",
-            "Make the requests compute less: `uwsgi-headroom check` on the host says which kinds of requests take most "
-            "time.",
+            (
+                "Raise the CPU quota: CPUQuota in systemd, --cpus in Docker, resources.limits.cpu in Kubernetes. "
+                if "quota" in title
+                else ""
+            )
+            + "If `cpu-affinity`, or the CPU mask that the service manager sets, allows fewer CPUs than the host has, "
+            "widen it: the workers' masks allow 2 CPUs each.",
+            "Give the host more CPUs, or move load to another host. More `processes` or `threads` do not help: they "
+            "would share the same CPUs.",
+            "Make the requests use less CPU time: `uwsgi-headroom check` on the host names the kinds of requests that "
+            "take the most time.",
         )
-        + f"4 workers use {used} of 2 CPUs. If load grows, the response time grows (now 394 ms on average).",
+        + f"4 workers use {used} of 2 CPUs. If the load grows, so does the response time (now 394 ms on average).",
         **labels,
     )
 
@@ -221,15 +235,16 @@ def host(title: str, used: str, others: str, since: str = "00:05", **labels: str
     fired = firing(
         HOST,
         "warning",
-        f"The CPUs of web1:9238 are full, and {title} CPU",
+        f"All CPUs of web1:9238 are busy, and {title} too little CPU time",
         acts(
-            "Find out on the host which program uses the CPUs: `top -o %CPU`. If users do not need this program, stop "
-            "the program or move it.",
-            "Move a uWSGI server to another host, or give the host more CPUs.",
-            "If one uWSGI matters more than the others, give its systemd unit a higher CPUWeight.",
+            "Run `top -o %CPU` on the host to see which program uses the CPUs. If your users do not need this program, "
+            "stop it or move it to another host.",
+            "Move one of the uWSGI servers to another host, or give this host more CPUs.",
+            "If one uWSGI server matters more than the other programs on the host, give its systemd unit a higher "
+            "CPUWeight.",
         )
-        + f"CPUs that each uWSGI server uses: {used}. One of these servers shares the CPUs with programs that use"
-        f" {others} of 2 CPUs.",
+        + f"CPUs in use by each uWSGI server: {used}. Seen from one of the uWSGI servers, all other programs together "
+        f"use {others} of 2 CPUs.",
         since,
         **{**TARGET, **labels},
     )
@@ -243,14 +258,15 @@ def sharing(**labels: str) -> Firing:
     return _of(
         SHARING,
         "warning",
-        ": 4 workers are pinned to a CPU together with another worker",
+        ": 4 workers are pinned to one CPU each, which they share with other workers",
         acts(
             "Remove `cpu-affinity`, and reload uWSGI.",
-            "If you need `cpu-affinity`, `processes` x `cpu-affinity` must not be more than the number of CPUs.",
+            "If you need `cpu-affinity`, make sure that `processes` multiplied by `cpu-affinity` does not exceed the "
+            "number of CPUs.",
             "In a container, do not set `cpu-affinity`: uWSGI counts the host's CPUs, not the container's.",
         )
-        + "Each of these 4 workers may run on only one CPU, and another worker is pinned to the same CPU. These "
-        "workers wait for each other even if other CPUs are idle.",
+        + "Each of these 4 workers may run on only one CPU, to which another worker is pinned as well. Workers that "
+        "share a CPU wait for each other even if other CPUs are idle.",
         "00:03",
         **labels,
     )
@@ -457,7 +473,7 @@ CASES = [
     Case(
         f"{CPU}: fires: a quota stops the workers, whose mean use is far below it, and requests wait",
         [*steady(server(4, 0.1, cpus=2, affinity=2, queue=10), 23), *quota(0.3)],
-        {"22m": [cpu("a CPU quota stops its workers in 30 % of the quota's periods", "0.4", **TARGET)]},
+        {"22m": [cpu("a CPU quota throttles its workers in 30 % of the quota's periods", "0.4", **TARGET)]},
     ),
     Case(
         f"{CPU}: silent: a quota stops the workers, and no request waits",
@@ -505,7 +521,7 @@ CASES = [
     Case(
         f"{HOST}: fires: others use what the workers could use, and requests wait",
         steady(CROWDED, 23),
-        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6")]},
+        {"22m": [host("1 uWSGI server on this host gets", "api 0.4", "1.6")]},
     ),
     Case(
         f"{HOST}: fires: one ticket for all servers, and not for those that hardly use CPU",
@@ -514,7 +530,7 @@ CASES = [
             *target(Phase(23, replace(server(4, 0.08, cpus=2, queue=10), idle=0.02, others=1.2)), server="blog"),
             *target(Phase(23, IDLE), server="idle"),
         ],
-        {"22m": [host("2 uWSGI servers on it lack", "api 0.4, blog 0.3, idle 0.1", "1.9")]},
+        {"22m": [host("2 uWSGI servers on this host get", "api 0.4, blog 0.3, idle 0.1", "1.9")]},
     ),
     Case(
         f"{HOST}: counter reset: a full reload and a respawn do not hide it",
@@ -530,7 +546,7 @@ CASES = [
     Case(
         f"{HOST}: duplicate series: of two hosts that differ in a label of Prometheus, the one that is full",
         [*target(Phase(23, CROWDED), **NORTH), *target(Phase(23, CALM), **SOUTH)],
-        {"22m": [host("1 uWSGI server on it lacks", "api 0.4", "1.6", cluster="north")]},
+        {"22m": [host("1 uWSGI server on this host gets", "api 0.4", "1.6", cluster="north")]},
     ),
     *six(
         SHARING,

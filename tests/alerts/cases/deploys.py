@@ -23,14 +23,15 @@ CASES: list[Case] = [
         judged(),
         judged(),
         judged("errors"),
-        "uWSGI api on INSTANCE is worse since it was reloaded at 1 Jan 00:05 UTC",
+        "uWSGI api on INSTANCE has been worse since its reload at 1 Jan 00:05 UTC",
         acts(
             "If this reload was a deploy, roll the deploy back.",
             "Run `uwsgi-headroom compare api` on the host: it says how much changed, and what requests wait for.",
-            "If the new version must stay, look at the part that `compare` names: CPU, a backend, a lock, or memory.",
+            "If the new version must stay, start with what `compare` names as the cause: CPU, a backend, a lock or "
+            "memory.",
         )
-        + "Since this reload, more requests fail. If a deploy changes nothing, this alert fires by chance in at most "
-        "one of 200 cases.",
+        + "Since the reload, more requests fail. This may be chance: the alert fires after at most one in 200 deploys "
+        "that change nothing.",
         since="",
     )
 ]

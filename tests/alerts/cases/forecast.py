@@ -54,14 +54,16 @@ def expected(points: str, count: int, day: str, now: int = 68, **labels: str) ->
         "info",
         f"uWSGI api on {labels['instance']} will be near capacity around {day}",
         acts(
-            "Open the dashboard Capacity review: does the load grow steadily, or did one event raise it?",
+            "Open Grafana's dashboard `Capacity review` to see whether the load grows steadily, or whether one event "
+            "raised it.",
             "Plan for more `processes` and CPUs, or another host.",
-            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix this first.",
+            "If the threads mostly wait for a lock, a backend at its limit or slow clients, fix that cause before you "
+            "add capacity.",
         )
         + f"In the busiest 5 % of the last day, at least {now} % of all threads were busy. The share of busy threads "
-        f"grows by {points} percentage points per week: the trend of {count} days reaches 90 % around {day}, if load "
-        "keeps growing as before. From this date on, the alert UwsgiConcurrencyNearCapacity pages you if requests "
-        "wait.",
+        f"grows by {points} percentage points per week. If this trend of {count} days continues, the share reaches 90 "
+        f"% around {day}. From then on, the alert UwsgiConcurrencyNearCapacity pages you if requests also wait in the "
+        "listen queue.",
         "",
         **labels,
     )

@@ -125,20 +125,22 @@ CASES = [
                 firing(
                     NAME,
                     "critical",
-                    "uWSGI api on web1:9238 fails its users: 21.0 % of its requests are slow or fail now",
+                    "uWSGI api on web1:9238 fails its users: in the last 5m, 21.0 % of its requests were too slow, "
+                    "refused or lost",
                     acts(
-                        "If another alert on this server fires, first do what that alert says: it names the cause.",
+                        "If another alert about this uWSGI is firing, do what that alert says first: it names the "
+                        "cause.",
                         "Run `uwsgi-headroom check` on the host: it says what requests spend their time on, and what "
                         "to do.",
-                        "If a backend is slow, tell the people who run it. If one kind of request is slow, tell the "
-                        "people who wrote the code. If clients send more requests than uWSGI can serve, limit them in "
-                        "the web server.",
+                        "If a backend is slow, tell the team that runs it. If one kind of request is slow, tell the "
+                        "developers. If clients send more requests than uWSGI can serve, rate-limit the clients in the "
+                        "web server.",
                     )
                     + "In the last 5m, 21.0 % of the requests missed the objective, which permits 1.0 %. Over longer "
-                    "times, the share is 21.0 % in 30m, 21.0 % in 1h, 21.0 % in 6h. Requests that miss the objective "
-                    "took longer than 1.0 s with the wait in the listen queue, were refused, or were lost with their "
-                    "worker. At this rate, the error budget of a month lasts 1 d 10 h. Lost in the last 5m: 30 "
-                    "requests.",
+                    "periods, the share of requests that missed the objective was 21.0 % in 30m, 21.0 % in 1h, 21.0 % "
+                    "in 6h. A request misses the objective if it takes longer than 1.0 s, including the wait in the "
+                    "listen queue, or if it is refused or lost. At this rate, the error budget for a month is used up "
+                    "in 1 d 10 h. Requests that were lost when workers exited or were killed, in the last 5m: 30.",
                     "00:42",
                     **TARGET,
                 )

@@ -165,15 +165,15 @@ CASES = [
         refuses(0, 1000),
         refuses(1, 130),
         refuses(5, 300),
-        "uWSGI api on INSTANCE refuses requests, as its log says: 90 in 15m",
+        "uWSGI api on INSTANCE refused 90 requests in 15m, according to its log",
         acts(
-            "If the reason is `head_too_large`, raise `buffer-size`. For each other reason, the runbook names "
-            "the option to set.",
-            "Run `uwsgi-headroom check` on the host: it shows the line of the log, and names the option to set.",
+            "If the reason is `head_too_large`, raise `buffer-size`. For other reasons, the runbook names the option "
+            "to set.",
+            "Run `uwsgi-headroom check` on the host: it shows the lines of the log, and names the option to set.",
             "If the requests come from scanners, refuse them in the web server.",
         )
-        + "Requests by reason: head_too_large 75, bad_http 15. The clients got an error, or only a part of the answer, "
-        "and the application may not have seen the request at all.",
+        + "Refused requests by reason: head_too_large 75, bad_http 15. The clients got an error or only a part of the "
+        "response, and the application may not have seen these requests at all.",
     ),
     Case(
         "UwsgiRequestsRejected: silent: messages that are not about refused requests",
@@ -185,30 +185,33 @@ CASES = [
         shares(0),
         shares(0.04),
         shares(0.6),
-        "uWSGI api on INSTANCE: several workers share one connection to another server, and 0.60 threads wait for it",
+        "uWSGI api on INSTANCE: several workers share one connection to a backend, and on average 0.60 threads wait "
+        "for it",
         acts(
-            "Run `uwsgi-headroom check` on the host: it names the connection.",
+            "Run `uwsgi-headroom check` on the host to see which connection the workers share.",
             "Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
-            "Or open the connection after the fork: in a function with `@postfork` (uwsgidecorators).",
+            "If you cannot use `lazy-apps`, open the connection after the fork, in a function with the decorator "
+            "`@postfork` (module `uwsgidecorators`).",
         )
-        + "The connection was opened before uWSGI forked the workers. Requests of these workers wait for each other, "
-        "and a worker may read the answer to another worker's request.",
+        + "The application opened the connection before uWSGI forked the workers. Workers that share a connection wait "
+        "for each other, and a worker may read the response to another worker's request.",
     ),
     *six(
         "UwsgiDescriptorsLow",
         opens(100),
         opens(799),
         opens(830),
-        "uWSGI api on INSTANCE: a worker has 83 % of its file descriptors open",
+        "uWSGI api on INSTANCE: a worker uses 83 % of the file descriptors that it may open",
         acts(
-            "To gain time, restart worker 2: `uwsgi-headroom pids api --worker 2` prints the command and says which "
-            "requests the restart loses.",
-            "List the open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the application "
-            "has a leak.",
-            "If the worker needs all of these files, raise `max-fd`, and LimitNOFILE of the service manager.",
+            "To gain time, restart worker 2: `uwsgi-headroom pids api --worker 2` prints the command, and says which "
+            "requests the restart would lose.",
+            "List the worker's open files with `ls -l /proc/PID/fd`. If the number of open files keeps growing, the "
+            "application leaks file descriptors.",
+            "If the worker really needs this many open files, raise uWSGI's `max-fd`, and LimitNOFILE in its systemd "
+            "unit.",
         )
-        + "The worker has 830 file descriptors open, and may open 1000. Without a free descriptor, a worker accepts "
-        "no request, and the application gets `Too many open files` when it opens a file or a connection.",
+        + "The worker has 830 file descriptors open; the limit is 1000. A worker without a free file descriptor "
+        "accepts no requests, and its application gets `Too many open files` when it opens a file or a connection.",
         "00:00",
     ),
     *six(
@@ -216,16 +219,16 @@ CASES = [
         holds(0),
         holds(0.48),
         holds(0.7),
-        "uWSGI api on INSTANCE: calls hold up the event loop of a worker for 70 % of the time",
+        "uWSGI api on INSTANCE: blocking calls hold up the event loop of a worker for 70 % of the time",
         acts(
-            "Find out what worker 2 does: `uwsgi-headroom pids api --worker 2` prints its PID for `py-spy dump`; "
-            "`uwsgi-headroom check` on the host says what the call waits for.",
-            "Let the call give way to other requests: set `gevent-early-monkey-patch`, or use a client library that "
-            "is patched for gevent.",
-            "If the call computes, move it into a thread beside the event loop or into another process.",
+            "Find out which call blocks worker 2: `uwsgi-headroom pids api --worker 2` prints the PID for `py-spy "
+            "dump`, and `uwsgi-headroom check` on the host says what the call waits for.",
+            "Make the call yield to other requests: set `gevent-early-monkey-patch`, or use a client library that is "
+            "patched for gevent.",
+            "If the call is busy computing, move it to a thread outside of the event loop, or to another process.",
         )
-        + "With coroutines (gevent), one thread serves all requests of a worker. While a call occupies this thread, "
-        "all requests of the worker stop. More async cores would also wait.",
+        + "With coroutines (gevent), one thread serves all requests of a worker. While a call blocks this thread, all "
+        "requests of the worker stop. Adding async cores does not help: they would stop, too.",
     ),
     Case(
         "UwsgiLoopHeld: silent: a job that holds it for four minutes",
@@ -237,16 +240,16 @@ CASES = [
         blocks(0.1, 0, 1),
         blocks(0.8, 0.9, 0.1),
         blocks(1, 3, 0.1),
-        "uWSGI api on INSTANCE: 1.0 threads are blocked writing to a pipe that nobody reads",
+        "uWSGI api on INSTANCE: on average, 1.0 threads are blocked writing to a pipe that no program reads",
         acts(
-            "Restart the program at the other end of the pipe: the log collector, the service manager's journal, or "
-            "the container's runtime.",
-            "To find this program, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
+            "Restart the program that should read the pipe: the log collector, the service manager's journal, or the "
+            "container runtime.",
+            "To find the program that should read the pipe, run `lsof +E -a -p PID -d 1,2` with the PID of a worker; "
             "`uwsgi-headroom pids api --stuck` prints the PIDs.",
-            "To prevent this permanently, write the log to a file (`logto`), and log less.",
+            "To keep this from happening again, write the log to a file (`logto`), and log less.",
         )
-        + "Threads wait to write to standard output or standard error: this is a full pipe that nobody reads."
-        " 4.0 threads wait to write to this pipe, or for a lock that such a thread may hold.",
+        + "The workers' standard output or standard error is a pipe, and it is full because no program reads it. On "
+        "average, 4.0 threads wait to write to the full pipe, or for a lock that such a thread may hold.",
     ),
     Case(
         "UwsgiOutputBlocked: silent: one thread writes all the time, and most others do something else",
@@ -258,17 +261,18 @@ CASES = [
         waits("lock", 0.2, 2),
         waits("lock", 2.9, 3),
         waits("lock", 6, 2),
-        "uWSGI api on INSTANCE: 6.0 threads wait for a lock of the application",
+        "uWSGI api on INSTANCE: on average, 6.0 threads wait for a lock of the application",
         acts(
-            "Find out which lock it is: `uwsgi-headroom check` on the host names the worker, and `py-spy dump "
-            "--native` on this worker shows the line of code.",
-            "Change the code so that it holds the lock for less time, and calls no database or service while it holds "
-            "the lock.",
-            "If the lock belongs to a pool of connections, make the pool as large as `threads`. If each process has "
-            "its own lock, more `processes` help. Do not add threads: they would also wait.",
+            "Find out which lock the threads wait for: `uwsgi-headroom check` on the host names the worker, and "
+            "`py-spy dump --native` on this worker shows the line of code that waits.",
+            "Change the code so that it holds the lock for less time, and calls no database or other service while it "
+            "holds the lock.",
+            "If the lock belongs to a connection pool, make the pool as large as `threads`. If each process has its "
+            "own lock, add `processes`. Do not add threads: they would wait for the same lock.",
         )
-        + "Only one request at a time can run the code that this lock protects. This lock is not Python's interpreter "
-        "lock. An average request spends 300 ms of its 400 ms in this wait.",
+        + "Only one request at a time can run the code that this lock protects. This lock belongs to the application "
+        "or a library; it is not Python's interpreter lock (GIL). An average request takes 400 ms, and waits "
+        "for a lock for 300 ms of this time.",
     ),
     Case(
         "UwsgiLockBound: silent: less than one thread, though most of them",
@@ -301,15 +305,16 @@ CASES = [
         waits("client", 0.5, 2),
         waits("client", 3.9, 2),
         waits("client", 5, 2),
-        "uWSGI api on INSTANCE: 5.0 of 16 threads wait for slow clients",
+        "uWSGI api on INSTANCE: on average, 5.0 of 16 threads wait for slow clients",
         acts(
-            "Let the web server in front of uWSGI buffer requests and responses, as nginx does by default: look for "
-            "`buffering off` in `nginx -T`.",
-            "If clients reach uWSGI directly, put a web server in front.",
-            "If a few clients are slow on purpose, limit the connections of each client in the web server "
-            "(`limit_conn`).",
+            "Let the web server in front of uWSGI buffer requests and responses. In nginx, this is the default; a line "
+            "with `buffering off` in the output of `nginx -T` turns it off.",
+            "If clients connect to uWSGI directly, put a web server in front of it.",
+            "If a few clients are slow on purpose, limit the number of connections per client in the web server "
+            "(nginx: `limit_conn`).",
         )
-        + "A thread that sends to a client, or receives from it, serves no other request; a few slow clients can take "
-        "all threads. An average request spends 250 ms of its 350 ms in this wait.",
+        + "While a thread receives a request from a slow client, or sends it the response, the thread serves no other "
+        "request: a few slow clients can occupy all threads. An average request takes 350 ms, and waits for its "
+        "client for 250 ms of this time.",
     ),
 ]

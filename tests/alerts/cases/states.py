@@ -40,16 +40,17 @@ CASES = [
         pauses(0),
         pauses(3),
         pauses(4),
-        "uWSGI api on INSTANCE: all 4 workers are paused, and serve nobody",
+        "uWSGI api on INSTANCE: all 4 workers are paused, and serve no requests",
         acts(
-            "If nobody paused the workers on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
-            "`master-fifo`. Do this only once: a second signal, or a second `p`, pauses the workers again.",
-            "Check that requests are served again: `uwsgi-headroom check` on the host.",
-            "Find out who paused the workers: a script for backups or deploys that stopped half-way, or Ctrl-Z in a "
+            "If the workers were not paused on purpose, resume them: send SIGTSTP to the master, or write `p` to its "
+            "`master-fifo` (both toggle between pause and resume). Do this only once: a second signal, or a second "
+            "`p`, pauses the workers again.",
+            "Run `uwsgi-headroom check` on the host to see whether requests are served again.",
+            "Find out what paused the workers: perhaps a backup or deploy script that stopped half-way, or Ctrl-Z in a "
             "terminal.",
         )
-        + "A paused worker takes no request. 0 requests wait in the listen queue; when the queue is full, clients are "
-        "turned away.",
+        + "A paused worker accepts no requests. 0 requests wait in the listen queue; once the queue is full, clients "
+        "are turned away.",
         "00:00",
     ),
     Case(
@@ -69,13 +70,13 @@ CASES = [
         throttles(2),
         "The emperor api on INSTANCE throttles 2 vassals, which fail to start",
         acts(
-            "Read in the emperor's log why a vassal exits when it starts: `journalctl -u UNIT --since -15min`.",
-            "Correct the release or the configuration of the vassal. The emperor starts the vassal at its next "
-            "attempt.",
+            "Check the emperor's log for the reason why a vassal exits when it starts: `journalctl -u UNIT --since "
+            "-15min`.",
+            "Fix the vassal's application or configuration. The emperor then starts the vassal at its next attempt.",
             "If the vassal is no longer needed, remove its configuration.",
         )
-        + "The application of a throttled vassal is down. 5 vassals run. `uwsgi-headroom check` on the host names the "
-        "vassals that do not run.",
+        + "A throttled vassal's application is down. The emperor runs 5 vassals. `uwsgi-headroom check` on the host "
+        "names the vassals that do not run.",
         "00:00",
     ),
     *six(
@@ -85,16 +86,18 @@ CASES = [
         waits(0.8),
         "uWSGI api on INSTANCE: one in twenty requests waits 800 ms or longer in the listen queue",
         acts(
-            "Run `uwsgi-headroom check` on the host: it says whether bursts, a reload or one kind of long request "
-            "occupy the threads.",
-            "Run `sudo uwsgi-headroom check --all` on the host: it shows what the threads wait for, which this "
-            "exporter is not allowed to see (docs/waits.md). Do not change `threads` or `processes` yet: if the "
-            "threads wait for a lock, a backend at its limit or slow clients, more threads would probably also wait.",
-            "If the bursts come from one client, such as a job that starts on the hour, spread the requests of this "
-            "client over time, or limit them.",
+            "Run `uwsgi-headroom check` on the host: it says whether the threads are occupied by bursts, a reload or "
+            "one kind of long request.",
+            "Run `sudo uwsgi-headroom check --all` on the host to see what the threads wait for (the exporter lacks "
+            "the permission to see this: docs/waits.md). Do not raise `threads` or `processes` before you know what "
+            "the threads wait for: if it is a lock, a backend at its limit or slow clients, additional threads would "
+            "probably wait for it, too.",
+            "If the bursts come from one client, such as a job that starts on the hour, spread this client's requests "
+            "over time, or rate-limit the client.",
         )
-        + "Half of the requests wait less than 4 ms, and one in a hundred waits 1.6 s or longer. The oldest request "
-        "in the queue has waited 0 ms now. The mean wait of all requests hides these long waits.",
+        + "Half of the requests wait less than 4 ms in the listen queue, and one in a hundred waits 1.6 s or longer. "
+        "The oldest request that is in the queue now has waited 0 ms so far. The mean wait of all requests hides the "
+        "long waits of a few.",
         "00:00",
     ),
 ]

@@ -48,13 +48,13 @@ def longer(labels: Mapping[str, str]) -> Firing:
         f"uWSGI api on {labels['instance']}: requests take 43 % longer than usual at this hour",
         acts(
             "If the problem began with a deploy, roll the deploy back.",
-            "Run `uwsgi-headroom compare api --around TIME --before 1h`: it says what changed at TIME. For TIME, take "
-            "the moment at which response times begin to rise on the dashboard.",
-            "If the load is higher than on other days, see how much headroom is left: `uwsgi-headroom check` on the "
-            "host.",
+            "Run `uwsgi-headroom compare api --around TIME --before 1h`: it says what changed at TIME. For TIME, use "
+            "the time at which response times begin to rise on Grafana's dashboard.",
+            "If the load is higher than on other days, run `uwsgi-headroom check` on the host to see how much headroom "
+            "is left.",
         )
         + "In the last hour, the mean response time was 214 ms. In the same hour of the 14 days before, the mean "
-        "response time was 150 ms, and it differed by 3 ms between days.",
+        "response time was 150 ms, with a standard deviation of 3 ms between the days.",
         since="",
         **labels,
     )
