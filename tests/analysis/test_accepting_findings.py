@@ -51,6 +51,15 @@ def test_a_holder_that_is_gone() -> None:
     assert "PID 999, which holds the accept lock, is no longer a worker" in first.title
 
 
+def test_no_cpu_is_idle() -> None:
+    """A worker that waits for a CPU takes no request either: then the CPUs are the cause, with and without a lock."""
+    full = replace(waiting(), cpu=window(60, cpu=(0.6, 0.0, 1.4)).cpu)
+    for server in (prefork(cpus=2), prefork(cpus=2, accept_lock=103)):
+        by_code = findings_by_code(full, server)
+        assert "accept_blocked" not in by_code
+        assert "no CPU is idle" in next(iter(by_code.values())).title
+
+
 def test_without_a_lock() -> None:
     """Nothing is known of the cause then, except that it is no lack of capacity."""
     first = next(iter(findings_by_code(waiting(), prefork()).values()))

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.history.test_window import Watched
 from tools.scenarios.actions import find_accept_lock_holder
 from tools.support.real_uwsgi import Uwsgi, accepting, wait_until
 from tools.support.simulated_server import Server
+from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.record import Options, Setup
 
 
 def idle_seconds(*samples: tuple[int | None, int]) -> float | None:
@@ -39,6 +42,18 @@ def test_requests_that_wait_for_a_thread() -> None:
 def test_a_request_that_is_just_accepted() -> None:
     """One sample alone shows the moment between a request's arrival and its start."""
     assert idle_seconds((0, 0), (1, 0), (0, 1), (1, 1), (0, 2)) == 0.0
+
+
+@pytest.mark.parametrize(("busy", "idle"), [(1, 0.0), (0, 2.0)])
+def test_the_threads_of_the_socket(busy: int, idle: float) -> None:
+    """With `map-socket`, only the threads count that take requests from the socket where requests wait."""
+    server, integrals = Server(processes=2, threads=1, queue=3), Integrals()
+    server.busy(busy, 0)
+    setup = Setup(Options(), None, None, {server.socket: (1,)}, mapped=True)
+    for second in range(3):
+        sample = server.read(float(second))
+        integrals.add(replace(sample, host=replace(sample.host, setup=setup)), 1.0)
+    assert integrals.totals.idle_queue_seconds == idle
 
 
 def test_unknown_queue() -> None:

@@ -38,7 +38,7 @@ from uwsgi_headroom.history.totals import (
 )
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Waits, is_tcp
+from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp
 from uwsgi_headroom.response_times.queue_waits import Left, QueueFollower
 from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
@@ -112,7 +112,7 @@ class Integrals:
         else:
             self._gap_to(reading.at)
         self._add_queues(reading, step)
-        self._add_idle_queue(levels, step)
+        self._add_idle_queue(reading.host.setup, levels, step)
         _add_parts(totals, before, reading, reloaded=reloaded)
         self._unanswered.add(totals, snapshot.workers, joined=joined)
         self._add_overflows(before, reading)
@@ -241,11 +241,12 @@ class Integrals:
             if all(served[worker_id] == 1 for worker_id in workers)
         }
 
-    def _add_idle_queue(self, levels: _Levels, step: float) -> None:
+    def _add_idle_queue(self, setup: Setup | None, levels: _Levels, step: float) -> None:
         """Add the time in which requests waited although a thread was free: at both ends of the step, because a request
         that was just about to be accepted waits at one of them."""
         lengths = [backlog.queue for backlog in self._queues.values()]
-        then, self._waits_beside_free = self._waits_beside_free, any(lengths) and levels.busy < levels.available
+        waiting = [name for name, backlog in self._queues.items() if backlog.queue]
+        then, self._waits_beside_free = self._waits_beside_free, bool(waiting) and _is_one_free(setup, levels, waiting)
         brimmed = self._brims
         self._brims = any((each.queue or 0) > each.limit for each in self._queues.values() if each.limit)
         if lengths and None not in lengths:
@@ -272,6 +273,13 @@ class Integrals:
             self.totals.refused = (self.totals.refused or 0) + own
             if now is not then:
                 self._may_overflow = False
+
+
+def _is_one_free(setup: Setup | None, levels: _Levels, sockets: list[str]) -> bool:
+    """Whether a thread is free that takes requests from one of these sockets; of a mapped one, only some threads do."""
+    if levels.busy >= levels.available or not setup or not setup.mapped or not setup.socket_holders:
+        return levels.busy < levels.available
+    return any(levels.free.intersection(setup.socket_holders.get(name, levels.free)) for name in sockets)
 
 
 def _add_throttling(totals: Totals, before: Reading | None, reading: Reading) -> None:
@@ -316,6 +324,8 @@ class _Levels(NamedTuple):
     available: int
     starting: int
     """Workers that have a process and do not accept requests yet."""
+    free: frozenset[int]
+    """The numbers of the workers that have a free thread."""
 
     @property
     def is_full(self) -> bool:
@@ -332,7 +342,9 @@ def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     available = sum([worker.available_threads or 0 for worker in workers])
     starting = sum([worker.state == "starting" for worker in workers])
-    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available, starting)
+    pairs = zip(workers, levels, strict=True)
+    free = frozenset([worker.worker_id for worker, (busy, _) in pairs if (busy or 0) < (worker.available_threads or 0)])
+    return _Levels(levels, sum([busy or 0 for busy, _ in levels]), available, starting, free)
 
 
 def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:

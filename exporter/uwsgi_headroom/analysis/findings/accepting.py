@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import waits_beside_free
+from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, fill_cores, kill, name_slots
 from uwsgi_headroom.record import WorkerRecord
@@ -75,8 +76,11 @@ def _continue(stopped: list[WorkerRecord]) -> str:
 def _is_unexplained(figures: Figures) -> bool:
     """Whether nothing else is known that keeps free threads from serving: workers that are paused, end or start, a
     socket of single workers, cheaper mode, connections that clients keep, a call that blocks all coroutines of a
-    worker."""
+    worker, no idle CPU (a worker that is waiting for a CPU takes no request either)."""
     if any(finding.code in CANNOT_SERVE for finding in causes.find(figures)):
+        return False
+    cpus = figures.server.cpus
+    if cpus and lacks_cpu(figures, cpus.count):
         return False
     slots = name_slots(figures.server)
     if slots == ASYNC and not fill_cores(figures):
