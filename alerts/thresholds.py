@@ -228,8 +228,8 @@ class Thresholds:
     )
     respawn_served: float = knob(
         50.0,
-        "Requests that a worker serves between respawns, on average, from which they count as recycling (`max- "
-        "requests`, `reload-on-rss`) and not as a loop. As in `check`. Raise it if your workers crash after more "
+        "Requests that a worker serves between respawns, on average, from which they count as recycling "
+        "(`max-requests`, `reload-on-rss`) and not as a loop. As in `check`. Raise it if your workers crash after more "
         "requests; keep it below your `max-requests`.",
     )
     respawns_cheaper: int = knob(

@@ -51,7 +51,7 @@ SCENES = (
         "Every thread is busy, 40 connections wait, and the kernel drops further connections.\n"
         "CRITICAL on the page after 10 s; look at Listen queues.",
         cores=0.4,
-        findings=("clients_refused",),
+        findings=("saturation", "clients_refused"),  # the cause, which has the harm in its title
         options=("--processes", "2", "--threads", "4", "--listen", "40"),
         loads=(Load(clients=80, path="/mixed", io_ms=200, cpu_ms=2),),
     ),

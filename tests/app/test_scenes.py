@@ -209,7 +209,9 @@ def test_server_goes_down_and_comes_back(quick):
     said: list[str] = []
     wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be restarted")
     assert said == ["uWSGI has been restarted"]
-    shown.wait(lambda document: document["state"] == "up" and document["flow"]["requests"], "requests")
+    shown.wait(
+        lambda document: document["state"] == "up" and document["flow"] and document["flow"]["requests"], "requests"
+    )
     shown.up.check()
 
 

@@ -73,7 +73,7 @@ PROMETHEUS_3 = (
 def test_the_format_is_negotiated(port: int, accept: str | None, kind: str) -> None:
     """Clients that accept OpenMetrics get it, and all others get the text format."""
     status, headers, body = get(port, headers={"Accept": accept} if accept else {})
-    assert (status, headers["Content-Type"]) == (200, kind)
+    assert (status, headers["Content-Type"], headers["X-Content-Type-Options"]) == (200, kind, "nosniff")
     families = list((parse_openmetrics if kind == OPENMETRICS else parse_text)(body.decode()))
     assert "uwsgi_up" in {family.name for family in families}
 

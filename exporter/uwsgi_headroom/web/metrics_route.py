@@ -46,7 +46,8 @@ _NOT_ALLOWED = (
 )
 _USAGE = "expected exactly one parameter, `target`: /probe?target=NAME, or an address such as 10.0.3.7:1717"
 
-_PROBE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_NO_SNIFF = {"X-Content-Type-Options": "nosniff"}
+_PROBE_HEADERS = {"Cache-Control": "no-store", **_NO_SNIFF}
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
@@ -172,4 +173,4 @@ async def _render(rendered: Iterable[Metric], *, openmetrics: bool) -> bytes:
 
 
 def _headers(*, openmetrics: bool) -> dict[str, str]:
-    return {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
+    return {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding", **_NO_SNIFF}

@@ -19,7 +19,7 @@ ROWS = (
         Expected(
             "critical",
             ("waits_for_threads",),
-            words=("serve no request", "max_workers"),
+            words=("no request holds what", "max_workers"),
             not_words=(*NO_MORE, "hold the lock"),
             limits=("other",),
         ),

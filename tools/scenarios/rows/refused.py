@@ -42,7 +42,11 @@ ROWS = (
         Expected(
             "critical",
             ("slow_clients",),
-            words=("none is completed", "the threads wait for their clients", "speaks the protocol of the socket"),
+            words=(
+                "no request is completed",
+                "the threads wait for their clients",
+                "speaks the protocol of the socket",
+            ),
             not_words=("raise `threads`", "raise `processes`"),
         ),
         (Load(clients=12, io_ms=100, socket="tcp", vary=(1.0, 1.0)),),
