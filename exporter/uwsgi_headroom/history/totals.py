@@ -321,7 +321,7 @@ class Totals:
     """Processes of the server's cgroup, or of the host if that is not counted, that the kernel has killed because
     memory ran out; None if it counts none of them."""
     idle_queue_seconds: float | None = None
-    """Time in which a request waited in a queue while a thread that serves the queue was free; None until a queue is measured."""
+    """Time in which a request waited in a queue and a thread that serves it was free; None until a queue is measured."""
     brimming_seconds: float | None = None
     """Time in which a queue held one connection more than its limit, the most that Linux lets in; None until a queue is
     measured."""

@@ -154,7 +154,7 @@ class Window:
     """Processes of the server's cgroup, or of the host if that is not counted, that the kernel killed because
     memory ran out."""
     idle_queue_seconds: float | None = None
-    """Time in which a request waited in a queue while a thread that serves the queue was free; None if no queue is measured."""
+    """Time in which a request waited in a queue and a thread that serves it was free; None if no queue is measured."""
     no_worker_seconds: float | None = None
     """Time in which uWSGI's master answered and no worker took requests."""
     cache_full: int | None = None
