@@ -348,8 +348,6 @@ _MOST_HIDDEN = 8
 _REMEMBERED = 200
 """How many decisions about young sockets are remembered, per kind of call: beyond, old ones count for less."""
 
-_TRIES = 2
-"""How often more a sample looks for sockets that a list can decide."""
 
 Part = tuple[float, Decision]
 """A part of a thread, 1 unless it is not decided, and what it waits for."""
@@ -379,37 +377,24 @@ class Decisions:
     ) -> str | None:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
         used for. others: all sockets of these workers, which later samples will ask for. again: what threads wait for
-        by now, for the case that a list decides nothing about young sockets and nothing is known of them yet: while
-        this thread waits for a CPU, connections end that were seen before. elsewhere: as for `Peers`. Returns the
-        reason to show if some stay unknown because the kernel refuses to answer."""
+        by now. It is asked if a list may be made and nothing is known yet of young sockets: on a busy machine,
+        connections that were seen before have mostly ended by the time of the list. elsewhere: as for `Peers`. Returns
+        the reason to show if some stay unknown because the kernel refuses to answer."""
         self._hidden.clear()
-        lists = self._peers.lists
-        wanted = {inode for wait in waits for inode in wait.sockets}
+        first_list = not self._peers.lists
+        seen = [*waits]
+        if not first_list and any(map(self._is_open, waits)) and self._peers.may_list_soon():
+            seen += [wait for wait in again() if wait.gap is None]
+        wanted = {inode for wait in seen for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
         self._look_for_unanswered(waits, elsewhere)
         for wait in waits:
             if wait.call == "poll" and wait.gap is None and self._is_known(wait):
                 _remember(self._polled, decide(wait, self._peers))
-        if lists:  # those in the first list are of any age
-            self._remember_young(waits, unknown)
-        for _ in range(_TRIES):
-            if self._peers.lists == lists or not any(map(self._is_open, waits)):
-                break
-            lists = self._peers.lists
-            found = [wait for wait in again() if wait.gap is None]
-            unknown = {inode for wait in found for inode in wait.sockets if self._peers.get(inode) is None}
-            self._peers.learn(unknown, elsewhere=elsewhere)
-            self._remember_young(found, unknown)
-        return refusal
-
-    def _is_open(self, wait: Wait) -> bool:
-        """Whether nothing says yet what a wait is for."""
-        return wait.gap is None and not self._young.get(wait.call) and not self._is_known(wait)
-
-    def _remember_young(self, waits: Iterable[Wait], unknown: Collection[int]) -> None:
-        """Remember what those sockets are used for that were unknown before a list. unknown: their inodes."""
-        for wait in waits:
+        if first_list:
+            return refusal  # these sockets are of any age
+        for wait in seen:
             if wait.sockets in self._hidden:
                 continue
             if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
@@ -417,6 +402,12 @@ class Decisions:
                 if decision.result == "idle":
                     continue  # uWSGI's own epoll sets, of a worker that has just started
                 _remember(self._young[wait.call], decision)
+        return refusal
+
+    def _is_open(self, wait: Wait) -> bool:
+        """Whether nothing says yet what a wait is for."""
+        is_decided = wait.epoll is not None or self._young.get(wait.call) or self._is_known(wait)
+        return wait.gap is None and not is_decided
 
     def _look_for_unanswered(self, waits: Collection[Wait], elsewhere: int | None) -> None:
         """Divide the threads of a process that poll, and hide for what, among the backends that have not answered
