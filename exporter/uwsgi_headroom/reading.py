@@ -20,6 +20,7 @@ from uwsgi_headroom.record import (
     Memory,
     ServerRecord,
     SpoolerRecord,
+    Tasks,
     ThrottledVassal,
     TrackedConnections,
     WorkerRecord,
@@ -124,6 +125,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
         tracked=TrackedConnections(host.tracked.entries, host.tracked.most) if host.tracked else None,
+        tasks=Tasks(*host.tasks) if host.tasks else None,
     )
 
 

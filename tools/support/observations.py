@@ -20,6 +20,7 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.cgroups import TaskLimit
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
@@ -102,7 +103,9 @@ def proven(name: str, called: str = "") -> Observation:
     assert isinstance(snapshot, Snapshot)
     pids = [worker.pid for worker in snapshot.workers if worker.pid]
     processes = {
-        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9, most_fds=1024)
+        pid: WorkerProcess(
+            pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9, most_fds=1024, threads=9
+        )
         for place, pid in enumerate(pids)
     }
     host = HostFacts(
@@ -128,6 +131,7 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
+        tasks=TaskLimit(30, 1000),
         tracked=ConnectionTable(13_107, 262_144, 0),
         oom_kills=OomKills(0, 3),
         roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),

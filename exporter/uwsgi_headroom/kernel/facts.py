@@ -10,6 +10,7 @@ from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.cgroups import TaskLimit
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
@@ -88,6 +89,8 @@ class HostFacts:
     tracked: ConnectionTable | None = None
     """The table of tracked connections, of a server with TCP sockets in the exporter's own network namespace, as of the
     last slow reading."""
+    tasks: TaskLimit | None = None
+    """The limit of processes and threads of the master's cgroups, as of the last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by PID, if CPU residency is enabled."""
     memory: Memory | None = None
