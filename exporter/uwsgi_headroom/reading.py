@@ -20,7 +20,6 @@ from uwsgi_headroom.record import (
     Memory,
     ServerRecord,
     SpoolerRecord,
-    Tasks,
     ThrottledVassal,
     TrackedConnections,
     WorkerRecord,
@@ -125,7 +124,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
         tracked=TrackedConnections(host.tracked.entries, host.tracked.most) if host.tracked else None,
-        tasks=Tasks(*host.tasks) if host.tasks else None,
+        tasks=host.tasks,
     )
 
 

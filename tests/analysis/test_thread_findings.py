@@ -72,7 +72,9 @@ def test_near_the_limit_of_the_cgroup(used: int, threads: int, is_found: bool) -
     """Without growth it is a finding if most of the limit is in use, half of it by threads that serve no request."""
     finding = found(threads, 0, tasks=Tasks(used, 1000))
     assert bool(finding) == is_found
-    assert not finding or finding.title == "The threads of the workers take up most of the limit of processes."
+    if finding:
+        assert finding.title == "The threads of the workers take up most of the limit of processes."
+        assert finding.change.startswith("Raise the limit of processes (`TasksMax` of the unit")
 
 
 def test_an_empty_cgroup() -> None:

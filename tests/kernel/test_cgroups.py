@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.other_namespaces import as_root, in_child
 from tools.support.clock import MovableClock
-from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, TaskLimit, find_cgroups, read_task_limit
+from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
+from uwsgi_headroom.record import Tasks
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -133,16 +134,16 @@ def write_tasks(folder: Path, used: int, most: str) -> None:
 @pytest.mark.parametrize(
     ("service", "slice_", "limit"),
     [
-        ((90, "max"), (900, "1000"), TaskLimit(900, 1000)),
-        ((90, "100"), (900, "1000"), TaskLimit(90, 100)),
-        ((110, "100"), (900, "max"), TaskLimit(110, 100)),  # lowered since
+        ((90, "max"), (900, "1000"), Tasks(900, 1000)),
+        ((90, "100"), (900, "1000"), Tasks(90, 100)),
+        ((110, "100"), (900, "max"), Tasks(110, 100)),  # lowered since
         ((90, "max"), (900, "max"), None),
         ((0, "0"), (900, "max"), None),
         ((90, "many"), (900, "1000"), None),
     ],
 )
 def test_the_limit_of_processes_and_threads(
-    tmp_path: Path, service: tuple[int, str], slice_: tuple[int, str], limit: TaskLimit | None
+    tmp_path: Path, service: tuple[int, str], slice_: tuple[int, str], limit: Tasks | None
 ) -> None:
     """Of all levels, the one with the fewest left counts; the root has none."""
     (tmp_path / "proc/7").mkdir(parents=True)

@@ -20,7 +20,6 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
-from uwsgi_headroom.kernel.cgroups import TaskLimit
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.facts import ConnectionTable, HostFacts, Memory
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
@@ -28,7 +27,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Waits
+from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, Tasks, Waits
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
@@ -131,7 +130,7 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
-        tasks=TaskLimit(30, 1000),
+        tasks=Tasks(30, 1000),
         tracked=ConnectionTable(13_107, 262_144, 0),
         oom_kills=OomKills(0, 3),
         roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
-from uwsgi_headroom.kernel.cgroups import TaskLimit
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.memory import AvailableMemory, OomKills, WorkerMemory
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.kernel.setup import Identity
-from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Waiting, Waits
+from uwsgi_headroom.record import Backlog, RoleUse, Setup, SharedConnection, StartWait, Tasks, Waiting, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class HostFacts:
     tracked: ConnectionTable | None = None
     """The table of tracked connections, of a server with TCP sockets in the exporter's own network namespace, as of the
     last slow reading."""
-    tasks: TaskLimit | None = None
+    tasks: Tasks | None = None
     """The limit of processes and threads of the master's cgroups, as of the last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by PID, if CPU residency is enabled."""

@@ -174,7 +174,10 @@ def _growing_threads(figures: Figures) -> Iterator[Finding]:
         meaning="Each thread takes memory. At a limit of processes (`pids.max`, `ulimit -u`) or of memory, the "
         "application gets `can't start new thread`, and the request fails.",
         change="Let each worker make one pool of threads, not each request, and end every other thread that the "
-        "application starts.",
+        "application starts."
+        if growing
+        else "Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container), or let the "
+        "application start fewer threads.",
     )
 
 

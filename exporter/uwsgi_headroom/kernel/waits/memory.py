@@ -391,6 +391,8 @@ def _find_images(pid: int, mappings: list[MappedRange]) -> Iterator[tuple[int, i
             yield mapping.start, mapping.end
         elif not mapping.path and number and mappings[number - 1].end == mapping.start:
             end, file = mapping.end, mappings[number - 1].path
+            if not file.startswith("/"):  # a name that a program gave to memory
+                continue
             if end - mapping.start > _SMALL and sizes < _MOST_SIZES:
                 sizes += 1
                 end = min(end, _find_end(pid, file, mappings) or mapping.start)
