@@ -49,6 +49,7 @@ CAUSES: Mapping[str, Cause] = {
     "interpreter_lock_held": Cause("A call holds the interpreter lock", f"{CHECK}: it names the worker"),
     "log_failure": Cause("uWSGI's log reports a failure", f"{CHECK}: it has the line"),
     "loop_held": Cause("A call holds up an event loop", f"{CHECK}: it says what the call waits for"),
+    "threads_growing": Cause("A worker starts threads that do not end", "Make one pool of threads in each worker"),
     "memory_growing": Cause("The memory of a worker grows", "Set `reload-on-rss` until the leak is found"),
     "memory_headroom_low": Cause("There is no memory for another worker", "Do not add workers; give the host memory"),
     "no_application": Cause("Workers have no application", "Roll back, if it began with a deploy; see uWSGI's log"),

@@ -123,6 +123,7 @@ def describe_server(reading: Reading) -> ServerRecord | None:
         shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
         tracked=host.tracked,
+        tasks=host.tasks,
     )
 
 

@@ -188,6 +188,13 @@ class TrackedConnections(NamedTuple):
     """Packets since the kernel started, also for other reasons."""
 
 
+class Tasks(NamedTuple):
+    """The processes and threads of the cgroup that has the fewest left, and how many it may have (`pids.max`)."""
+
+    used: int
+    most: int
+
+
 Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
 """What a process of uWSGI is for that is no worker. daemon: a program that the master has started. other: not known."""
 
@@ -567,6 +574,8 @@ class ServerRecord(Struct, frozen=True):
     """By the name of the socket."""
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
+    tasks: Tasks | None = None
+    """None without a limit, or if it is not known."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 

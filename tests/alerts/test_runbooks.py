@@ -34,6 +34,7 @@ SAY_IT_ALL = {
     "accept_blocked",
     "cache_full",
     "connections_tracked",
+    "threads_growing",
     "spooler_behind",
     "reloaded",
     "reload_waits",

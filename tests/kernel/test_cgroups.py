@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.other_namespaces import as_root, in_child
 from tools.support.clock import MovableClock
-from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups
+from uwsgi_headroom.kernel.cgroups import LONGEST_SECONDS, Cgroups, Mounts, find_cgroups, read_task_limit
+from uwsgi_headroom.record import Tasks
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -122,3 +123,36 @@ def test_a_mount(tmp_path: Path) -> None:
 
     assert in_child(mount_and_read) == [False, True, False]
     assert mounts.read() == before
+
+
+def write_tasks(folder: Path, used: int, most: str) -> None:
+    (folder / "cgroup.procs").touch()
+    (folder / "pids.current").write_text(f"{used}\n")
+    (folder / "pids.max").write_text(f"{most}\n")
+
+
+@pytest.mark.parametrize(
+    ("service", "slice_", "limit"),
+    [
+        ((90, "max"), (900, "1000"), Tasks(900, 1000)),
+        ((90, "100"), (900, "1000"), Tasks(90, 100)),
+        ((110, "100"), (900, "max"), Tasks(110, 100)),  # lowered since
+        ((90, "max"), (900, "max"), None),
+        ((0, "0"), (900, "max"), None),
+        ((90, "many"), (900, "1000"), None),
+    ],
+)
+def test_the_limit_of_processes_and_threads(
+    tmp_path: Path, service: tuple[int, str], slice_: tuple[int, str], limit: Tasks | None
+) -> None:
+    """Of all levels, the one with the fewest left counts; the root has none."""
+    (tmp_path / "proc/7").mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir()
+    (tmp_path / "proc/7/cgroup").write_text("0::/web.slice/uwsgi.service\n")
+    (tmp_path / "proc/self/mountinfo").write_text("35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    folder = tmp_path / "sys/fs/cgroup/web.slice/uwsgi.service"
+    folder.mkdir(parents=True)
+    write_tasks(folder, *service)
+    write_tasks(folder.parent, *slice_)
+    assert read_task_limit(7, root=tmp_path) == limit
+    assert read_task_limit(8, root=tmp_path) is None

@@ -54,6 +54,7 @@ def test_child_of_the_master() -> None:
         assert worker.cpu_user_seconds + worker.cpu_system_seconds == pytest.approx(0.2, abs=0.05)
         assert worker.resident_bytes == pytest.approx(10 << 20, rel=0.9)
         assert worker.open_fds == 3
+        assert worker.threads == 1
         assert worker.affinity == tuple(sorted(os.sched_getaffinity(process.pid)))
         assert worker.last_cpu in worker.affinity
         assert worker.start_time == pytest.approx(before, abs=1)
@@ -218,12 +219,16 @@ def test_another_user(sleeper: subprocess.Popen[str]) -> None:
 
 @pytest.mark.integration
 def test_real_workers() -> None:
-    """uWSGI's workers are children of its master; the master itself is not a worker."""
-    with accepting("--processes", "3") as server:
+    """uWSGI's workers are children of its master; the master itself is not a worker. Each has its request threads."""
+    with accepting("--processes", "3", "--threads", "4") as server:
         pids = [worker["pid"] for worker in msgspec.json.decode(server.document())["workers"]]
         workers = Processes().read(server.pid, [*pids, server.pid])
         assert list(workers) == pids
         assert all(worker.open_fds for worker in workers.values())
+        wait_until(
+            lambda: {worker.threads for worker in Processes().read(server.pid, pids).values()} == {4},
+            what="all threads to be started",
+        )
 
 
 def test_every_thread_of_a_process_is_read() -> None:

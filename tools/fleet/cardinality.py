@@ -50,7 +50,7 @@ cpu_quota_periods_total cpu_quota_throttled_periods_total cpu_quota_throttled_se
 memory_growth_bytes_total no_worker_seconds_total oom_kills_total open_fds_limit output_blocked_thread_seconds_total
 read_errors_total settings_reviewed shared_connection_wait_thread_seconds_total shared_connections
 starting_worker_seconds_total tracked_connections_ratio unanswered_requests_total untracked_packets_total
-write_errors_total
+write_errors_total largest_worker_threads task_limit_ratio
 listen_queue_oldest_wait_seconds last_reload_time_seconds verdict_info verdict_since_time_seconds
 """)
 LOG = ("up", "lines_total", "skipped_bytes_total")
@@ -62,6 +62,7 @@ MAY_BE_ABSENT = frozenset(
         "cpu_others_follow_load response_time_percentile_seconds memory_headroom_workers headroom_ratio "
         "usable_headroom_ratio workers_with_own_sockets cpu_quota_periods_total cpu_quota_throttled_periods_total "
         "cpu_quota_throttled_seconds_total memory_growth_bytes_total oom_kills_total tracked_connections_ratio "
+        "largest_worker_threads task_limit_ratio "
         "untracked_packets_total settings_advice shared_connections listen_queue_oldest_wait_seconds "
         "queue_wait_percentile_seconds last_reload_time_seconds verdict_since_time_seconds"
     )

@@ -93,6 +93,7 @@ COMPLAINTS = (
     ),
     Complaint("A cache is full, and the application makes everything again", ("a full cache",)),
     Complaint("Tasks of the spooler come late", ("a spooler that falls behind",), needs="the spooler's directory"),
+    Complaint("`can't start new thread`", ("a leak of threads",)),
     Complaint(
         "`Too many open files`",
         ("a leak of descriptors reaches the limit",),

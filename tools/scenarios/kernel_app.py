@@ -3,11 +3,12 @@
 `/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
 holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/run` starts a program that computes,
-`/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
-one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes,
-and anything else waits for a lock that it holds.
+`/open` keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`.
+BACKEND is the backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a
+file `hang`, `connect` asks for an answer that never comes, and anything else waits for a lock that it holds.
 """
 
+import concurrent.futures
 import contextlib
 import fcntl
 import os
@@ -25,6 +26,7 @@ LOCK = threading.Lock()
 TWO = threading.BoundedSemaphore(2)
 OPEN: "list[int]" = []
 POOL: "queue.Queue[socket.socket]" = queue.Queue()
+THREADS = concurrent.futures.ThreadPoolExecutor(32)
 
 
 def ask(connection: socket.socket, ms: int) -> None:
@@ -41,6 +43,13 @@ if os.path.exists("hang"):
         ask(socket.create_connection(ADDRESS), 600_000)
     LOCK.acquire()
     LOCK.acquire()
+
+
+def start_thread(ms: int, *, is_pooled: bool) -> None:
+    if is_pooled:
+        THREADS.submit(time.sleep, ms / 1000).result()
+    else:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
 
 
 @contextlib.contextmanager
@@ -84,6 +93,8 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
                 database.execute("begin immediate")
                 time.sleep(ms / 1000)
                 database.rollback()
+        case "/thread":
+            start_thread(ms, is_pooled="pool" in query)
         case "/two":
             with TWO:
                 time.sleep(ms / 1000)

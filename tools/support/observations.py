@@ -27,7 +27,17 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import Backlog, Options, Quota, RoleUse, Setup, SharedConnection, TrackedConnections, Waits
+from uwsgi_headroom.record import (
+    Backlog,
+    Options,
+    Quota,
+    RoleUse,
+    Setup,
+    SharedConnection,
+    Tasks,
+    TrackedConnections,
+    Waits,
+)
 from uwsgi_headroom.routes.book import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
@@ -102,7 +112,9 @@ def proven(name: str, called: str = "") -> Observation:
     assert isinstance(snapshot, Snapshot)
     pids = [worker.pid for worker in snapshot.workers if worker.pid]
     processes = {
-        pid: WorkerProcess(pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9, most_fds=1024)
+        pid: WorkerProcess(
+            pid, 1.5 + place, 0.25, 20_000_000, 100, 7, 12, (place,), place, 1e9, most_fds=1024, threads=9
+        )
         for place, pid in enumerate(pids)
     }
     host = HostFacts(
@@ -128,6 +140,7 @@ def proven(name: str, called: str = "") -> Observation:
             mapped=None,
         ),
         cpu_times=CpuTimes(),
+        tasks=Tasks(30, 1000),
         tracked=TrackedConnections(13_107, 262_144, 0),
         oom_kills=OomKills(0, 3),
         roles=(RoleUse("master", 1, 3.0, 0.01, 20_000_000), RoleUse("mule", 2, 60.0, 1.0, 90_000_000)),

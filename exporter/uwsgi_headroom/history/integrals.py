@@ -470,6 +470,7 @@ def _add_process(
     if process is None:
         return
     total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
+    total.process_threads = process.threads
     seconds = _cpu_seconds(process)
     if seconds is None:
         return

@@ -1,7 +1,7 @@
 """The totals of a server and its workers, which never decrease, and the table of those that a window has.
 
 `integrals` updates the totals. From the table follow the rows of a history (`rows`), windows (`window`), and how the
-windows are merged and written to a file (`store`). By this table a row takes 76 bytes a worker and 320 for the server,
+windows are merged and written to a file (`store`). By this table a row takes 80 bytes a worker and 320 for the server,
 without sockets and backends.
 """
 
@@ -131,6 +131,8 @@ WORKER = (
     Quantity("worker", "read_errors", "count", known="read_errors_since", counter=True),
     Quantity("worker", "grown_kilobytes", "count", known="reported"),
     Quantity("worker", "loop_held_seconds", "time", _WAIT_TICKS, known="reported"),
+    Quantity("worker", "process_threads", "level"),
+    Quantity("worker", "threads_growth", "change"),
 )
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
@@ -195,6 +197,8 @@ class WorkerTotals(Struct):
     loop_held_seconds: float | None = None
     """Time in which a call held the event loop of a worker with coroutines (`kernel.waits.loops`); None until that is
     known."""
+    process_threads: int | None = None
+    """Not a total but the latest level: all threads of the process, also those that serve no request."""
     peak_kilobytes: int | None = None
     """Not a total but the most that the present process had."""
 
@@ -321,7 +325,7 @@ class Totals:
     """Processes of the server's cgroup, or of the host if that is not counted, that the kernel has killed because
     memory ran out; None if it counts none of them."""
     idle_queue_seconds: float | None = None
-    """Time in which a request waited in a queue and a thread that serves it was free; None until a queue is measured."""
+    """Time in which a request waited in a queue and a thread that serves it was free; None until one is measured."""
     brimming_seconds: float | None = None
     """Time in which a queue held one connection more than its limit, the most that Linux lets in; None until a queue is
     measured."""

@@ -59,6 +59,10 @@ class WorkerWindow(Struct, frozen=True, gc=False):
     """How far the memory of each process of the worker rose, summed over the processes; see `WorkerTotals`."""
     loop_held_seconds: float | None = None
     """Time in which a call held the event loop; None unless the worker has one, and it is seen."""
+    process_threads: int | None = None
+    """All threads of its process at the end of the window, also those that serve no request."""
+    threads_growth: int | None = None
+    """Since the start of the window; negative if there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)

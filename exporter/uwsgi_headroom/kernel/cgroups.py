@@ -15,12 +15,14 @@ import re
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.record import Tasks
 
 ROOT = Path("/")
 """The parent directory of `/proc` and `/sys`."""
@@ -65,6 +67,22 @@ def name_levels(cgroups: Cgroups) -> list[str]:
     parts = [part for part in cgroups.path.split("/") if part]
     above = len(parts) - (len(cgroups.folders) - 1)
     return ["/" + "/".join(parts[: above + level]) for level in range(len(cgroups.folders))]
+
+
+def read_task_limit(pid: int, *, root: Path = ROOT) -> Tasks | None:
+    """The limit of processes and threads (pids.max, in both versions) of that cgroup of a process that has the fewest
+    left; None without one, or if it is not known. The limit of a user (RLIMIT_NPROC) is another, which does not bind
+    root."""
+    limits = []
+    try:
+        for folder in find_cgroups(pid, "pids", root).folders:
+            with suppress(FileNotFoundError):  # the root cgroup, or the controller is not enabled at this level
+                most = procfs.read_text(folder, "pids.max").strip()
+                if most not in ("max", "0"):
+                    limits.append(Tasks(int(procfs.read_text(folder, "pids.current")), int(most)))
+    except (OSError, ValueError):
+        return None
+    return min(limits, key=lambda limit: limit.most - limit.used, default=None)
 
 
 def explain_hidden(pid: int, root: Path = ROOT) -> str | None:

@@ -20,6 +20,7 @@ from uwsgi_headroom.record import (
     Setup,
     SharedConnection,
     StartWait,
+    Tasks,
     TrackedConnections,
     Waiting,
     Waits,
@@ -81,6 +82,8 @@ class HostFacts:
     tracked: TrackedConnections | None = None
     """The table of tracked connections, of a server with TCP sockets in the exporter's own network namespace, as of the
     last slow reading."""
+    tasks: Tasks | None = None
+    """The limit of processes and threads of the master's cgroups, as of the last slow reading."""
     threads: Mapping[int, Threads] = field(default_factory=dict)
     """The threads of each process, by PID, if CPU residency is enabled."""
     memory: Memory | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
-from uwsgi_headroom.kernel.cgroups import explain_hidden
+from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memory, read_table_once
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
@@ -147,6 +147,7 @@ class Host:
                 limits_off=None if cpus and available else explain_hidden(master_pid),
                 overflows=self._read_overflows(master_pid),
                 tracked=read_table_once(int(now // TABLE_SECONDS)) if _listens_here(master_pid, snapshot) else None,
+                tasks=read_task_limit(master_pid),
                 memory=Memory(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),

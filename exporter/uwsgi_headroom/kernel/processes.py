@@ -63,6 +63,8 @@ class WorkerProcess:
     """How many descriptors it may have open (RLIMIT_NOFILE); None without a limit."""
     is_stopped: bool = False
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
+    threads: int | None = None
+    """All of them, also those that serve no request."""
 
 
 class Processes:
@@ -126,6 +128,7 @@ class _StatFields(NamedTuple):
     system: int
     children_user: int
     children_system: int
+    threads: int
     start: int
     cpu: int
 
@@ -138,6 +141,7 @@ class _StatFields(NamedTuple):
             last_cpu=self.cpu,
             children_cpu_seconds=(self.children_user + self.children_system) / _TICKS,
             is_stopped=self.state in "Tt",
+            threads=self.threads or None,
         )
 
 
@@ -155,7 +159,7 @@ def _parse_stat(line: bytes) -> _StatFields:
     fields = line.rpartition(b")")[2].split()
     if len(fields) < 37:
         raise ValueError(f"a stat file has {len(fields)} fields after the name")
-    return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 19, 36)])
+    return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 36)])
 
 
 _STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)

@@ -62,6 +62,20 @@ def process_families(scrape: Scrape) -> Iterator[Metric]:
         [(labels, process.open_fds) for labels, process in processes],
     )
     yield gauge(
+        "uwsgi_largest_worker_threads",
+        "Threads of the worker process that has the most, those that serve no request included.",
+        [
+            (server.labels, max([process.threads for _, process in server.processes if process.threads], default=None))
+            for server in scrape.servers
+        ],
+    )
+    yield gauge(
+        "uwsgi_task_limit_ratio",
+        "How much of the limit of processes and threads (`pids.max`) of the server's cgroups is in use, of the one "
+        "with the fewest left; at 1, no thread can be started. Absent without a limit.",
+        [(server.labels, tasks.used / tasks.most) for server in scrape.servers if (tasks := server.record.tasks)],
+    )
+    yield gauge(
         "uwsgi_open_fds_limit",
         "The most files and sockets that a worker process may have open (RLIMIT_NOFILE, which `max-fd` sets): the "
         "least of all workers.",

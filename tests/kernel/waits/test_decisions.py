@@ -121,6 +121,28 @@ def test_the_first_list_teaches_nothing(peers: SlowPeers) -> None:
     assert parts(made, on(900)) == {"unknown": 1.0}
 
 
+def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers: SlowPeers) -> None:
+    """On a busy machine a connection has ended by the time of the list. While nothing is known of young sockets, those
+    that threads wait for by then are in the list as well; later, for nothing that hides, and for no epoll set, none."""
+    made = learnt(peers)
+    asked: list[Wait] = []
+
+    def again() -> list[Wait]:
+        asked.append(on(5))
+        return [on(5), Wait(None, (6,), gap=thread_wait.GAP_POLL, call="poll")]
+
+    made.learn([on(2)], tuple, again)  # neither is in the list
+    assert (parts(made, on(2)), len(asked)) == ({"unknown": 1.0}, 1)
+    hidden = Wait(None, (7,), gap=thread_wait.GAP_POLL, call="poll")
+    made.learn([hidden, Wait(None, (8,), epoll=8, call="epoll")], tuple, again)
+    assert len(asked) == 1
+    peers.all |= {5: REDIS, 6: POSTGRES}
+    made.learn([on(3)], tuple, again)
+    assert (parts(made, on(3)), parts(made, on(9, "poll")), len(asked)) == ({"b:6379": 1.0}, {"unknown": 1.0}, 2)
+    made.learn([on(4)], tuple, again)
+    assert len(asked) == 2
+
+
 def test_idle_epoll_sets_are_no_proportion(peers: SlowPeers) -> None:
     """uWSGI's own sets in a worker that has just started do not make the application's sets idle."""
     made = learnt(peers, LISTENING, LISTENING, POSTGRES, call="epoll")

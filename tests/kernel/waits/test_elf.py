@@ -83,7 +83,7 @@ def test_tiny_file(path: Path) -> None:
     """Segments and symbols are read; an imported symbol is none of the file's."""
     found = read(path, tiny())
     assert found == Elf(
-        True, (Segment(0x1000, 0x3000, 0x2000),), {"uwsgi": (0x4000, 0x2B88), "_PyRuntime": (0x8000, 0x28B20)}
+        True, (Segment(0x1000, 0x3000, 0x2000, 0x3000),), {"uwsgi": (0x4000, 0x2B88), "_PyRuntime": (0x8000, 0x28B20)}
     )
     assert read_elf(str(path), ("printf",)).symbols == {}
 

@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tools.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom.kernel.waits import memory
-from uwsgi_headroom.kernel.waits.memory import Elf, MemoryMap, Segment, parse_mappings, read_generation, read_memory_map
+from uwsgi_headroom.kernel.waits.memory import (
+    Elf,
+    MemoryMap,
+    Segment,
+    parse_mappings,
+    read_elf,
+    read_generation,
+    read_memory_map,
+)
 
 LIBRARY = "/usr/lib/libpython3.11.so.1.0"
 
@@ -30,7 +39,7 @@ TEXT = b"""\
 
 
 def made_of(text: bytes, known: tuple[tuple[int, int, memory.Region], ...] = ()) -> MemoryMap:
-    return MemoryMap(True, known, tuple(sorted(memory._images(list(parse_mappings(text))))))
+    return MemoryMap(True, known, tuple(sorted(memory._find_images(os.getpid(), list(parse_mappings(text))))))
 
 
 def test_regions_of_a_map() -> None:
@@ -54,9 +63,32 @@ def test_regions_of_a_map() -> None:
     assert memory.has_python
 
 
+def test_memory_of_allocators_right_behind_a_file() -> None:
+    """Of the memory right behind a program, what its file says is zero-initialized data. Thread stacks, and the memory
+    of allocators that the kernel has joined to it, are heap; so is all behind a file that is no program."""
+    segments = read_elf(uwsgi_binary(), ()).segments
+    last = max(segments, key=lambda each: each.address)
+    start = 0x7F2000000000
+    end = start + (last.address + last.size + 0xFFF & ~0xFFF)
+    zeroed = start + last.address + last.size_in_memory
+    stack, other = end + (9 << 20), 0x7F3000001000
+    text = (
+        f"{start:x}-{end:x} rw-p 00000000 fe:01 11 {uwsgi_binary()}\n"
+        f"{end:x}-{end + (1 << 20):x} rw-p 00000000 00:00 0 \n"
+        f"{end + (1 << 20):x}-{end + (1 << 20) + 4096:x} ---p 00000000 00:00 0 \n"
+        f"{end + (1 << 20) + 4096:x}-{stack:x} rw-p 00000000 00:00 0 \n"
+        f"{other - 4096:x}-{other:x} r--p 00000000 fe:01 12 {__file__}\n"
+        f"{other:x}-{other + (1 << 20):x} rw-p 00000000 00:00 0 \n"
+    )
+    region = made_of(text.encode()).region
+    assert zeroed > end
+    assert [region(each) for each in (end, zeroed - 1, zeroed, stack - 8)] == ["image", "image", "heap", "heap"]
+    assert region(other) == "heap"
+
+
 def test_symbols_are_located_by_the_segment_that_is_mapped() -> None:
     """A symbol's address is that of the file, moved by where its first mapped segment lies."""
-    elf = Elf(True, (Segment(0x100000, 0x1000, 0x300000),), {"_PyRuntime": (0x300100, 0x50)})
+    elf = Elf(True, (Segment(0x100000, 0x1000, 0x300000, 0x1000),), {"_PyRuntime": (0x300100, 0x50)})
     mappings = [mapping for mapping in parse_mappings(TEXT) if mapping.path == LIBRARY]
     assert list(memory._locate(elf, mappings)) == [(0x7F1000100100, 0x7F1000100150, "python")]
     assert list(memory._locate(elf, [])) == []
@@ -100,7 +132,7 @@ def test_own_map() -> None:
     assert memory.has_python
     runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
     assert memory.region(runtime) == "python"
-    assert memory.region(id(object())) in ("heap", "image")
+    assert memory.region(id(object())) == "heap"
 
 
 def test_large_map_is_not_read_but_leaves_the_word_size(monkeypatch: pytest.MonkeyPatch) -> None:

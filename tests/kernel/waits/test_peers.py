@@ -253,7 +253,8 @@ def test_lists_are_rare(opened: ExitStack, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_first_lists_have_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait."""
+    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
+    need not while nothing is known of young sockets."""
     lists: list[object] = []
     monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})  # type: ignore[func-returns-value]
     processor = count(0.0, 0.002)
@@ -262,6 +263,8 @@ def test_the_first_lists_have_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         known.learn([2**31 + number])
     assert len(lists) == 3
+    soon = [known.may_list_soon() for number in range(20) if known.learn([2**32 + number]) is None]
+    assert (sum(soon), len(lists)) == (10, 13)
 
 
 def test_a_list_is_searched_for_other_sockets_too(opened: ExitStack) -> None:

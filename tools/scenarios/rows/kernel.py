@@ -106,6 +106,25 @@ ROWS = (
         why="A worker needs about 15.",
     ),
     Scenario(
+        "a leak of threads",
+        Server(2, 2, app=APP),
+        Expected(
+            "warning", ("threads_growing",), words=("starting threads that do not end", "one pool"), not_words=NO_MORE
+        ),
+        (Load(rate=40, io_ms=10, path="/thread", vary=(1.0, 1.5)),),
+        lead=9.0,
+        fixed=True,
+        why="Each request starts a thread that waits for nothing: some 20 a second in each worker.",
+    ),
+    Scenario(
+        "a pool of threads that fills up",
+        Server(2, 2, app=APP),
+        Expected("ok"),
+        (Load(rate=40, io_ms=10, path="/thread?pool=1", vary=(1.0, 1.2)),),
+        fixed=True,
+        why="The same load over one pool of 32 threads in each worker.",
+    ),
+    Scenario(
         "the import waits for a backend",
         Server(3, 2, (*DEPLOYED, *BACKEND, "--env", "IMPORT=connect"), app=APP, backend=64),
         Expected(

@@ -19,16 +19,25 @@ from uwsgi_headroom.analysis.worker_states import (
     print_pids,
     show_calls,
 )
+from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.words.formats import byte_size, chosen, counted, duration, numbered
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
+THREADS = (100, 4)
+"""From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
+pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
+
+NEAR_TASKS = (0.8, 0.5)
+"""How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
+
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The finding about growing memory."""
+    """The findings about growing memory, and about threads that do not end."""
     yield from _growing(figures)
+    yield from _growing_threads(figures)
 
 
 def find_stuck(figures: Figures) -> Iterator[Finding]:
@@ -132,3 +141,58 @@ def _growing(figures: Figures) -> Iterator[Finding]:
             "application has a leak.",
             change=_bound_memory(figures.server.setup.options),
         )
+
+
+def _growing_threads(figures: Figures) -> Iterator[Finding]:
+    """The finding about threads that the application starts and that do not end."""
+    (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
+    serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
+    others = {
+        worker: worker.process_threads - serving.get(worker.worker_id, 1)
+        for worker in figures.window.workers
+        if worker.process_threads is not None
+    }
+    growing = [
+        worker
+        for worker, number in others.items()
+        if number >= many and (worker.threads_growth or 0) >= least and not worker.respawns
+    ]
+    is_near = tasks is not None and tasks.used >= near * tasks.most and sum(others.values()) >= part * tasks.used > 0
+    if not growing and not is_near:
+        return
+    worst = max(growing or others, key=lambda worker: others[worker])
+    serve, ids = serving.get(worst.worker_id, 1), [worker.worker_id for worker in growing]
+    yield Finding(
+        code="threads_growing",
+        severity="warning",
+        title=f"{numbered('Worker', ids)} {'keeps' if len(ids) == 1 else 'keep'} starting threads that do not end."
+        if growing
+        else "The threads of the workers take up most of the limit of processes.",
+        evidence=f"Worker {worst.worker_id} has {worst.process_threads:,} threads, and "
+        f"{serve} of them {'serves' if serve == 1 else 'serve'} requests{_describe_growth(figures, worst)}."
+        f"{_describe_limit(figures, growing)}",
+        meaning="Each thread takes memory. At a limit of processes (`pids.max`, `ulimit -u`) or of memory, the "
+        "application gets `can't start new thread`, and the request fails.",
+        change="Let each worker make one pool of threads, not each request, and end every other thread that the "
+        "application starts."
+        if growing
+        else "Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container), or let the "
+        "application start fewer threads.",
+    )
+
+
+def _describe_growth(figures: Figures, worker: WorkerWindow) -> str:
+    if worker.threads_growth is None:
+        return ""
+    before = (worker.process_threads or 0) - worker.threads_growth
+    return f"; {duration(figures.window.seconds)} ago there were {before:,}"
+
+
+def _describe_limit(figures: Figures, growing: Sequence[WorkerWindow]) -> str:
+    """How near the limit of processes is, and when it is reached, as a sentence."""
+    tasks, grown = figures.server.tasks, sum(worker.threads_growth or 0 for worker in growing)
+    if tasks is None:
+        return ""
+    left = max(0, tasks.most - tasks.used)
+    when = f"; at this rate, none is left in {duration(left * figures.window.seconds / grown)}" if grown else ""
+    return f" {tasks.used:,} of the {tasks.most:,} processes and threads that `pids.max` permits are in use{when}."

@@ -309,7 +309,10 @@ class CodeLooks:
         processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
         self._decisions.learn(
-            waits, lambda: [each for process in processes for each in process.sockets], elsewhere=elsewhere
+            waits,
+            lambda: [each for process in processes for each in process.sockets],
+            lambda: self._threads.look_again(sight.seen for sight in sights),
+            elsewhere=elsewhere,
         )
         certain = 0.0
         for seen, (line, inside) in sights:

@@ -128,11 +128,13 @@ _MOST_NAMES = 256  # places of one name in the table of names: it may also be th
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of the file that is mapped: its place in the file, its size there, and its virtual address."""
+    """A part of the file that is mapped: its place in the file, its size there, its virtual address, and its size in
+    memory, which is larger where zero-initialized data follows."""
 
     offset: int
     size: int
     address: int
+    size_in_memory: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def _read(descriptor: int, names: Collection[str]) -> Elf:
     sections = _table(descriptor, _shdr, shoff, shnum)
     return Elf(
         True,
-        tuple(Segment(row[2], row[5], row[3]) for row in programs if row[0] == PT_LOAD),
+        tuple(Segment(row[2], row[5], row[3], row[6]) for row in programs if row[0] == PT_LOAD),
         _find_symbols(descriptor, sections, names),
     )
 
@@ -235,6 +237,12 @@ _SYMBOLS: dict[str, Region] = {"_PyRuntime": "python", "uwsgi": "uwsgi"}
 
 _MOST_MAP_BYTES = 512 << 10  # some 6,000 mappings; a worker with many libraries has 2,500
 _MOST_IMAGES = 8
+_MOST_SIZES = 64
+"""Files that are read for the size of their zero-initialized data."""
+
+_SMALL = 128 << 10
+"""Bytes up to which the memory right behind a file is its zero-initialized data. The allocators of the C library and of
+CPython map at least 132 and 256 KB at once, and the kernel may put these there, too, or join them to such data."""
 
 _IMAGE_NAME = re.compile(r"(lib)?python|.*uwsgi")
 """Names of files that may define the symbols. CPython's extension modules are called `*.cpython-311-*.so`: they never
@@ -320,7 +328,7 @@ def read_memory_map(pid: int) -> MemoryMap:
             continue  # deleted or replaced since: its symbols are unknown, and the answer `unknown`
         is_64_bit = is_64_bit or (path == program and elf.is_64_bit)
         known += _locate(elf, [mapping for mapping in mappings if mapping.path == path])
-    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_images(mappings))))
+    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))))
 
 
 def read_maps(pid: int) -> bytes:
@@ -331,8 +339,8 @@ def read_maps(pid: int) -> bytes:
 
 
 def parse_mappings(text: bytes) -> Iterator[MappedRange]:
-    """The mappings of files in the text of proc_pid_maps(5), and the anonymous ones right behind them. Lines of another
-    form are left out."""
+    """The mappings of files in the text of proc_pid_maps(5), and the anonymous one right behind a private mapping of a
+    file. Lines of another form are left out."""
     end = b""
     for line in text.split(b"\n"):
         # Most lines of a large map are anonymous memory, which needs no more than this.
@@ -340,10 +348,14 @@ def parse_mappings(text: bytes) -> Iterator[MappedRange]:
             end = b""
             continue
         with suppress(ValueError):
-            span, _, offset, _, rest = line.split(b" ", 4)
+            is_behind = b"/" not in line
+            span, access, offset, _, rest = line.split(b" ", 4)
             start, _, end = span.partition(b"-")
             path = rest.partition(b" ")[2].strip(b" ").decode(errors="surrogateescape")
-            yield MappedRange(int(start, 16), int(end, 16), int(offset, 16), path)
+            if not is_behind or access == b"rw-p":  # stacks of threads have a page without access in front
+                yield MappedRange(int(start, 16), int(end, 16), int(offset, 16), path)
+            if is_behind or not access.endswith(b"p"):
+                end = b""
 
 
 def paths_to_search(mappings: list[MappedRange], program: str) -> list[str]:
@@ -371,10 +383,30 @@ def find_load_bias(elf: Elf, mappings: list[MappedRange]) -> int | None:
     return None
 
 
-def _images(mappings: list[MappedRange]) -> Iterator[tuple[int, int]]:
-    """The ranges of mapped files, and their zero-initialized data: the anonymous mappings right behind them."""
-    end_of_image = -1
-    for mapping in mappings:
-        if mapping.path.startswith("/") or (not mapping.path and mapping.start == end_of_image):
+def _find_images(pid: int, mappings: list[MappedRange]) -> Iterator[tuple[int, int]]:
+    """The ranges of mapped files, and their zero-initialized data: in the anonymous mappings right behind them."""
+    sizes = 0
+    for number, mapping in enumerate(mappings):
+        if mapping.path.startswith("/"):
             yield mapping.start, mapping.end
-            end_of_image = mapping.end
+        elif not mapping.path and number and mappings[number - 1].end == mapping.start:
+            end, file = mapping.end, mappings[number - 1].path
+            if not file.startswith("/"):  # a name that a program gave to memory
+                continue
+            if end - mapping.start > _SMALL and sizes < _MOST_SIZES:
+                sizes += 1
+                end = min(end, _find_end(pid, file, mappings) or mapping.start)
+            yield mapping.start, end
+
+
+def _find_end(pid: int, path: str, mappings: list[MappedRange]) -> int | None:
+    """Where the zero-initialized data of a file ends in memory; None if it is no program or library. Of a file that
+    cannot be read, everything behind it counts as such: what a lock there is for remains unknown."""
+    try:
+        elf = read_elf(f"/proc/{pid}/root{path}", ())
+    except ValueError:
+        return None
+    except OSError:
+        return 1 << 64
+    bias = find_load_bias(elf, [mapping for mapping in mappings if mapping.path == path])
+    return None if bias is None else bias + max(each.address + each.size_in_memory for each in elf.segments)

@@ -370,6 +370,7 @@ class WaitSampler:
         refusal = self._decisions.learn(
             [each.wait for each in seen],
             lambda: [inode for process in workers for inode in process.sockets],
+            lambda: self._threads.look_again(seen),
             elsewhere=None if self._near else master_pid,
         )
         return [refusal] if refusal else []

@@ -368,15 +368,25 @@ class Decisions:
         self._polled: Counter[Decision] = Counter()
 
     def learn(
-        self, waits: Collection[Wait], others: Callable[[], Iterable[int]], *, elsewhere: int | None = None
+        self,
+        waits: Collection[Wait],
+        others: Callable[[], Iterable[int]],
+        again: Callable[[], Collection[Wait]] = tuple,
+        *,
+        elsewhere: int | None = None,
     ) -> str | None:
         """Find the peers of the sockets in a sample, as far as the time allows, and remember what young sockets are
-        used for. others: all sockets of these workers, which later samples will ask for. elsewhere: as for `Peers`.
-        Returns the reason to show if some stay unknown because the kernel refuses to answer."""
+        used for. others: all sockets of these workers, which later samples will ask for. again: what threads wait for
+        by now. It is asked if a list may be made and nothing is known yet of young sockets: on a busy machine,
+        connections that were seen before have mostly ended by the time of the list. elsewhere: as for `Peers`. Returns
+        the reason to show if some stay unknown because the kernel refuses to answer."""
         self._hidden.clear()
-        wanted = {inode for wait in waits for inode in wait.sockets}
-        unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         first_list = not self._peers.lists
+        seen = [*waits]
+        if not first_list and any(map(self._is_open, waits)) and self._peers.may_list_soon():
+            seen += [wait for wait in again() if wait.gap is None]
+        wanted = {inode for wait in seen for inode in wait.sockets}
+        unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
         self._look_for_unanswered(waits, elsewhere)
         for wait in waits:
@@ -384,7 +394,7 @@ class Decisions:
                 _remember(self._polled, decide(wait, self._peers))
         if first_list:
             return refusal  # these sockets are of any age
-        for wait in waits:
+        for wait in seen:
             if wait.sockets in self._hidden:
                 continue
             if not unknown.isdisjoint(wait.sockets) and self._is_known(wait):
@@ -393,6 +403,11 @@ class Decisions:
                     continue  # uWSGI's own epoll sets, of a worker that has just started
                 _remember(self._young[wait.call], decision)
         return refusal
+
+    def _is_open(self, wait: Wait) -> bool:
+        """Whether nothing says yet what a wait is for."""
+        is_decided = wait.epoll is not None or self._young.get(wait.call) or self._is_known(wait)
+        return wait.gap is None and not is_decided
 
     def _look_for_unanswered(self, waits: Collection[Wait], elsewhere: int | None) -> None:
         """Divide the threads of a process that poll, and hide for what, among the backends that have not answered

@@ -10,7 +10,8 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -187,6 +188,17 @@ class WorkerThreads:
         except (OSError, ValueError):
             return [Seen(at, thread, Wait("unknown"))]
         return [Seen(at, thread, wait)]
+
+    def look_again(self, seen: Iterable[Seen]) -> list[Wait]:
+        """What those of these threads that waited for sockets wait for by now; nothing of one that may not be seen."""
+        found: list[Seen] = []
+        with suppress(RefusedError):
+            for each in seen:
+                if each.wait.sockets:
+                    found += self.look(each.by, each.thread)
+        polls = [each for each in found if each.wait.polled is not None]
+        read = self.read_polled(polls) if polls else []
+        return [each.wait for each in (*(each for each in found if each.wait.polled is None), *read)]
 
     @property
     def may_not_read(self) -> bool:
