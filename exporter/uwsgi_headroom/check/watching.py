@@ -161,7 +161,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
         if wanted is not None and wanted != asked:
             document = await get_document(base, f"{path}?window={wanted:g}", Server)
     except ApiError as error:
-        if error.reason == "http":  # the exporter answered a moment ago, so the server is missing
+        if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
         return _describe_failure(base, name, error)
     return document
