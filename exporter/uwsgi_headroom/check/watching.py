@@ -320,7 +320,8 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     """Give each watch its log. Raises ConfigError."""
     by_name = {watch.name: watch for watch in watches}
     for text in logs:
-        is_path = len(watches) == 1 and (text.startswith(("/", JOURNAL)) or "/" in text.partition("=")[0])
+        is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
+        is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL))
         ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
         if name not in by_name:
             raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
