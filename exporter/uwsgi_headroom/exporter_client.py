@@ -35,11 +35,12 @@ Answer = Literal["exporter", "other", "silent", "nobody"]
 
 
 class ApiError(HeadroomError):
-    """An exporter did not answer; the message says why. `reason` is that of the failed read."""
+    """An exporter did not answer; the message says why. `reason` is that of the failed read; is_access: the server
+    wants a login, a certificate or TLS."""
 
-    def __init__(self, message: str, reason: str) -> None:
+    def __init__(self, message: str, reason: str, *, is_access: bool = False) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.is_access = reason, is_access
 
 
 class ExporterPage(NamedTuple):
@@ -83,7 +84,7 @@ async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANS
     try:
         return msgspec.json.decode((await _read(url, path, seconds)).body, type=kind)
     except AccessError as error:
-        raise ApiError(f"{url}: {_advise(url, error)}", error.reason) from None
+        raise ApiError(f"{url}: {_advise(url, error)}", error.reason, is_access=True) from None
     except ReadError as error:
         raise ApiError(f"{url}: {_WHY.get(error.reason, str(error))}", error.reason) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

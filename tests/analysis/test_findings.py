@@ -718,6 +718,7 @@ def test_options_that_hide_figures_or_cost() -> None:
     by_code = findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
     assert {"no_threads", "large_document"} <= set(by_code)
     assert by_code["no_threads"].evidence == "uWSGI's stats do not list the threads: `stats-no-cores` is set."
+    assert "no_threads" not in findings_by_code(idle(), Server(processes=0))  # an emperor's own `stats`
     reading = Server().read(AT)
     assert isinstance(reading.snapshot, Snapshot)
     locked = msgspec.structs.replace(reading.snapshot, locks={"thunder": 7})

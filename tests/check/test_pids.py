@@ -174,7 +174,8 @@ def test_what_is_lost_and_who_serves_meanwhile() -> None:
             {"state": "down", "verdict": "Down: connection refused."},
             "its PIDs are not known. Down: connection refused.",
         ),
-        ({"kind": "emperor"}, "is an uWSGI emperor, which has no workers"),
+        ({"kind": "emperor"}, "is a uWSGI emperor, which has no workers"),
+        ({"workers": ()}, "has no workers: if it is an emperor, give one of its vassals"),
         ({"identity": None}, "no master is known, which would start a new worker"),
     ],
 )

@@ -73,8 +73,11 @@ def test_percentiles_and_the_objective_in_the_report() -> None:
 
 
 def test_a_server_without_percentiles_has_the_mean_among_what_users_wait() -> None:
-    """An older exporter's document, or one of a server with stats-no-cores, has no line of percentiles."""
-    text = "\n".join(reports.render_lines(with_response_times(busy_server(), None)))
+    """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
+    server = with_response_times(busy_server(), None)
+    assert server.flow
+    old = msgspec.structs.replace(server, flow=msgspec.structs.replace(server.flow, total_time=None))
+    text = "\n".join(reports.render_lines(old))
     assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
     assert "  response  " not in text
     assert "  objective " not in text

@@ -72,7 +72,7 @@ def test_a_name_that_is_not_plain_is_not_printed(tmp_path: Path) -> None:
         ("-d /var/log/a.log", ("/var/log/a.log",)),
         ("--logger file:/var/log/a.log", ("/var/log/a.log",)),
         ("--logger file:logfile=/var/log/a.log,maxsize=1", ("/var/log/a.log",)),
-        ("--req-logger file:/var/log/r.log --logto /var/log/a.log", ("/var/log/r.log", "/var/log/a.log")),
+        ("--logto /var/log/a.log --req-logger file:/var/log/r.log", ("/var/log/a.log",)),
         ("--logto 10.0.0.5:514", ()),
         ("--logger socket:10.0.0.5:514", ()),
         ("--logger syslog:password", ()),

@@ -202,6 +202,13 @@ def test_the_way_to_read_the_log_is_printed(app: Path) -> None:
     assert f"--log stats={log}" in " ".join(ran.stdout.split())
 
 
+def test_the_path_of_a_log_may_be_relative(app: Path) -> None:
+    """Without a name, if it has a slash: a word alone may be a mistaken name."""
+    with serving(app) as server:
+        ran = run("check", server.stats, "--seconds", "2", "--log", os.path.relpath(server.log), "--format", "json")
+    assert "log" not in {each["what"] for each in json.loads(ran.stdout)["unknown"]}
+
+
 def test_discover_prints_the_flag(app: Path) -> None:
     """`discover` prints the flags that watch a server and read its log."""
     with serving(app) as server:

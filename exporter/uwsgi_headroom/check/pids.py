@@ -79,11 +79,11 @@ def _find(text: str, access: HttpAccess | None) -> Server:
 
 
 async def _ask(page: ExporterPage) -> Server | None:
-    """The document of the exporter; None if it does not answer, or has no such server."""
+    """The document of the exporter; None if it does not answer, speaks TLS, or has no such server."""
     if await find_who_answers(page.base) != "exporter":
         return None
     (document,) = await read_page(page, None)
-    return document if document.error is None or document.error.reason not in ("not_found", "refused") else None
+    return document if document.error is None or document.error.reason not in ("not_found", "refused", "http") else None
 
 
 async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
@@ -111,7 +111,9 @@ def _refuse_what_has_no_workers(server: Server) -> None:
     if server.state != "up":
         raise HeadroomError(f"{server.name}: its PIDs are not known. {server.verdict}")
     if server.kind != "server":
-        raise HeadroomError(f"{server.name} is an uWSGI {server.kind}, which has no workers: give one of its servers")
+        raise HeadroomError(f"{server.name} is a uWSGI {server.kind}, which has no workers: give one of its servers")
+    if not server.workers:
+        raise HeadroomError(f"{server.name} has no workers: if it is an emperor, give one of its vassals")
     if server.identity is None or not server.identity.pid:
         raise HeadroomError(
             f"{server.name}: no master is known, which would start a new worker: restart the whole uWSGI instead"

@@ -161,7 +161,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
         if wanted is not None and wanted != asked:
             document = await get_document(base, f"{path}?window={wanted:g}", Server)
     except ApiError as error:
-        if error.reason == "http":  # the exporter answered a moment ago, so the server is missing
+        if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
         return _describe_failure(base, name, error)
     return document
@@ -311,7 +311,8 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     """Give each watch its log. Raises ConfigError."""
     by_name = {watch.name: watch for watch in watches}
     for text in logs:
-        is_path = len(watches) == 1 and text.startswith(("/", "./", "../", JOURNAL))
+        is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
+        is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL))
         ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
         if name not in by_name:
             raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")

@@ -243,12 +243,12 @@ def describe_total_time(server: Server) -> str:
     flow = server.flow
     if flow is None or flow.response_time is None:
         return _describe_untimed(server)
-    if flow.total_time is None or flow.queue_wait is None:
+    if flow.queue_wait is None:
         return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
     if flow.queue_wait < EMPTY:
         return f"{duration(flow.response_time)} in service; the listen queue is empty"
-    served = duration(flow.total_time - flow.queue_wait)
-    total, queued = duration(flow.total_time), f"{duration(flow.queue_wait)} in the listen queue"
+    served, queued = duration(flow.response_time), f"{duration(flow.queue_wait)} in the listen queue"
+    total = duration(flow.response_time + flow.queue_wait)  # documents of 1.0.0 have no `total_time`
     if flow.wait_is_floor:
         return f"at least {total} = {queued} up to now + {served} in service"
     return f"{total} = {queued} + {served} in service"

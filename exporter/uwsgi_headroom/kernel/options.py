@@ -151,8 +151,9 @@ def _read_bounded(file: int, most: int) -> bytes:
 APPLICATIONS = frozenset(("module", "wsgi", "wsgi-file", "file", "mount", "paste", "pecan", "psgi", "rack"))
 """Options that name an application. uWSGI loads it and then lists it in its stats."""
 
-LOGS = frozenset(("logto", "logto2", "daemonize", "daemonize2", "logger", "req-logger", "logger-req"))
-"""Options that name the file of a log. `logger` and `req-logger` name a kind before it, such as `file:`."""
+LOGS = frozenset(("logto", "logto2", "daemonize", "daemonize2", "logger"))
+"""Options that name the file of a log. `logger` names a kind before it, such as `file:`. Not `req-logger`: its file has
+the lines of requests, and none of uWSGI's messages (tried on 2.0.31)."""
 
 PLAIN_NAME = re.compile(r"[\w./:@+=-]{1,200}", re.ASCII)
 """The names of modules, files and mount points that are safe to show."""

@@ -111,12 +111,14 @@ def test_check_and_top(behind: Exporter, directory: Path, capsys: pytest.Capture
 def test_a_client_that_does_not_get_in_says_why(
     behind: Exporter, directory: Path, capsys: pytest.CaptureFixture[str], scheme: str, config: str, words: str
 ) -> None:
-    """One sentence, with what to do; the status is unknown, and nothing is watched for half a minute."""
+    """One sentence, with what to do, at each page; the status is unknown, and nothing is watched for half a minute."""
     more = ("--http.config.file", str(directory / config)) if config else ()
-    status, shown = command(capsys, "check", f"{scheme}://127.0.0.1:{behind.port}/", "--format", "nagios", *more)
-    assert status == 3
-    assert words in shown
-    assert ("--http.config.file" in shown) == (words == "certificate is not trusted")
+    for page in ("", "servers/shop"):
+        url = f"{scheme}://127.0.0.1:{behind.port}/{page}"
+        status, shown = command(capsys, "check", url, "--format", "nagios", *more)
+        assert status == 3
+        assert words in shown, url
+        assert ("--http.config.file" in shown) == (words == "certificate is not trusted")
 
 
 def test_a_real_prometheus(behind: Exporter, directory: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def find(figures: Figures) -> Iterator[Finding]:
             evidence=f"{figures.server.processes_off[0].upper()}{figures.server.processes_off[1:]}.",
             meaning="Interpreter load, CPU headroom and the cost of uneven shares are therefore unknown.",
         )
-    if figures.configured is None:
+    if figures.configured is None and figures.server.workers:
         yield Finding(
             code="no_threads",
             severity="info",
