@@ -15,8 +15,8 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "dashboards": ("dashboards/out/*.json",),
     "report": ("exporter/uwsgi_headroom/report/sources/prometheus_queries.py",),
 }
-NO_METRICS = ("uwsgi_headroom", "uwsgi_exporter")
-"""The package, and the beginning of other names."""
+NO_METRICS = ("uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1")
+"""The package, the beginning of other names, and a directive of nginx."""
 
 
 def needed(*sources: str) -> list[str]:
