@@ -48,7 +48,7 @@ def _count(server: Uwsgi) -> dict[Role, int]:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Uwsgi]:
     """A uWSGI with a process of each role, with names of its own or without."""
     spool = tmp_path_factory.mktemp("spool")
-    options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100"]
+    options = ["--mule", "--mule", "--spooler", str(spool), "--attach-daemon", "sleep 100; true"]
     options += ["--http", f"127.0.0.1:{free_port()}", "--fastrouter", f"127.0.0.1:{free_port()}"]
     with uwsgi("--processes", "2", *options, *([request.param] if request.param else [])) as running:
         wait_until(lambda: len(list_children(running.pid)) == 8, what="all processes to be there")

@@ -208,7 +208,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep and try again", "sqlite", "only try more often"),
+            words=("sleep again and again", "sqlite", "only try more often"),
             not_words=NO_MORE,
             limits=("other",),
         ),

@@ -460,10 +460,12 @@ class WaitSampler:
 
     def _find_pools(self, decided: list[tuple[Seen, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
-        locked = {each.by.worker.worker_id for each, _, what in decided if what.result == "lock"}
-        if locked:
-            working: dict[int, set[int]] = defaultdict(set)
+        locked: dict[int, list[int | None]] = defaultdict(list)
+        working: dict[int, set[int]] = defaultdict(set)
+        if any(what.result == "lock" for _, _, what in decided):
             for each, _, what in decided:
+                if what.result == "lock":
+                    locked[each.by.worker.worker_id].append(each.wait.address)
                 if what.result in WORKING:
                     working[each.by.worker.worker_id].add(each.thread)
             self._pools.note(working, locked)
