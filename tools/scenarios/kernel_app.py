@@ -2,7 +2,8 @@
 
 `/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
-holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/run` starts a program that computes,
+holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/turn` a lock and
+then sleeps without it, `/run` starts a program that computes,
 `/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
 one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes,
 and anything else waits for a lock that it holds.
@@ -87,6 +88,10 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
         case "/two":
             with TWO:
                 time.sleep(ms / 1000)
+        case "/turn":
+            with LOCK:
+                time.sleep(ms / 1000)
+            time.sleep(0.7 * ms / 1000)
         case "/run":
             subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"], check=True)
         case "/open":

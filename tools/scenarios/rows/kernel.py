@@ -244,6 +244,21 @@ ROWS = (
         why="Two of four threads wait for it, half of the time of a request: more threads would all wait.",
     ),
     Scenario(
+        "a lock, and then a sleep without it",
+        Server(2, 8, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("a lock of the application",),
+            not_words=("pool", *NO_MORE[:1]),
+            limits=("lock", "other"),
+        ),
+        (Load(clients=14, path="/turn", io_ms=30, vary=(1.0, 1.0)),),
+        fixed=True,
+        why="Two threads of each worker sleep most of the time, as with a pool of two; but one has the lock, and the "
+        "other one does not need it any more.",
+    ),
+    Scenario(
         "requests that start programs which compute",
         Server(2, 4, app=APP),
         Expected("critical", ("cpu_bound",), words=("programs that requests start",), not_words=NO_MORE),

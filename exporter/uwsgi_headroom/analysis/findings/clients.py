@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, sqrt
 
+from uwsgi_headroom.analysis.advice import Advice
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.finding import Finding
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
@@ -64,6 +65,8 @@ def _left(figures: Figures) -> Iterator[Finding]:
     is_many = left >= LEFT[0] and part >= LEFT[1]
     uploads = 2 * unread > left
     too_late = wait_too_long(figures)
+    shorter = _shorten_queue(figures) if too_late else None
+    change = _advise(figures, uploads=uploads) if is_many else ""
     served = "" if flow.response_time is None else f" a request takes {duration(flow.response_time)} in uWSGI, and"
     yield Finding(
         code="clients_left",
@@ -80,7 +83,7 @@ def _left(figures: Figures) -> Iterator[Finding]:
         meaning="The work for these requests is wasted, and uWSGI does it twice if the clients send their requests "
         "again. The application did not fail. For each such client, uWSGI's log has a line with `write error`, and "
         "uWSGI counts an exception.",
-        change=(too_late and _shorten_queue(figures)) or (_advise(figures, uploads=uploads) if is_many else ""),
+        **(shorter or Advice(change))._asdict(),
     )
 
 
@@ -95,18 +98,19 @@ def wait_too_long(figures: Figures) -> bool:
     return left - SURELY * sqrt(left) >= MOSTLY * flow.requests
 
 
-def _shorten_queue(figures: Figures) -> str:
-    """How to let no request wait for longer than its client does; empty if a full queue is no longer than that."""
+def _shorten_queue(figures: Figures) -> Advice | None:
+    """How to let no request wait for longer than its client does; None if a full queue is no longer than that."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     queues = figures.server.queues
     limit, name = max([(each.limit or 0, name) for name, each in queues.items()], default=(0, ""))
     size = round(served * (TIMELY * _find_patience(figures, name) - own))
     if not 0 < size < limit:
-        return ""
-    return (
+        return None
+    return Advice(
         f"Lower `listen` from {limit} to {size}: a request then waits {duration(size / served)} at most (now up to "
         f"{duration(limit / served)}). More clients are turned away, but the others get their answer before they give "
-        "up. Let clients pause before they try again. Then add capacity."
+        "up. Let clients pause before they try again. Then add capacity.",
+        (("listen", size),),
     )
 
 

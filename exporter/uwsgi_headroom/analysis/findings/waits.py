@@ -255,14 +255,15 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
     if holder and holder == find_outside_holder(server):
         return (
             f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
-            "requests wait until it releases the lock or ends. It may be a program that a worker started, and that has "
-            "the worker's open file"
+            "requests wait until it releases the lock"
         )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
         return (
             f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "
-            "which thread has passed that line: this thread holds the lock"
+            "which thread has passed that line: this thread holds the lock. If no thread has, and the lock is that of a "
+            "file, a program that a former worker started still has it: `lsof FILE` names the program, and ending it "
+            "releases the lock"
         )
     return f"See with {show_calls(server)} at which line the threads wait, and what the thread that holds the lock does"
 

@@ -8,6 +8,7 @@ counts for more; so every number is an unbiased estimate.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import defaultdict
@@ -186,6 +187,8 @@ class WaitSampler:
         )
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
         holder = self._file_locks.find_holder()
+        if holder and not os.path.exists(f"/proc/{holder}"):
+            holder = None  # the process that took it has ended, and one that it started still has the open file
         return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock, file_lock_holder=holder)
 
     def _sample_unlike(
