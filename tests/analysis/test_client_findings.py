@@ -70,9 +70,7 @@ def late(left: int, queue: float = 100.0) -> dict[str, Finding]:
     """A minute of four busy threads that serve 16 requests a second of 250 ms; so many of 960 clients had left, and a
     mean number of requests waits."""
     rows = [
-        msgspec.structs.replace(
-            worker(number, 240, each=0.25, busy=60.0), write_errors=left // 4, read_errors=0
-        )
+        msgspec.structs.replace(worker(number, 240, each=0.25, busy=60.0), write_errors=left // 4, read_errors=0)
         for number in range(1, 5)
     ]
     busy = replace(window(60, *rows, **{"app.sock": 60 * queue}), exceptions=left)

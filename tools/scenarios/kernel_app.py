@@ -1,12 +1,12 @@
 """The application of the scenarios in `rows.kernel`: each URL waits in one place that only the kernel sees.
 
-`/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import, `/own`
-over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
-holds the lock of a file, `/sqlite` a file of SQLite, `/two` one of two places, `/turn` a lock and
-then sleeps without it, `/run` starts a program that computes,
-`/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do
-one of these: `shared` opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes,
-and anything else waits for a lock that it holds.
+`/shared?io_ms=` asks the backend (`tools.scenarios.backend`) over one connection that was opened at the import,
+`/own` over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output,
+`/flock` holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of
+SQLite, `/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes,
+`/open` keeps a descriptor open. BACKEND is the backend's port; IMPORT makes the import do one of these: `shared`
+opens the connection; if there is a file `hang`, `connect` asks for an answer that never comes, and anything else
+waits for a lock that it holds.
 """
 
 import contextlib
@@ -76,22 +76,22 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
         case "/print":
             print("x" * 4096, flush=True)
             time.sleep(ms / 1000)
-        case "/flock":
+        case "/flock" | "/leave":
             with open("locked", "w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
+                if path == "/leave":
+                    subprocess.Popen(["sleep", "40"], pass_fds=[file.fileno()])
+                    os._exit(1)
                 time.sleep(ms / 1000)
         case "/sqlite":
             with contextlib.closing(sqlite3.connect("file.db", timeout=10)) as database:
                 database.execute("begin immediate")
                 time.sleep(ms / 1000)
                 database.rollback()
-        case "/two":
-            with TWO:
+        case "/two" | "/turn":
+            with TWO if path == "/two" else LOCK:
                 time.sleep(ms / 1000)
-        case "/turn":
-            with LOCK:
-                time.sleep(ms / 1000)
-            time.sleep(0.7 * ms / 1000)
+            time.sleep(0.7 * ms / 1000 if path == "/turn" else 0)
         case "/run":
             subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"], check=True)
         case "/open":

@@ -316,8 +316,8 @@ def _why_threads_would_not_help(figures: Figures) -> Explanation | None:
     if tries_again(figures):
         return Explanation(
             "requests sleep again and again",
-            "Find out why requests sleep again and again: if they try something again, more threads would only try more "
-            "often; event streams and long polls need a thread each.",
+            "Find out why requests sleep again and again: if they try something again, more threads would only try "
+            "more often; event streams and long polls need a thread each.",
         )
     if is_lock_bound(figures):
         if find_holder(figures) == "thread":

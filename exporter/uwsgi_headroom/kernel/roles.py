@@ -2,8 +2,9 @@
 
 All are children of the proven master. uWSGI's document lists the spoolers; the others it does not, and it names a
 process only with `auto-procname`. Without that, a program of another name is a daemon that the master has started
-(`attach-daemon`, cron), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a process that waits for connections at a listening socket is a router, and one
-that does not is a mule. To see that takes the right to read its descriptors; without it, the role is "other".
+(`attach-daemon`, cron), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a
+process that waits for connections at a listening socket is a router, and one that does not is a mule. To see that
+takes the right to read its descriptors; without it, the role is "other".
 """
 
 from __future__ import annotations

@@ -15,7 +15,10 @@ def sizes(samples: list[tuple[int, int]], *, same: bool = False) -> dict[int, in
     threads, not the next ones in each sample."""
     pools = Pools()
     for place, (backend, lock) in enumerate(samples):
-        pools.note({1: {(number + (0 if same else place)) % 16 for number in range(backend)}}, {1: [None] * lock} if lock else {})
+        pools.note(
+            {1: {(number + (0 if same else place)) % 16 for number in range(backend)}},
+            {1: [None] * lock} if lock else {},
+        )
     return pools.sizes()
 
 

@@ -182,6 +182,24 @@ ROWS = (
         why="flock(2) of one file: one request at a time in all four processes together.",
     ),
     Scenario(
+        "a program has the lock of a worker that ended",
+        Server(2, 4, app=APP),
+        Expected(
+            "warning",
+            ("application_lock",),
+            words=("lock of one file", "`kill -9`", "lsof", "close_fds"),
+            not_words=("py-spy", "for less time"),
+        ),
+        (
+            Load(clients=1, requests=1, path="/leave"),
+            Load(clients=6, io_ms=20, path="/flock", start=2.0, vary=(1.0, 1.0)),
+        ),
+        lead=5.0,
+        fixed=True,
+        why="The kernel names the worker that took it, and ended. The program that it started has the same open file, "
+        "and ignores SIGTERM, as the threads of uWSGI do.",
+    ),
+    Scenario(
         "a pool of five connections",
         Server(2, 16, BACKEND, app=APP, backend=64),
         Expected(

@@ -116,8 +116,8 @@ ROWS = (
         (Load(clients=60, io_ms=250, patience_ms=1500, vary=(1.0, 1.0)),),
         lead=8.0,
         fixed=True,
-        why="Each of them asks again at once, so that the queue is full of requests that nobody waits for: uWSGI serves "
-        "16 a second, and hardly any answer comes in time. A queue of 15 would serve as many in time.",
+        why="Each of them asks again at once, so that the queue is full of requests that nobody waits for: uWSGI "
+        "serves 16 a second, and hardly any answer comes in time. A queue of 15 would serve as many in time.",
     ),
     Scenario(
         "as many clients, who have the time",
@@ -131,7 +131,12 @@ ROWS = (
     Scenario(
         "event streams in most threads",
         Server(2, 8),
-        Expected("warning", ("sleeps_again",), words=("sleep again and again", "event streams"), not_words=("raise `processes`",)),
+        Expected(
+            "warning",
+            ("sleeps_again",),
+            words=("sleep again and again", "event streams"),
+            not_words=("raise `processes`",),
+        ),
         (Load(clients=14, path="/events?seconds=60", vary=(1.0, 1.0)), Load(rate=4, io_ms=30)),
         lead=6.0,
         fixed=True,

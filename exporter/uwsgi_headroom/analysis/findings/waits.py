@@ -240,15 +240,21 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         if of_all
         else "the threads wait for a lock of the application",
         change=f"{_see_holder(figures.server, holder, of_all=is_file or of_all)}. If the problem began with a deploy, "
-        "roll the deploy back. Then change the code so that it "
-        f"{'does not wait while it holds the lock' if behind else 'holds the lock for less time'}. "
+        f"roll the deploy back. Then change the code so that it {_hold_less(holder, is_behind=bool(behind))}. "
         f"{_who_waits(figures.lock, of_all=is_file or of_all)}",
     )
 
 
+def _hold_less(holder: int | None, *, is_behind: bool) -> str:
+    """What the code should do instead. is_behind: whether the holder waits for something, which is known."""
+    if holder == 0:
+        return "starts programs without its own open files (`close_fds`)"
+    return "does not wait while it holds the lock" if is_behind else "holds the lock for less time"
+
+
 def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> str:
     """How to see what holds the lock: it may be in any process, unless each worker has a lock of its own. holder: the
-    PID that is known to hold it."""
+    PID that is known to hold it, 0 if that process has ended."""
     workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
     if holder in workers:
         return f"See with `py-spy dump --pid {holder}` what worker {workers[holder]} does, which holds the lock now"
@@ -257,13 +263,17 @@ def _see_holder(server: ServerRecord, holder: int | None, *, of_all: bool) -> st
             f"See with `ps -fp {holder}` which process holds the lock now: it is no worker of this uWSGI, and the "
             "requests wait until it releases the lock"
         )
+    if holder == 0:
+        return (
+            "End with `kill -9` the program that `lsof FILE` names for this file, and that is no worker: the process "
+            "that took the lock has ended, and the program, which it started, still has the open file. A program that "
+            "a thread of uWSGI starts ignores SIGTERM"
+        )
     if of_all:
         pids = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
         return (
             f"Run `for pid in {pids}; do py-spy dump --pid $pid; done` to see at which line the threads wait, and "
-            "which thread has passed that line: this thread holds the lock. If no thread has, and the lock is that of a "
-            "file, a program that a former worker started still has it: `lsof FILE` names the program, and ending it "
-            "releases the lock"
+            "which thread has passed that line: this thread holds the lock"
         )
     return f"See with {show_calls(server)} at which line the threads wait, and what the thread that holds the lock does"
 
@@ -297,15 +307,15 @@ def _own_threads(figures: Figures, waits: WaitFigures) -> Finding:
             severity="warning",
             title="Requests wait for other threads or for each other, and do not end.",
             evidence=f"{evidence} In {which}, each request has been in service for {duration(seconds)} or longer.",
-            meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits for; "
-            "a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or that "
-            "was started before uWSGI forked the workers, which do not have it. More threads would also hang. Requests "
-            "that wait on purpose, such as long polls, are no fault: they end by themselves.",
+            meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits "
+            "for; a lock, or a place in a pool, that was never released; or a thread of the application that hangs, or "
+            "that was started before uWSGI forked the workers, which do not have it. More threads would also hang. "
+            "Requests that wait on purpose, such as long polls, are no fault: they end by themselves.",
             clause="requests wait for other threads or for each other, and do not end",
-            change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for each "
-            "other, take the locks in the same order everywhere, and give each wait a timeout: until then, the same "
-            "requests also stop new workers. If the worker does not have the thread that answers them, set `lazy-apps`, "
-            "or start this thread in a function with `@postfork` (uwsgidecorators).",
+            change=f"{_see_or_end(figures, standing)}, and which other threads the worker has. If requests wait for "
+            "each other, take the locks in the same order everywhere, and give each wait a timeout: until then, the "
+            "same requests also stop new workers. If the worker does not have the thread that answers them, set "
+            "`lazy-apps`, or start this thread in a function with `@postfork` (uwsgidecorators).",
         )
     return Finding(
         code="waits_for_threads",

@@ -188,7 +188,7 @@ class WaitSampler:
         locks, reads = self._look_at_locks(found, left_out, seen, are_all=weight == 1)
         holder = self._file_locks.find_holder()
         if holder and not os.path.exists(f"/proc/{holder}"):
-            holder = None  # the process that took it has ended, and one that it started still has the open file
+            holder = 0
         return replace(waits, locks=locks, reads_locks=reads, file_lock=file_lock, file_lock_holder=holder)
 
     def _sample_unlike(
