@@ -105,7 +105,7 @@ ROWS = (
     ),
     Scenario(
         "clients give up while their requests wait",
-        Server(4),
+        Server(4, 1, ("--listen", "100")),
         Expected(
             "critical",
             ("clients_refused", "saturation"),
@@ -121,7 +121,7 @@ ROWS = (
     ),
     Scenario(
         "as many clients, who have the time",
-        Server(4),
+        Server(4, 1, ("--listen", "100")),
         Expected("critical", ("queue_wait", "saturation"), not_words=("lower `listen`", "do not raise")),
         (Load(clients=60, io_ms=250, patience_ms=20_000, vary=(1.0, 1.0)),),
         lead=8.0,
